@@ -1,0 +1,104 @@
+//! Which atoms of a frame are wanted.
+
+use crate::error::{Error, Result};
+
+/// A strictly increasing set of atom indices out of `n_total` atoms.
+///
+/// Order and repetition are the caller's business: it maps columns of the decoded block to the
+/// atoms it asked for. A decoder so walks a frame once, from front to back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Atoms {
+    n_total: usize,
+    /// Maximal runs of neighbours: first atom, number of atoms.
+    runs: Vec<(usize, usize)>,
+    len: usize,
+}
+
+impl Atoms {
+    pub fn all(n_total: usize) -> Self {
+        Atoms {
+            n_total,
+            runs: if n_total == 0 {
+                Vec::new()
+            } else {
+                vec![(0, n_total)]
+            },
+            len: n_total,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where the indices do not increase strictly or reach past `n_total`.
+    pub fn new(indices: &[usize], n_total: usize) -> Result<Self> {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for &index in indices {
+            if index >= n_total {
+                return Err(Error::Argument(format!(
+                    "atom index {index} is out of range for {n_total} atoms"
+                )));
+            }
+            match runs.last_mut() {
+                Some((first, n)) if index == *first + *n => *n += 1,
+                Some((first, n)) if index < *first + *n => {
+                    return Err(Error::Argument(format!(
+                        "atom indices must increase strictly; {index} does not"
+                    )));
+                }
+                _ => runs.push((index, 1)),
+            }
+        }
+        Ok(Atoms {
+            n_total,
+            runs,
+            len: indices.len(),
+        })
+    }
+
+    /// Number of atoms wanted.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn is_all(&self) -> bool {
+        self.len == self.n_total
+    }
+
+    /// Number of atoms in a whole frame.
+    pub fn n_total(&self) -> usize {
+        self.n_total
+    }
+
+    /// One past the last atom wanted: a packed format needs nothing behind it.
+    pub fn end(&self) -> usize {
+        self.runs.last().map_or(0, |&(first, n)| first + n)
+    }
+
+    /// Maximal runs of neighbouring atoms: first atom, number of atoms.
+    pub fn runs(&self) -> &[(usize, usize)] {
+        &self.runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_form_runs() {
+        let atoms = Atoms::new(&[0, 1, 2, 7, 9, 10], 11).unwrap();
+        assert_eq!(atoms.runs(), &[(0, 3), (7, 1), (9, 2)]);
+        assert_eq!((atoms.len(), atoms.end(), atoms.is_all()), (6, 11, false));
+        assert!(Atoms::new(&[0, 1, 2], 3).unwrap().is_all());
+    }
+
+    #[test]
+    fn disorder_and_overreach_are_refused() {
+        for indices in [&[1, 1][..], &[2, 1], &[0, 1, 1], &[11]] {
+            assert!(Atoms::new(indices, 11).is_err(), "{indices:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong, said so that the reader of the message knows where and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
+/// the first byte of the frame; [`Error::damaged`] adds the path, the frame and the file offset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The slice ends before the frame does: at least `needed` bytes of the frame are wanted.
+    Short { needed: usize },
+    /// The bytes contradict the format, or each other.
+    Bad {
+        at: usize,
+        expected: String,
+        found: String,
+    },
+}
+
+impl Fault {
+    pub fn bad(at: usize, expected: impl Into<String>, found: impl ToString) -> Self {
+        Fault::Bad {
+            at,
+            expected: expected.into(),
+            found: found.to_string(),
+        }
+    }
+}
+
+/// Every error that leaves the core.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file contradicts its format at a known place.
+    #[error(
+        "{}: {}byte {offset}: expected {expected}, found {found}",
+        path.display(),
+        frame.map(|frame| format!("frame {frame}, ")).unwrap_or_default()
+    )]
+    Damaged {
+        path: PathBuf,
+        frame: Option<u64>,
+        offset: u64,
+        expected: String,
+        found: String,
+    },
+    /// The file may be whole, but it uses something that we do not read.
+    #[error("{}: {what}", path.display())]
+    Unsupported { path: PathBuf, what: String },
+    /// The file is not the one that was opened.
+    #[error(
+        "{}: the file changed since it was opened ({what}); open it again",
+        path.display()
+    )]
+    Changed { path: PathBuf, what: String },
+    /// The operating system refused.
+    #[error("{}: {action}: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        action: String,
+        source: io::Error,
+    },
+    /// The caller asked for something that cannot be.
+    #[error("{0}")]
+    Argument(String),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Place a decoder's fault in its file: `start` is the offset of the frame's first byte and
+    /// `size` the number of bytes that the index gives it.
+    pub fn damaged(path: &Path, frame: Option<u64>, start: u64, size: u64, fault: Fault) -> Self {
+        let (at, expected, found) = match fault {
+            Fault::Short { needed } => (
+                size,
+                format!("a frame of at least {needed} bytes"),
+                format!("{size} bytes"),
+            ),
+            Fault::Bad {
+                at,
+                expected,
+                found,
+            } => (at as u64, expected, found),
+        };
+        Error::Damaged {
+            path: path.to_owned(),
+            frame,
+            offset: start + at,
+            expected,
+            found,
+        }
+    }
+
+    pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
+        Error::Io {
+            path: path.to_owned(),
+            action: action.into(),
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_placed_in_its_file() {
+        let fault = Fault::bad(4, "3341 atoms", 20);
+        let error = Error::damaged(Path::new("a.xtc"), Some(7), 1000, 96, fault);
+        assert_eq!(
+            error.to_string(),
+            "a.xtc: frame 7, byte 1004: expected 3341 atoms, found 20"
+        );
+    }
+}

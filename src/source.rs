@@ -1,0 +1,211 @@
+//! Byte ranges of a file: the only place that reads trajectories.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Positional reads. A source is shared between threads and has no cursor.
+pub trait Source: Send + Sync {
+    /// The name to use in messages.
+    fn path(&self) -> &Path;
+
+    /// Size in bytes, now.
+    fn size(&self) -> Result<u64>;
+
+    /// Fill `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] where the source ends before the buffer is full: callers ask only for
+    /// bytes that were there when the source was indexed.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Bytes that will soon be asked for; fetching them may begin in the background.
+    fn will_need(&self, offset: u64, len: u64);
+
+    /// Bytes and calls so far.
+    fn traffic(&self) -> Traffic;
+}
+
+/// What has been read from a source so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub bytes: u64,
+    pub calls: u64,
+}
+
+/// A file, read with `pread`.
+#[derive(Debug)]
+pub struct FileSource {
+    path: PathBuf,
+    file: File,
+    bytes: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl FileSource {
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|source| Error::io(path, "cannot open", source))?;
+        let kind = file
+            .metadata()
+            .map_err(|source| Error::io(path, "cannot stat", source))?
+            .file_type();
+        if !kind.is_file() {
+            let kind = if kind.is_dir() {
+                "a directory"
+            } else {
+                "a pipe or device"
+            };
+            return Err(Error::Unsupported {
+                path: path.to_owned(),
+                what: format!("expected a regular file, found {kind}"),
+            });
+        }
+        Ok(FileSource {
+            path: path.to_owned(),
+            file,
+            bytes: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Source for FileSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn size(&self) -> Result<u64> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(source) => Err(Error::io(&self.path, "cannot stat", source)),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        // Counted one by one rather than with read_exact_at, so that the figures are the kernel's.
+        let mut done = 0;
+        while done < buffer.len() {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => {
+                    return Err(Error::Changed {
+                        path: self.path.clone(),
+                        what: format!(
+                            "it ends at byte {}, before byte {}",
+                            offset + done as u64,
+                            offset + buffer.len() as u64
+                        ),
+                    });
+                }
+                Ok(n) => {
+                    self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                    done += n;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let at = offset + done as u64;
+                    return Err(Error::io(
+                        &self.path,
+                        format!("cannot read at byte {at}"),
+                        error,
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, len: u64) {
+        use std::os::fd::AsRawFd;
+        // SAFETY: posix_fadvise takes a descriptor, which `self.file` keeps open, and three
+        // integers; it touches no memory of ours. Its result is advice about advice: ignored.
+        unsafe {
+            libc::posix_fadvise(
+                self.file.as_raw_fd(),
+                offset as libc::off_t,
+                len as libc::off_t,
+                libc::POSIX_FADV_WILLNEED,
+            );
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            calls: self.calls.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Bytes in memory, for tests and fuzz targets.
+#[derive(Debug)]
+pub struct MemorySource(pub Vec<u8>);
+
+impl Source for MemorySource {
+    fn path(&self) -> &Path {
+        Path::new("<memory>")
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.0.get(start..)?.get(..buffer.len()));
+        match bytes {
+            Some(bytes) => buffer.copy_from_slice(bytes),
+            None => {
+                return Err(Error::Changed {
+                    path: self.path().to_owned(),
+                    what: format!("it ends at byte {}", self.0.len()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_file_is_a_changed_file() {
+        let path = std::env::temp_dir().join(format!("paceline-source-{}", std::process::id()));
+        std::fs::write(&path, b"0123456789").unwrap();
+        let source = FileSource::open(&path).unwrap();
+        let mut buffer = [0; 4];
+        source.read_at(6, &mut buffer).unwrap();
+        assert_eq!(&buffer, b"6789");
+        let error = source.read_at(8, &mut buffer).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("ends at byte 10, before byte 12")
+        );
+        assert_eq!(source.traffic().bytes, 6);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_refused_by_name() {
+        let error = FileSource::open(&std::env::temp_dir()).unwrap_err();
+        assert!(error.to_string().contains("found a directory"));
+    }
+}
