@@ -1,0 +1,55 @@
+"""Errors and warnings that paceline raises.
+
+Each error also derives from the built-in that a Python user would catch. None derives from
+`OSError`: MDAnalysis takes an `OSError` while iterating for the end of the trajectory.
+"""
+
+
+class PacelineError(Exception):
+    """Base of every error that paceline raises of its own accord."""
+
+
+class DamagedFileError(PacelineError, ValueError):
+    """A file contradicts its format.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    frame : int or None
+        The frame that cannot be read, if it is one frame.
+    offset : int
+        The byte at which the contradiction was found.
+    expected, found : str
+        What the format wants there, and what is there.
+    """
+
+    path: str
+    frame: int | None
+    offset: int
+    expected: str
+    found: str
+
+
+class UnsupportedError(PacelineError, ValueError):
+    """Something is asked for that paceline does not do, and will not guess."""
+
+
+class FileChangedError(PacelineError, RuntimeError):
+    """A file is no longer the one that was opened."""
+
+
+class AtomCountError(PacelineError, ValueError):
+    """A topology and a trajectory do not have the same number of atoms."""
+
+
+class AnalysisError(PacelineError, RuntimeError):
+    """A function that analyses blocks raised, or returned what cannot be used."""
+
+
+class WorkerError(PacelineError, RuntimeError):
+    """A worker ended before its work did."""
+
+
+class PacelineWarning(UserWarning):
+    """Something that the user should know before trusting a result."""

@@ -1,0 +1,63 @@
+"""Files that we write: whole under their final name, or not there at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextlib.contextmanager
+def new_file(
+    path: str | os.PathLike, *, overwrite: bool = False, binary: bool = False
+) -> Iterator[IO[Any]]:
+    """Open a file that appears under its name when the `with` block ends without an error.
+
+    Parameters
+    ----------
+    path : path-like
+        Final name.
+    overwrite : bool
+        Whether a file of that name may be replaced.
+    binary : bool
+        Whether bytes are to be written, rather than text.
+
+    Yields
+    ------
+    file object
+        A temporary file in the same folder.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file of that name and it is not to be replaced.
+    """
+    path = Path(path)
+    refuse_existing(path, overwrite=overwrite)
+    mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, mode, encoding=encoding, newline=newline) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        refuse_existing(path, overwrite=overwrite)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def refuse_existing(path: str | os.PathLike, *, overwrite: bool) -> None:
+    """Raise `FileExistsError` where `path` exists and is not to be overwritten."""
+    if not overwrite and os.path.lexists(path):
+        raise FileExistsError(f"{os.fspath(path)} exists; overwriting it must be asked for")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

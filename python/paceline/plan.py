@@ -1,0 +1,176 @@
+"""Frames into blocks, and blocks into leaves. Pure: nothing is opened here.
+
+Partial results form on *leaves*, a fixed number of frames that depends on the system alone, and
+are merged over the binary tree of leaf numbers. A *task* is a block of 2**k neighbouring leaves,
+a subtree, so that any number of workers and any size of block merge the same pairs in the same
+order and give the same bits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Frames in a leaf of a small system.
+LEAF_FRAMES = 16
+#: Positions of a leaf, and about of a block: few enough to stay near the processor, bytes.
+LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
+#: Blocks dealt to each worker at the least, where there are frames enough: the last block then
+#: delays the end by a few per cent.
+BLOCKS_PER_WORKER = 16
+
+Frames = range | np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A block to be done: rows `first` to `stop` of the frames of a run."""
+
+    number: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the frames of one run are dealt.
+
+    Attributes
+    ----------
+    frames : range or numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers in the trajectory, in the order of the results.
+    leaf_frames : int
+        Frames in a leaf.
+    block_frames : int
+        Frames in a block: a leaf times a power of two.
+    """
+
+    frames: Frames
+    leaf_frames: int
+    block_frames: int
+
+    def __len__(self) -> int:
+        return -(-len(self.frames) // self.block_frames)
+
+    def task(self, number: int) -> Task:
+        """Block `number` of the run."""
+        first = number * self.block_frames
+        return Task(number, first, min(first + self.block_frames, len(self.frames)))
+
+    def tasks(self) -> Iterator[Task]:
+        """Every block, in order."""
+        return (self.task(number) for number in range(len(self)))
+
+    def frame_numbers(self, task: Task) -> np.ndarray:
+        """Frame numbers of a block.
+
+        Returns
+        -------
+        numpy.ndarray of uint64, shape (task.stop - task.first,)
+        """
+        return np.asarray(self.frames[task.first : task.stop], dtype=np.uint64)
+
+
+def make_plan(
+    frames: Frames,
+    *,
+    n_atoms: int,
+    n_wanted: int,
+    frame_bytes: float,
+    n_workers: int,
+    block_frames: int | None = None,
+) -> Plan:
+    """Choose the size of leaves and blocks.
+
+    Parameters
+    ----------
+    frames : range or numpy.ndarray
+        Frame numbers to be analysed.
+    n_atoms : int
+        Atoms of the system; they alone fix the leaves.
+    n_wanted : int
+        Atoms to be decoded.
+    frame_bytes : float
+        Bytes to be read of a frame, about.
+    n_workers : int
+        Workers that will share the blocks.
+    block_frames : int, optional
+        Frames in a block, rounded up to a leaf times a power of two. By default as many as give
+        each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> plan = make_plan(range(1000), n_atoms=3341, n_wanted=214, frame_bytes=12_000, n_workers=2)
+    >>> plan.leaf_frames, plan.block_frames, len(plan)
+    (16, 32, 32)
+    """
+    leaf = 1
+    while 2 * leaf <= min(LEAF_FRAMES, LEAF_BYTES // (12 * max(n_atoms, 1))):
+        leaf *= 2
+    if block_frames is None:
+        largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
+        wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
+        size = leaf
+        while 2 * size <= wanted:
+            size *= 2
+    else:
+        size = leaf
+        while size < block_frames:
+            size *= 2
+    return Plan(frames, leaf, size)
+
+
+def fold(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+    """Merge neighbours pairwise, level by level; an odd last one rises as it is.
+
+    Examples
+    --------
+    >>> fold("abcde", lambda left, right: f"({left}{right})")
+    '(((ab)(cd))e)'
+    """
+    values = list(values)
+    while len(values) > 1:
+        pairs = [merge(*values[k : k + 2]) for k in range(0, len(values) - 1, 2)]
+        values = pairs + values[2 * len(pairs) :]
+    return values[0]
+
+
+class Tree:
+    """Merge values that arrive in any order exactly as `fold` would merge them in order.
+
+    Holds at most a logarithm of them as long as they arrive nearly in order.
+
+    Examples
+    --------
+    >>> tree = Tree(5, lambda left, right: f"({left}{right})")
+    >>> for number in (3, 0, 4, 1, 2):
+    ...     tree.add(number, "abcde"[number])
+    >>> tree.root
+    '(((ab)(cd))e)'
+    """
+
+    def __init__(self, n_values: int, merge: Callable[[Any, Any], Any]):
+        self._n_values = n_values
+        self._merge = merge
+        self._waiting: dict[tuple[int, int], Any] = {}
+        self.root: Any = None
+
+    def add(self, number: int, value: Any) -> None:
+        """Add value `number` of 0 … n_values - 1; each once."""
+        level, width = 0, self._n_values
+        while width > 1:
+            sibling = number ^ 1
+            if sibling < width:
+                other = self._waiting.pop((level, sibling), None)
+                if other is None:
+                    self._waiting[level, number] = value
+                    return
+                pair = (other, value) if sibling < number else (value, other)
+                value = self._merge(*pair)
+            level, number, width = level + 1, number // 2, -(-width // 2)
+        self.root = value
