@@ -1,5 +1,7 @@
 //! One file a format. A decoder takes the bytes of one frame and opens nothing.
 
+pub mod dcd;
+
 use crate::error::Fault;
 
 /// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
