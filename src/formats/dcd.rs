@@ -126,7 +126,7 @@ impl DcdDecoder {
 }
 
 impl Decoder for DcdDecoder {
-    fn runs(&self, frame: u64, size: u64) -> &[Run] {
+    fn runs(&mut self, frame: u64, size: u64) -> &[Run] {
         let plan = self.plan(frame);
         if size == plan.size { &plan.runs } else { &[] }
     }

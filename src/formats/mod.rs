@@ -1,6 +1,9 @@
 //! One file a format. A decoder takes the bytes of one frame and opens nothing.
 
 pub mod dcd;
+pub mod xdr;
+pub mod xtc;
+mod xtc_packed;
 
 use crate::error::Fault;
 
@@ -31,7 +34,7 @@ pub trait Decoder: Send {
     /// What to read of frame number `frame`, which has `size` bytes: ascending, disjoint runs.
     /// Never more than `size` bytes; the last run may be too short where only decoding tells how
     /// long it must be.
-    fn runs(&self, frame: u64, size: u64) -> &[Run];
+    fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
     /// Decode frame number `frame` from `bytes`, the runs asked for one after another.
     ///
