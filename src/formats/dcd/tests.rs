@@ -221,6 +221,21 @@ fn a_header_without_steps_or_step_length_is_read() {
 }
 
 #[test]
+fn a_title_longer_than_its_markers_is_read() {
+    // As old versions of MDAnalysis wrote it: three lines, two of them counted in the markers.
+    let three_lines = [&[3, 0, 0, 0], [b' '; 240].as_slice()].concat();
+    let file = File {
+        title: three_lines,
+        ..File::new(5)
+    };
+    let mut bytes = file.bytes(2);
+    bytes[92] = 164;
+    bytes[92 + 4 + 244] = 164;
+    let frame = decode(&bytes, &[1, 4], 1).unwrap();
+    assert_eq!(frame.positions, file.positions(1, &[1, 4]));
+}
+
+#[test]
 fn a_wrong_marker_is_named_with_its_place() {
     let file = File {
         cell: Some(NAMD_CELL),

@@ -15,7 +15,7 @@ pub struct File {
     pub fixed: bool,
     pub nsavc: i32,
     pub delta: f64,
-    pub title: String,
+    pub title: Vec<u8>,
 }
 
 /// All kinds of files that differ in layout.
@@ -50,7 +50,7 @@ impl File {
             fixed: false,
             nsavc: 50,
             delta: 0.04,
-            title: format!("{:<84}", "\x01\0\0\0REMARKS"),
+            title: [&[0; 4], [b' '; 80].as_slice()].concat(),
         }
     }
 
@@ -74,7 +74,7 @@ impl File {
     pub fn bytes(&self, n_frames: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.record(&mut bytes, &self.head(n_frames));
-        self.record(&mut bytes, self.title.as_bytes());
+        self.record(&mut bytes, &self.title);
         self.record(&mut bytes, &self.integer(self.n_atoms as i32));
         if self.fixed {
             let free = self.free().into_iter();
