@@ -12,13 +12,15 @@
 //!
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
+mod head;
 mod layout;
 mod plan;
+mod records;
 #[cfg(test)]
 mod tests;
 
-use self::layout::{bytes_at, check_marker};
 use self::plan::Plan;
+use self::records::{bytes_at, check_marker};
 use crate::atoms::Atoms;
 use crate::error::Fault;
 use crate::formats::{Decoder, FrameOut, Run, triclinic_box};
@@ -31,7 +33,8 @@ pub struct DcdDecoder {
     layout: Layout,
     n_wanted: usize,
     first: Plan,
-    later: Plan,
+    /// For the frames after the first, where some atoms are fixed.
+    later: Option<Plan>,
     fixed: Fixed,
 }
 
@@ -51,17 +54,16 @@ impl DcdDecoder {
     /// Where `atoms` are not chosen out of `layout.n_atoms()`.
     pub fn new(layout: Layout, atoms: Atoms) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
-        let first = Plan::whole(&layout, &atoms);
-        let later = Plan::later(&layout, &atoms);
-        let fixed = if later.n_stored() < atoms.len() {
-            Fixed::Unknown
-        } else {
-            Fixed::None
+        let free = layout.free.as_deref();
+        let later = free.map(|free| Plan::partial(&layout, free, &atoms));
+        let fixed = match &later {
+            Some(later) if later.n_atoms() < atoms.len() => Fixed::Unknown,
+            _ => Fixed::None,
         };
         DcdDecoder {
-            layout,
             n_wanted: atoms.len(),
-            first,
+            first: Plan::whole(&layout, &atoms),
+            layout,
             later,
             fixed,
         }
@@ -91,7 +93,10 @@ impl DcdDecoder {
     }
 
     fn plan(&self, frame: u64) -> &Plan {
-        if frame == 0 { &self.first } else { &self.later }
+        match &self.later {
+            Some(later) if frame > 0 => later,
+            _ => &self.first,
+        }
     }
 
     fn check_size(&self, plan: &Plan, size: u64) -> Result<(), Fault> {
