@@ -10,4 +10,5 @@ pub mod atoms;
 pub mod error;
 pub mod formats;
 pub mod index;
+pub mod kernels;
 pub mod source;
