@@ -1,4 +1,4 @@
-//! The core of paceline: bytes in, numbers out. It knows no Python but for [`python`].
+//! The core of paceline: bytes in, numbers out. Only `python` knows Python.
 //!
 //! A frame travels one way, and each module uses only those before it:
 //!
@@ -11,4 +11,7 @@ pub mod error;
 pub mod formats;
 pub mod index;
 pub mod kernels;
+#[cfg(feature = "python")]
+mod python;
+pub mod read;
 pub mod source;
