@@ -56,7 +56,7 @@ def analyse(system: System, folder: Path) -> None:
 
     table, figure = folder / f"{system.name}.csv", folder / f"{system.name}.png"
     rmsd.results.save(table, overwrite=True)
-    rmsd.results.plot().figure.savefig(figure)
+    rmsd.results.save_figure(figure, overwrite=True)
     print(f"\nwrote {table} and {figure}\n")
 
 
