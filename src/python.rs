@@ -79,6 +79,9 @@ impl<T> OrRaise<T> for Result<T> {
 /// Offsets and sizes of frames.
 type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
+/// Times (ps) and steps of frames.
+type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
+
 /// A trajectory file and its frame index.
 #[pyclass(frozen, module = "paceline._core")]
 struct Trajectory {
@@ -246,10 +249,7 @@ impl Trajectory {
     }
 
     /// Time (ps) and step of every frame.
-    fn times<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>)> {
+    fn times<'py>(&self, py: Python<'py>) -> PyResult<TimeArrays<'py>> {
         let times = py.detach(|| self.index.times()).or_raise(py)?;
         Ok((
             PyArray1::from_vec(py, times.times),

@@ -95,7 +95,9 @@ impl Columns {
 /// [`Error::Argument`] where `positions` is not a whole number of frames of at least one atom.
 fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
     match n_atoms.checked_mul(3) {
-        Some(size) if size > 0 && positions.len() % size == 0 => Ok(positions.chunks_exact(size)),
+        Some(size) if size > 0 && positions.len().is_multiple_of(size) => {
+            Ok(positions.chunks_exact(size))
+        }
         _ => Err(Error::Argument(format!(
             "{} coordinates are not a whole number of frames of {n_atoms} atoms",
             positions.len()

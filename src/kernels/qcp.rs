@@ -202,7 +202,7 @@ fn determinant4(m: &Matrix4) -> f64 {
 fn cofactor(m: &Matrix4, row: usize, column: usize) -> f64 {
     const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
     let minor = OTHERS[row].map(|i| OTHERS[column].map(|j| m[i][j]));
-    if (row + column) % 2 == 0 {
+    if (row + column).is_multiple_of(2) {
         determinant3(&minor)
     } else {
         -determinant3(&minor)

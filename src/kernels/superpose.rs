@@ -63,7 +63,7 @@ impl Reference {
     pub fn about(origin: [f64; 3], positions: &[f64], weights: Option<&[f64]>) -> Result<Self> {
         let n_atoms = positions.len() / 3;
         let valid = positions.iter().all(|x| x.abs() <= f64::from(f32::MAX));
-        if n_atoms == 0 || positions.len() % 3 != 0 || !valid {
+        if n_atoms == 0 || !positions.len().is_multiple_of(3) || !valid {
             return Err(Error::Argument(format!(
                 "a reference needs three finite coordinates for each of one or more atoms; \
                  its {} coordinates are not that",

@@ -62,7 +62,7 @@ impl File {
     /// What a reader must find: fixed atoms stay where the first frame has them.
     pub fn positions(&self, frame: u64, atoms: &[usize]) -> Vec<f32> {
         let position = |atom: usize| {
-            let frame = if self.fixed && atom % 3 == 0 {
+            let frame = if self.fixed && atom.is_multiple_of(3) {
                 0
             } else {
                 frame
