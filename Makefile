@@ -30,6 +30,7 @@ test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --all-targets --no-default-features -- -D warnings
 	$(BIN)/ruff check $(PYTHON_FILES)
@@ -39,8 +40,8 @@ check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstr
 	$(BIN)/numpydoc lint $$(find python -name '*.py')
 	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
 
-bench: $(VENV)/with-bench ## measure this machine against other readers
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS=--tiny for a short look
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/with-docs ## build the manual into site/
 	$(BIN)/mkdocs build --strict --quiet

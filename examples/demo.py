@@ -1,27 +1,52 @@
-"""RMSD of the Cα atoms of adenylate kinase, on every core: once dry, once in water.
+"""RMSD of the Cα atoms of adenylate kinase, on every core: once alone, once in water.
 
 The trajectories are those of MDAnalysis's own tests (package MDAnalysisTests).
 """
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from MDAnalysisTests.datafiles import DCD, GRO, PSF, XTC
 
 import paceline
 from paceline.analysis.rms import RMSD
 
-SYSTEMS = {
-    "rmsd": ("adenylate kinase, closed to open (CHARMM PSF and DCD)", PSF, DCD),
-    "rmsd-water": ("adenylate kinase in water (GROMACS GRO and XTC)", GRO, XTC),
-}
+
+class System(NamedTuple):
+    """What to analyse, and the name of what is written."""
+
+    title: str
+    topology: str
+    trajectory: str
+    select: str
+    name: str
 
 
-def analyse(title: str, topology: str, trajectory: str, output: Path) -> None:
-    """Print a summary; write the RMSD to output.csv and a figure of it to output.png."""
-    universe = paceline.Universe(topology, trajectory)
-    ca = universe.select_atoms("protein and name CA")
-    print(f"{title}\n{len(ca)} of {len(universe.atoms)} atoms, {len(universe.trajectory)} frames\n")
+SYSTEMS = (
+    System(
+        "adenylate kinase opens (CHARMM, PSF and DCD)",
+        PSF,
+        DCD,
+        "protein and name CA",
+        "rmsd",
+    ),
+    System(
+        "the CORE domain of adenylate kinase in water (GROMACS, GRO and XTC)",
+        GRO,
+        XTC,
+        # The LID domain crosses the border of the cell, and an RMSD needs whole molecules.
+        "protein and name CA and resid 1-29 60-121 160-214",
+        "rmsd-water",
+    ),
+)
+
+
+def analyse(system: System, folder: Path) -> None:
+    """Print a summary; write a table and a figure of the RMSD."""
+    universe = paceline.Universe(system.topology, system.trajectory)
+    ca = universe.select_atoms(system.select)
+    print(f"{system.title}\n{len(ca)} Cα of {len(universe.atoms)} atoms\n")
 
     rmsd = RMSD(ca).run()
 
@@ -29,17 +54,17 @@ def analyse(title: str, topology: str, trajectory: str, output: Path) -> None:
     print(f"RMSD from the first frame: last {values[-1]:.3f} Å, largest {values.max():.3f} Å\n")
     print(rmsd.timings)
 
-    table, figure = output.with_suffix(".csv"), output.with_suffix(".png")
+    table, figure = folder / f"{system.name}.csv", folder / f"{system.name}.png"
     rmsd.results.save(table, overwrite=True)
-    rmsd.results.plot().figure.savefig(figure)
+    rmsd.results.save_figure(figure, overwrite=True)
     print(f"\nwrote {table} and {figure}\n")
 
 
 def main(folder: Path) -> None:
     """Analyse every system."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (title, topology, trajectory) in SYSTEMS.items():
-        analyse(title, topology, trajectory, folder / name)
+    for system in SYSTEMS:
+        analyse(system, folder)
 
 
 if __name__ == "__main__":

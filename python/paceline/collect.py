@@ -97,4 +97,4 @@ def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     size = int(np.prod(shape)) * dtype.itemsize
     if size <= LARGE:
         return np.empty(shape, dtype)
-    return np.memmap(tempfile.TemporaryFile(), dtype=dtype, shape=shape)  # noqa: SIM115
+    return np.memmap(tempfile.TemporaryFile(), dtype=dtype, shape=shape)

@@ -107,7 +107,7 @@ def make_plan(
     --------
     >>> plan = make_plan(range(1000), n_atoms=3341, n_wanted=214, frame_bytes=12_000, n_workers=2)
     >>> plan.leaf_frames, plan.block_frames, len(plan)
-    (16, 32, 32)
+    (16, 16, 63)
     """
     leaf = 1
     while 2 * leaf <= min(LEAF_FRAMES, LEAF_BYTES // (12 * max(n_atoms, 1))):

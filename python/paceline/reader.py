@@ -214,7 +214,7 @@ class Reader(ReaderBase):
     def close(self) -> None:
         """Nothing: the file closes with the last reference to it."""
 
-    def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:  # noqa: N802
+    def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
         """MDAnalysis's writer for this file's own format.
 
         Parameters

@@ -16,6 +16,7 @@ from paceline.worker import Job, Part, PerFrame, Reduction, Work
 if TYPE_CHECKING:
     from paceline.trajectory import OpenTrajectory
 
+
 class Analysis(Protocol):
     """What `run` asks of an analysis; `paceline.analysis.base.AnalysisBase` has it all."""
 
@@ -163,9 +164,7 @@ def _frame_numbers(
             raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
         outside = (numbers < -n_frames) | (numbers >= n_frames)
         if outside.any():
-            raise IndexError(
-                f"frame {numbers[outside][0]} is out of range for {n_frames} frames"
-            )
+            raise IndexError(f"frame {numbers[outside][0]} is out of range for {n_frames} frames")
         numbers = np.where(numbers < 0, numbers + n_frames, numbers)
     if len(numbers) == 0:
         raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")

@@ -17,8 +17,6 @@ from paceline.errors import AnalysisError
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
-
-
 #: Step number of a frame that was left out; no file can hold it.
 DAMAGED_STEP = -(2**63)
 

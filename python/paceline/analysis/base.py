@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.analysis.results import Results, Table
-
 from paceline.runner import run
 from paceline.timing import Timings
 from paceline.worker import Block, PerFrame, Reduction

@@ -65,7 +65,9 @@ class Results(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"these results have no {name!r}; run the analysis first") from None
+            raise AttributeError(
+                f"these results have no {name!r}; run the analysis first"
+            ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value

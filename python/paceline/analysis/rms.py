@@ -146,9 +146,7 @@ class RMSD(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Put frame numbers and times before the deviations."""
         rmsd = np.column_stack([self.frames, self.times, value])
-        titles = ["RMSD (Å)"] + [
-            f"RMSD of {selection} (Å)" for selection in self.groupselections
-        ]
+        titles = ["RMSD (Å)"] + [f"RMSD of {selection} (Å)" for selection in self.groupselections]
         columns = {"frame": self.frames, "time (ps)": self.times}
         columns.update(zip(titles, value.T, strict=True))
         table = Table(columns, "time (ps)", tuple(titles), "RMSD (Å)")

@@ -18,7 +18,12 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
     add = parser.add_argument
     add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
     add("trajectory", nargs="+", help="trajectory; several are taken one after another")
-    add("--select", default=select, metavar="TEXT", help="atoms, in MDAnalysis's words [%(default)s]")
+    add(
+        "--select",
+        default=select,
+        metavar="TEXT",
+        help="atoms, in MDAnalysis's words [%(default)s]",
+    )
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     add("--begin", type=bound, metavar="T", help=f"first frame: {bounds}")
     add(

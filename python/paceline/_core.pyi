@@ -1,0 +1,114 @@
+"""The Rust core as Python sees it."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+@final
+class Trajectory:
+    """A trajectory file and its frame index."""
+
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str],
+        *,
+        cache_folder: str | os.PathLike[str] | None = None,
+        refresh: bool = False,
+        n_threads: int = 1,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Trajectory: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def n_atoms(self) -> int: ...
+    @property
+    def n_frames(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def layout(self) -> bytes: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def index_file(self) -> Path | None: ...
+    @property
+    def index_origin(self) -> str: ...
+    @property
+    def dt(self) -> float | None: ...
+    @property
+    def first(self) -> float: ...
+    @property
+    def traffic(self) -> tuple[int, int]: ...
+    def extents(
+        self, frames: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]: ...
+    def times(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
+    def verify(self) -> None: ...
+
+@final
+class Reader:
+    """One worker's hand on a trajectory file."""
+
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        layout: bytes,
+        fingerprint: str,
+        *,
+        atoms: NDArray[np.int64] | None = None,
+    ) -> Reader: ...
+    def read_ahead(
+        self, frames: NDArray[np.uint64], offsets: NDArray[np.uint64], sizes: NDArray[np.uint64]
+    ) -> None: ...
+    def read(
+        self,
+        frames: NDArray[np.uint64],
+        offsets: NDArray[np.uint64],
+        sizes: NDArray[np.uint64],
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        times: NDArray[np.float64],
+        steps: NDArray[np.int64],
+        *,
+        skip: bool,
+    ) -> tuple[int, int, int, int, list[tuple[int, str]]]: ...
+
+@final
+class Rmsd:
+    """A superposition bound to the columns of a block."""
+
+    def __new__(
+        cls,
+        groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],
+        columns: NDArray[np.int64] | None,
+        n_atoms: int,
+        *,
+        superposition: bool,
+    ) -> Rmsd: ...
+    def compute(self, positions: NDArray[np.float32], out: NDArray[np.float64]) -> None: ...
+
+def detect_format(path: str | os.PathLike[str]) -> str | None: ...
+def accumulate_moments(
+    positions: NDArray[np.float32],
+    columns: NDArray[np.int64] | None,
+    mean: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> int: ...
+def merge_moments(
+    left_count: int,
+    left_mean: NDArray[np.float64],
+    left_squares: NDArray[np.float64],
+    right_count: int,
+    right_mean: NDArray[np.float64],
+    right_squares: NDArray[np.float64],
+) -> int: ...
