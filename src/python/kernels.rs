@@ -1,0 +1,127 @@
+//! Kernels on NumPy arrays.
+
+use numpy::{
+    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray2, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{OrRaise, indices};
+use crate::kernels::rmsd::{self, Group};
+use crate::kernels::{Columns, moments};
+
+/// Columns of a block: those given, or all.
+fn columns(given: Option<PyReadonlyArray1<'_, i64>>, n_atoms: usize) -> PyResult<Vec<usize>> {
+    match given {
+        Some(given) => indices(given.as_slice()?),
+        None => Ok((0..n_atoms).collect()),
+    }
+}
+
+/// A superposition bound to the columns of a block.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Rmsd {
+    task: rmsd::Rmsd,
+}
+
+/// Reference positions (Å) of a group, and its weights.
+type GroupArrays<'py> = (
+    PyReadonlyArray2<'py, f64>,
+    Option<PyReadonlyArray1<'py, f64>>,
+);
+
+#[pymethods]
+impl Rmsd {
+    #[new]
+    #[pyo3(signature = (groups, columns, n_atoms, *, superposition))]
+    fn new(
+        py: Python<'_>,
+        groups: Vec<GroupArrays<'_>>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        n_atoms: usize,
+        superposition: bool,
+    ) -> PyResult<Self> {
+        let all = self::columns(columns, n_atoms)?;
+        let mut rest = &all[..];
+        let mut slices = Vec::with_capacity(groups.len());
+        for (reference, weights) in &groups {
+            let n = reference.shape()[0];
+            let Some((columns, behind)) = rest.split_at_checked(n) else {
+                return Err(PyValueError::new_err(
+                    "fewer columns than reference positions",
+                ));
+            };
+            rest = behind;
+            slices.push(Group {
+                columns,
+                reference: reference.as_slice()?,
+                weights: weights
+                    .as_ref()
+                    .map(|weights| weights.as_slice())
+                    .transpose()?,
+            });
+        }
+        let task = rmsd::Rmsd::new(&slices, superposition).or_raise(py)?;
+        Ok(Rmsd { task })
+    }
+
+    /// RMSDs (Å) of a block's frames, one row a frame, one column a group.
+    fn compute(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        mut out: PyReadwriteArray2<'_, f64>,
+    ) -> PyResult<()> {
+        let n_atoms = positions.shape()[1];
+        let (positions, out) = (positions.as_slice()?, out.as_slice_mut()?);
+        py.detach(|| rmsd::rmsd_block(positions, n_atoms, &self.task, out))
+            .or_raise(py)
+    }
+}
+
+/// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames.
+#[pyfunction]
+pub(super) fn accumulate_moments(
+    py: Python<'_>,
+    positions: PyReadonlyArray3<'_, f32>,
+    columns: Option<PyReadonlyArray1<'_, i64>>,
+    mut mean: PyReadwriteArray2<'_, f64>,
+    mut squares: PyReadwriteArray2<'_, f64>,
+) -> PyResult<u64> {
+    let n_atoms = positions.shape()[1];
+    let columns = Columns::new(&self::columns(columns, n_atoms)?);
+    let positions = positions.as_slice()?;
+    let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
+    let mut count = 0;
+    py.detach(|| moments::accumulate(positions, n_atoms, &columns, mean, squares, &mut count))
+        .or_raise(py)?;
+    Ok(count)
+}
+
+/// Merge the moments of the right into those of the left; the number of frames of both.
+#[pyfunction]
+pub(super) fn merge_moments(
+    py: Python<'_>,
+    left_count: u64,
+    mut left_mean: PyReadwriteArray2<'_, f64>,
+    mut left_squares: PyReadwriteArray2<'_, f64>,
+    right_count: u64,
+    right_mean: PyReadonlyArray2<'_, f64>,
+    right_squares: PyReadonlyArray2<'_, f64>,
+) -> PyResult<u64> {
+    let mut count = left_count;
+    let (mean, squares) = (left_mean.as_slice_mut()?, left_squares.as_slice_mut()?);
+    let (right_mean, right_squares) = (right_mean.as_slice()?, right_squares.as_slice()?);
+    py.detach(|| {
+        moments::merge(
+            mean,
+            squares,
+            &mut count,
+            right_mean,
+            right_squares,
+            right_count,
+        )
+    })
+    .or_raise(py)?;
+    Ok(count)
+}

@@ -1,0 +1,218 @@
+//! A trajectory file and its frame index.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::OrRaise;
+use crate::formats::{Format, Layout};
+use crate::index::{self, Index, OpenOptions, Origin};
+use crate::source::{FileSource, Source};
+
+/// Offsets and sizes of frames.
+type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+
+/// Times (ps) and steps of frames.
+type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
+
+/// A trajectory file and its frame index.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Trajectory {
+    index: Index,
+    source: Arc<FileSource>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl Trajectory {
+    #[staticmethod]
+    #[pyo3(signature = (path, *, cache_folder=None, refresh=false, n_threads=1, progress=None))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        cache_folder: Option<PathBuf>,
+        refresh: bool,
+        n_threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let refused = Mutex::new(None);
+        // Runs in this thread now and then, so that Ctrl-C ends a long scan.
+        let report = |done: u64, total: u64| {
+            Python::attach(|py| {
+                let told = py.check_signals().and_then(|()| match &progress {
+                    Some(progress) => progress.call1(py, (done, total)).map(drop),
+                    None => Ok(()),
+                });
+                match told {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        *refused.lock().unwrap_or_else(|lock| lock.into_inner()) = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            })
+        };
+        let opened = py.detach(|| {
+            let source = Arc::new(FileSource::open(&path)?);
+            let options = OpenOptions {
+                index_files: index::index_files(&path, cache_folder.as_deref()),
+                refresh,
+                n_threads,
+                progress: &report,
+            };
+            let index = index::open(source.clone(), &options)?;
+            Ok((index, source))
+        });
+        if let Some(error) = refused
+            .into_inner()
+            .unwrap_or_else(|lock| lock.into_inner())
+        {
+            return Err(error);
+        }
+        let (index, source) = opened.or_raise(py)?;
+        Ok(Trajectory {
+            index,
+            source,
+            path,
+        })
+    }
+
+    #[getter]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.index.layout().name()
+    }
+
+    #[getter]
+    fn n_atoms(&self) -> usize {
+        self.index.n_atoms()
+    }
+
+    #[getter]
+    fn n_frames(&self) -> u64 {
+        self.index.n_frames()
+    }
+
+    /// Bytes of the file when it was indexed.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.index.fingerprint().size()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.index.fingerprint().to_string()
+    }
+
+    #[getter]
+    fn layout<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.index.layout().to_bytes())
+    }
+
+    /// What a user should be told of the file.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.index.notes().to_vec()
+    }
+
+    /// Where the index is saved, if it is.
+    #[getter]
+    fn index_file(&self) -> Option<PathBuf> {
+        self.index.index_file().map(PathBuf::from)
+    }
+
+    /// How the index came about.
+    #[getter]
+    fn index_origin(&self) -> &'static str {
+        match self.index.origin() {
+            Origin::Computed => "computed",
+            Origin::Scanned => "scanned",
+            Origin::Extended => "extended",
+            Origin::Loaded => "loaded",
+        }
+    }
+
+    /// Time between frames as the header has it, ps; None where only frames tell.
+    #[getter]
+    fn dt(&self) -> Option<f64> {
+        match self.index.layout() {
+            Layout::Xtc { .. } => None,
+            Layout::Dcd(layout) => Some(layout.dt()),
+        }
+    }
+
+    /// What the first frame counts as where times are numbers of frames.
+    #[getter]
+    fn first(&self) -> f64 {
+        match self.index.layout() {
+            Layout::Xtc { .. } => 0.0,
+            Layout::Dcd(layout) => layout.first(),
+        }
+    }
+
+    /// Bytes read from the trajectory so far, and calls made.
+    #[getter]
+    fn traffic(&self) -> (u64, u64) {
+        let traffic = self.source.traffic();
+        (traffic.bytes, traffic.calls)
+    }
+
+    fn extents<'py>(
+        &self,
+        py: Python<'py>,
+        frames: PyReadonlyArray1<'py, u64>,
+    ) -> PyResult<ExtentArrays<'py>> {
+        let n_frames = self.index.n_frames();
+        let frames = frames.as_slice()?;
+        if let Some(frame) = frames.iter().find(|&&frame| frame >= n_frames) {
+            return Err(PyValueError::new_err(format!(
+                "frame {frame} is out of range for {n_frames} frames"
+            )));
+        }
+        let (offsets, sizes): (Vec<u64>, Vec<u64>) =
+            frames.iter().map(|&frame| self.index.extent(frame)).unzip();
+        Ok((
+            PyArray1::from_vec(py, offsets),
+            PyArray1::from_vec(py, sizes),
+        ))
+    }
+
+    /// Time (ps) and step of every frame.
+    fn times<'py>(&self, py: Python<'py>) -> PyResult<TimeArrays<'py>> {
+        let times = py.detach(|| self.index.times()).or_raise(py)?;
+        Ok((
+            PyArray1::from_vec(py, times.times),
+            PyArray1::from_vec(py, times.steps),
+        ))
+    }
+
+    /// Raise FileChangedError where the file of this name is not the one that was opened.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let source = FileSource::open(&self.path)?;
+            self.index.fingerprint().verify(&source)
+        })
+        .or_raise(py)
+    }
+}
+
+/// The format of a file by its first bytes; None where it is none of ours.
+#[pyfunction]
+pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
+    py.detach(|| {
+        let source = FileSource::open(&path)?;
+        let mut head = vec![0; source.size()?.min(Format::HEAD_LEN as u64) as usize];
+        source.read_at(0, &mut head)?;
+        Ok(Format::detect(&head).map(Format::name))
+    })
+    .or_raise(py)
+}
