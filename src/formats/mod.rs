@@ -3,6 +3,8 @@
 pub mod dcd;
 pub mod xdr;
 pub mod xtc;
+mod xtc_fast;
+mod xtc_lanes;
 mod xtc_packed;
 
 use crate::error::Fault;

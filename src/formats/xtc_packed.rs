@@ -18,19 +18,20 @@
 //! the bits that remain.
 
 use super::xdr::Xdr;
+use super::xtc_fast::Walk;
 use crate::atoms::Atoms;
 use crate::error::Fault;
 
 /// Range of a distance along x, y or z, for each small index: three of them fit in so many bits.
 /// The last index has none: a writer may name it, but then no distance is small.
-const SMALL_SIZES: [u32; 74] = [
+pub(super) const SMALL_SIZES: [u32; 74] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 101, 128, 161, 203, 256,
     322, 406, 512, 645, 812, 1024, 1290, 1625, 2048, 2580, 3250, 4096, 5060, 6501, 8192, 10321,
     13003, 16384, 20642, 26007, 32768, 41285, 52015, 65536, 82570, 104031, 131072, 165140, 208063,
     262144, 330280, 416127, 524287, 660561, 832255, 1048576, 1321122, 1664510, 2097152, 2642245,
     3329021, 4194304, 5284491, 6658042, 8388607, 10568983, 13316085, 16777216, 0,
 ];
-const SMALL_MIN: usize = 9;
+pub(super) const SMALL_MIN: usize = 9;
 const SMALL_MAX: usize = SMALL_SIZES.len() - 1;
 
 /// Atoms in the longest run.
@@ -44,10 +45,10 @@ const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 pub(super) struct Packed {
     n_atoms: usize,
     /// Integers per nm.
-    precision: f32,
-    minimum: [i32; 3],
+    pub(super) precision: f32,
+    pub(super) minimum: [i32; 3],
     /// Number of values along x, y and z.
-    sizes: [u32; 3],
+    pub(super) sizes: [u32; 3],
     small: usize,
     /// Offset of the first packed byte in the frame.
     start: usize,
@@ -113,12 +114,12 @@ impl Packed {
     }
 
     /// Whether a whole position is three fields rather than one number of mixed radix.
-    fn is_wide(&self) -> bool {
+    pub(super) fn is_wide(&self) -> bool {
         self.sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX)
     }
 
     /// Bits of a whole position.
-    fn full_bits(&self) -> u32 {
+    pub(super) fn full_bits(&self) -> u32 {
         if self.is_wide() {
             self.sizes
                 .iter()
@@ -140,6 +141,7 @@ impl Packed {
         let mut place = Place {
             bit: 0,
             atom: 0,
+            out: 0,
             run: 0,
             small: self.small,
         };
@@ -150,8 +152,14 @@ impl Packed {
             scale: 1.0 / self.precision,
             reach: self.start,
         };
-        let mut out = positions.chunks_exact_mut(3);
+        let end = self.start + self.len as usize;
+        let packed = &bytes[self.start.min(bytes.len())..end.min(bytes.len())];
+        let walk = Walk::new(self, packed);
         while place.atom < wanted.end {
+            if let Some(walk) = &walk {
+                walk.advance(&mut place, wanted, positions);
+            }
+            let mut out = positions[3 * place.out..].chunks_exact_mut(3);
             groups.decode_next(&mut place, wanted, &mut out)?;
         }
         let left = 8 * self.len - place.bit;
@@ -195,7 +203,8 @@ pub(super) struct Wanted {
     /// Atom i is bit i % 8 of byte i / 8. Three bytes more than needed: see `of`.
     bits: Vec<u8>,
     /// One past the last atom wanted.
-    end: usize,
+    pub(super) end: usize,
+    pub(super) all: bool,
 }
 
 impl Wanted {
@@ -209,11 +218,12 @@ impl Wanted {
         Wanted {
             bits,
             end: atoms.end(),
+            all: atoms.is_all(),
         }
     }
 
     /// The atoms wanted among `n` (at most 25) from `first` on, the first in the lowest bit.
-    fn of(&self, first: usize, n: usize) -> u32 {
+    pub(super) fn of(&self, first: usize, n: usize) -> u32 {
         let at = first / 8;
         let bytes = &self.bits[at..at + 4];
         let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -223,14 +233,16 @@ impl Wanted {
 
 /// Where a group begins, and what it inherits from the group before.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     /// Counted from the first packed bit.
-    bit: u64,
+    pub(super) bit: u64,
     /// First atom of the group.
-    atom: usize,
+    pub(super) atom: usize,
+    /// Atoms wanted before it.
+    pub(super) out: usize,
     /// Atoms in the run.
-    run: usize,
-    small: usize,
+    pub(super) run: usize,
+    pub(super) small: usize,
 }
 
 /// Decodes group after group and checks everything that the format can show.
@@ -279,6 +291,7 @@ impl Groups<'_> {
         }
         place.atom += 1 + place.run;
         let mask = wanted.of(start.atom, 1 + place.run);
+        place.out += mask.count_ones() as usize;
         if mask != 0 {
             self.unpack(start, small_at, place.run, mask, out)?;
         }
