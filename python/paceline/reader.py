@@ -148,8 +148,10 @@ class Reader(ReaderBase):
 
     def _connect(self) -> None:
         self._frame = -1
-        atoms = None if self.sub is None else np.unique(self.sub)
-        self._columns = None if self.sub is None else np.searchsorted(atoms, self.sub)
+        atoms = columns = None
+        if self.sub is not None:
+            atoms, columns = np.unique(self.sub, return_inverse=True)
+        self._columns = columns
         self._reader = _core.Reader(
             self.filename, self.core.layout, self.core.fingerprint, atoms=atoms
         )
@@ -195,7 +197,7 @@ class Reader(ReaderBase):
         self._frame = ts.frame = frame
         ts.data["step"] = int(steps[0])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(replace(self.clock, offset=0.0)(frame, times[0]))
+        ts.time = float(replace(self.clock, offset=0.0)(numbers, times)[0])
         return ts
 
     def _read_next_timestep(self, ts: Any = None) -> Any:

@@ -1,5 +1,6 @@
 """What a run needs of the trajectory behind an AtomGroup."""
 
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -25,17 +26,22 @@ class OpenTrajectory(Protocol):
 
     Attributes
     ----------
-    n_atoms, n_frames : int
     shareable : bool
         Whether workers other than the calling thread can read it.
     t_init : float
         What opening took, seconds.
     """
 
-    n_atoms: int
-    n_frames: int
     shareable: bool
     t_init: float
+
+    @property
+    def n_atoms(self) -> int:
+        """Atoms of a frame."""
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of the trajectory."""
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Numbers, byte offsets and sizes of frames."""
@@ -156,7 +162,7 @@ class _File:
 
     def frame_source(self, atoms: np.ndarray) -> FrameSource:
         return FileFrames(
-            self.core.path,
+            os.fspath(self.core.path),
             self.core.layout,
             self.core.fingerprint,
             None if len(atoms) == self.core.n_atoms else atoms,

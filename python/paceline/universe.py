@@ -18,7 +18,7 @@ _USUAL_PARTS = (
 )
 
 
-class Universe(MDAnalysis.Universe):
+class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
     XTC and DCD are recognised by their content. Everything else is read by MDAnalysis's own

@@ -180,8 +180,13 @@ class Clock:
 class FrameSource(Protocol):
     """Where a worker's frames come from."""
 
-    n_wanted: int
-    clock: Clock
+    @property
+    def n_wanted(self) -> int:
+        """Number of atoms that are decoded."""
+
+    @property
+    def clock(self) -> Clock:
+        """Times of the frames."""
 
     def open(self) -> Any:
         """A reader with the methods `read` and `read_ahead` of `_core.Reader`."""
@@ -362,7 +367,7 @@ class Worker:
                 step = self._job.leaf_frames
                 leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
                 partials = [part.computation.compute(leaf) for leaf in leaves]
-                return fold(partials, part.computation.merge)
+                return fold(partials, part.computation.merge)  # type: ignore[union-attr]
             rows = np.asarray(part.computation.compute(block))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"

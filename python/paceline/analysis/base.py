@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline._core import __version__
 from paceline.analysis.results import Results, Table
 from paceline.runner import run
 from paceline.timing import Timings
@@ -97,10 +98,8 @@ class AnalysisBase:
 
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""
-        import paceline
-
         return {
-            "paceline": paceline.__version__,
+            "paceline": __version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
             **self.provenance,

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -125,12 +125,13 @@ class Results(dict[str, Any]):
                 f"{os.fspath(path)}: results are saved as .npz, .csv or .tsv, not as {kind!r}"
             )
 
-    def write_table(self, file: TextIO, *, delimiter: str = ",") -> None:
+    def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
         """Write the table to an open file, every digit of each number.
 
         Parameters
         ----------
         file : text file
+            Stays open.
         delimiter : str
             Between columns.
         """
