@@ -24,7 +24,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             expected,
             found,
         } => ours("DamagedFileError").and_then(|error| {
-            error.setattr("path", path)?;
+            error.setattr("path", path.into_os_string())?;
             error.setattr("frame", frame)?;
             error.setattr("offset", offset)?;
             error.setattr("expected", expected)?;

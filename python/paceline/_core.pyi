@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -24,7 +23,7 @@ class Trajectory:
         progress: Callable[[int, int], object] | None = None,
     ) -> Trajectory: ...
     @property
-    def path(self) -> Path: ...
+    def path(self) -> str: ...
     @property
     def format(self) -> str: ...
     @property

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -36,13 +36,13 @@ def new_file(
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with open(descriptor, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         refuse_existing(path, overwrite=overwrite)
         os.replace(temporary, path)
     except BaseException:
@@ -55,9 +55,3 @@ def refuse_existing(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise `FileExistsError` where `path` exists and is not to be overwritten."""
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{os.fspath(path)} exists; overwriting it must be asked for")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -166,10 +166,10 @@ class Tree:
         while width > 1:
             sibling = number ^ 1
             if sibling < width:
-                other = self._waiting.pop((level, sibling), None)
-                if other is None:
+                if (level, sibling) not in self._waiting:
                     self._waiting[level, number] = value
                     return
+                other = self._waiting.pop((level, sibling))
                 pair = (other, value) if sibling < number else (value, other)
                 value = self._merge(*pair)
             level, number, width = level + 1, number // 2, -(-width // 2)

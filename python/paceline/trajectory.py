@@ -1,6 +1,5 @@
 """What a run needs of the trajectory behind an AtomGroup."""
 
-import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -162,7 +161,7 @@ class _File:
 
     def frame_source(self, atoms: np.ndarray) -> FrameSource:
         return FileFrames(
-            os.fspath(self.core.path),
+            self.core.path,
             self.core.layout,
             self.core.fingerprint,
             None if len(atoms) == self.core.n_atoms else atoms,

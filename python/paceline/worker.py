@@ -24,8 +24,7 @@ DAMAGED_STEP = -(2**63)
 class Block:
     """A row of frames, with the atoms that an analysis asked for.
 
-    Its arrays are only valid until the function that was given the block returns; what is kept
-    must be copied. (What the function returns is.)
+    Its arrays are shared by all analyses of a run, and therefore read-only.
 
     Attributes
     ----------
@@ -106,6 +105,11 @@ class Decoded:
     dimensions: np.ndarray
     times: np.ndarray
     steps: np.ndarray
+
+    def seal(self) -> None:
+        """Let nobody write to what all analyses of a run see."""
+        for array in (self.frames, self.positions, self.dimensions, self.times, self.steps):
+            array.flags.writeable = False
 
     def __getitem__(self, rows: slice | np.ndarray) -> "Decoded":
         return Decoded(
@@ -286,7 +290,6 @@ class Worker:
     def __init__(self, job: Job):
         self._job = job
         self._reader: Any = None
-        self._buffer = np.empty((0, job.source.n_wanted, 3), dtype=np.float32)
         self._name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
     def run(self, work: Work) -> Outcome:
@@ -337,11 +340,9 @@ class Worker:
         """Frames of a block, and what they cost."""
         frames, offsets, sizes = work.extents
         n = len(frames)
-        if len(self._buffer) < n:
-            self._buffer = np.empty((n, *self._buffer.shape[1:]), dtype=np.float32)
         decoded = Decoded(
             frames.astype(np.int64),
-            self._buffer[:n],
+            np.empty((n, self._job.source.n_wanted, 3), dtype=np.float32),
             np.empty((n, 6), dtype=np.float32),
             np.empty(n),
             np.empty(n, dtype=np.int64),
@@ -357,6 +358,7 @@ class Worker:
             skip=self._job.skip_damaged,
         )
         decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
+        decoded.seal()
         return decoded, cost
 
     def _compute(self, part: Part, decoded: Decoded) -> Any:
@@ -379,8 +381,7 @@ class Worker:
             )
         if rows.dtype.hasobject:
             raise AnalysisError(f"{part.name} on {where}: expected numbers, found {rows.dtype}")
-        # The buffers are used again for the next block.
-        return rows.copy() if np.may_share_memory(rows, self._buffer) else rows
+        return rows
 
 
 def _whole(leaf: Block) -> Block:

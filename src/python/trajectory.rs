@@ -1,7 +1,8 @@
 //! A trajectory file and its frame index.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -83,8 +84,8 @@ impl Trajectory {
     }
 
     #[getter]
-    fn path(&self) -> &Path {
-        &self.path
+    fn path(&self) -> &OsStr {
+        self.path.as_os_str()
     }
 
     #[getter]
