@@ -39,10 +39,9 @@ def draw(cases: dict[str, dict[str, float]]) -> Figure:
     for axes, (case, times) in zip(panels, cases.items(), strict=True):
         values = [times.get(name, 0) for name in names]
         colours = [MINE if name.startswith(OURS) else OTHERS for name in names]
+        labels = [f"{value:.3g}" if value else "-" for value in values]
         bars = axes.barh(names, values, color=colours)
-        axes.bar_label(
-            bars, [f"{value:.3g}" if value else "–" for value in values], padding=3, fontsize=8
-        )
+        axes.bar_label(bars, labels, padding=3, fontsize=8)
         axes.set_title(TITLES[case], fontsize=9)
         axes.set_xscale("log")
         axes.set_xlim(1, 6 * max(values))

@@ -1,6 +1,7 @@
 """The Rust core as Python sees it."""
 
 import os
+from pathlib import Path
 from collections.abc import Callable, Sequence
 from typing import final
 
