@@ -1,8 +1,8 @@
 """The Rust core as Python sees it."""
 
 import os
-from pathlib import Path
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import final
 
 import numpy as np
