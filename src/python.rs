@@ -36,7 +36,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             expected,
             found,
         } => ours("DamagedFileError").and_then(|error| {
-            error.setattr("path", path)?;
+            error.setattr("path", path.into_os_string())?;
             error.setattr("frame", frame)?;
             error.setattr("offset", offset)?;
             error.setattr("expected", expected)?;
@@ -53,7 +53,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             // With an errno, Python makes a FileNotFoundError, PermissionError, … of it.
             let reason = format!("{action}: {source}");
             return match source.raw_os_error() {
-                Some(errno) => PyOSError::new_err((errno, reason, path)),
+                Some(errno) => PyOSError::new_err((errno, reason, path.into_os_string())),
                 None => PyOSError::new_err(text),
             };
         }
