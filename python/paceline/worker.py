@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -13,7 +14,7 @@ import cloudpickle
 import numpy as np
 
 from paceline import _core
-from paceline.errors import AnalysisError
+from paceline.errors import AnalysisError, WorkerError
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
@@ -24,8 +25,8 @@ DAMAGED_STEP = -(2**63)
 class Block:
     """A row of frames, with the atoms that an analysis asked for.
 
-    Its arrays are only valid until the function that was given the block returns; what is kept
-    must be copied. (What the function returns is.)
+    Its arrays cannot be written to: other analyses see them too. A block that is kept stays as
+    it is, and keeps its memory.
 
     Attributes
     ----------
@@ -115,6 +116,11 @@ class Decoded:
             self.times[rows],
             self.steps[rows],
         )
+
+    def protect(self) -> None:
+        """Let nobody write: what one analysis changed, the next would take for the file's."""
+        for array in (self.frames, self.positions, self.dimensions, self.times, self.steps):
+            array.flags.writeable = False
 
 
 class PerFrame(Protocol):
@@ -332,7 +338,9 @@ class Worker:
         """Frames of a block, and what they cost."""
         frames, offsets, sizes = work.extents
         n = len(frames)
-        if len(self._buffer) < n:
+        # One reference is ours and one the call's. Any other is an array that a function kept or
+        # returned: its numbers stay, and the next block goes elsewhere.
+        if len(self._buffer) < n or sys.getrefcount(self._buffer) > 2:
             self._buffer = np.empty((n, *self._buffer.shape[1:]), dtype=np.float32)
         decoded = Decoded(
             frames.astype(np.int64),
@@ -352,6 +360,7 @@ class Worker:
             skip=self._job.skip_damaged,
         )
         decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
+        decoded.protect()
         return decoded, cost
 
     def _compute(self, part: Part, decoded: Decoded) -> Any:
@@ -374,8 +383,7 @@ class Worker:
             )
         if rows.dtype.hasobject:
             raise AnalysisError(f"{part.name} on {where}: expected numbers, found {rows.dtype}")
-        # The buffers are used again for the next block.
-        return rows.copy() if np.may_share_memory(rows, self._buffer) else rows
+        return rows
 
 
 def _whole(leaf: Block) -> Block:
@@ -398,6 +406,10 @@ _here = threading.local()
 def run_sealed(sealed: SealedJob, work: Work) -> Outcome:
     """Do one block in whatever thread or process this is."""
     if getattr(_here, "key", None) != sealed.key:
-        _here.worker = Worker(cloudpickle.loads(sealed.data))
+        try:
+            _here.worker = Worker(cloudpickle.loads(sealed.data))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
         _here.key = sealed.key
     return _here.worker.run(work)
