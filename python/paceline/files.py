@@ -36,18 +36,31 @@ def new_file(
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with writing_to(path):
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(descriptor, mode, encoding=encoding, newline=newline) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            refuse_existing(path, overwrite=overwrite)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+
+@contextlib.contextmanager
+def writing_to(path: str | os.PathLike) -> Iterator[None]:
+    """Name the file in errors of the operating system, which else name a temporary one or none."""
     try:
-        with open(descriptor, mode, encoding=encoding, newline=newline) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        refuse_existing(path, overwrite=overwrite)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        error.filename = os.fspath(path)
         raise
 
 
