@@ -41,7 +41,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             // With an errno, Python makes a FileNotFoundError, PermissionError, … of it.
             let reason = format!("{action}: {source}");
             return match source.raw_os_error() {
-                Some(errno) => PyOSError::new_err((errno, reason, path)),
+                Some(errno) => PyOSError::new_err((errno, reason, path.into_os_string())),
                 None => PyOSError::new_err(text),
             };
         }

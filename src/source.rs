@@ -1,8 +1,8 @@
 //! Byte ranges of a file: the only place that reads trajectories.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +48,12 @@ pub struct FileSource {
 
 impl FileSource {
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| Error::io(path, "cannot open", source))?;
+        // A pipe would otherwise be opened only when somebody writes to it.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|source| Error::io(path, "cannot open", source))?;
         let kind = file
             .metadata()
             .map_err(|source| Error::io(path, "cannot stat", source))?

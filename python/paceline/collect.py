@@ -1,5 +1,6 @@
 """Outcomes of blocks, as they come, into whole results."""
 
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import AnalysisError
+from paceline.files import writing_to
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
 from paceline.worker import Outcome, Part
@@ -71,7 +73,8 @@ class _Rows:
                 f"{self._name} on block {outcome.number}: expected rows of shape "
                 f"{self.value.shape[1:]} as from the other blocks, found {rows.shape[1:]}"
             )
-        if not np.can_cast(rows.dtype, self.value.dtype, "safe"):
+        # Were some differences allowed, the order in which blocks come would decide.
+        if rows.dtype != self.value.dtype:
             raise AnalysisError(
                 f"{self._name} on block {outcome.number}: expected {self.value.dtype} as from the "
                 f"other blocks, found {rows.dtype}"
@@ -97,4 +100,9 @@ def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     size = int(np.prod(shape)) * dtype.itemsize
     if size <= LARGE:
         return np.empty(shape, dtype)
-    return np.memmap(tempfile.TemporaryFile(), dtype=dtype, shape=shape)
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+    if hasattr(os, "posix_fallocate"):
+        # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
+        with writing_to(tempfile.gettempdir()):
+            os.posix_fallocate(file.fileno(), 0, size)
+    return np.memmap(file, dtype=dtype, shape=shape)

@@ -36,18 +36,31 @@ def new_file(
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with writing_to(path):
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with open(descriptor, mode, encoding=encoding, newline=newline) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            refuse_existing(path, overwrite=overwrite)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+
+@contextlib.contextmanager
+def writing_to(path: str | os.PathLike) -> Iterator[None]:
+    """Name the file in errors of the operating system, which else name a temporary one or none."""
     try:
-        with open(descriptor, mode, encoding=encoding, newline=newline) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        refuse_existing(path, overwrite=overwrite)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        error.filename = os.fspath(path)
         raise
 
 

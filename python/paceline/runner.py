@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ class Analysis(Protocol):
     damaged: list[tuple[int, str]]
     timings: Timings
     provenance: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
 
     @property
     def indices(self) -> np.ndarray:
@@ -124,8 +129,12 @@ def run(
     job = Job(trajectory.frame_source(atoms), parts, plan.leaf_frames, on_error == "skip")
     timings = Timings(backend=workers.name, start=begun, t_init_traj=trajectory.t_init)
     collected = Collected(plan, parts, timings)
-    with Progress(len(numbers), show=progress) as bar:
-        for outcome in workers.run(job, _works(plan, trajectory, workers.n_workers)):
+    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    with (
+        Progress(len(numbers), show=progress) as bar,
+        closing(workers.run(job, _works(plan, trajectory, workers.n_workers))) as outcomes,
+    ):
+        for outcome in outcomes:
             collected.add(outcome)
             bar.add(outcome.n_frames)
     trajectory.verify()
@@ -178,9 +187,7 @@ def _parts(analyses: Sequence[Analysis]) -> tuple[np.ndarray, list[Part]]:
     parts = []
     for analysis, indices in zip(analyses, wanted, strict=True):
         columns = None if np.array_equal(indices, union) else np.searchsorted(union, indices)
-        parts.append(
-            Part(type(analysis).__name__, analysis.prepare(), columns, analysis.attributes)
-        )
+        parts.append(Part(analysis.name, analysis.prepare(), columns, analysis.attributes))
     return union, parts
 
 

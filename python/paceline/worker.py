@@ -13,7 +13,7 @@ import cloudpickle
 import numpy as np
 
 from paceline import _core
-from paceline.errors import AnalysisError
+from paceline.errors import AnalysisError, WorkerError
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
@@ -404,6 +404,10 @@ _here = threading.local()
 def run_sealed(sealed: SealedJob, work: Work) -> Outcome:
     """Do one block in whatever thread or process this is."""
     if getattr(_here, "key", None) != sealed.key:
-        _here.worker = Worker(cloudpickle.loads(sealed.data))
+        try:
+            _here.worker = Worker(cloudpickle.loads(sealed.data))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
         _here.key = sealed.key
     return _here.worker.run(work)

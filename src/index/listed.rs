@@ -25,6 +25,9 @@ pub struct Opened {
 
 /// Load the saved index of the first `size` bytes of `source`, extend that of fewer bytes, or
 /// scan. Whatever was not loaded is saved where that is possible.
+///
+/// # Errors
+/// [`Error::Changed`] where bytes changed during the scan, and those of [`super::open`].
 pub fn open(
     source: &dyn Source,
     format: &dyn Framed,
@@ -39,11 +42,12 @@ pub fn open(
         n_atoms: first.header.n_atoms,
         size,
     };
+    let layout = layout(file.n_atoms);
     let saved = match options.refresh {
         true => None,
-        false => load(source, size, &options.index_files)?,
+        false => load(source, size, &layout, &options.index_files)?,
     };
-    let mut extended = None;
+    let mut grown = None;
     if let Some((path, listing)) = saved {
         if listing.fingerprint.size() == size {
             return Ok(Opened {
@@ -53,8 +57,13 @@ pub fn open(
                 file: Some(path),
             });
         }
-        extended = extend(file, &path, listing, options)?;
+        grown = Some((path, listing));
     }
+    let fingerprint = Fingerprint::of(source, size)?;
+    let extended = match grown {
+        Some((path, listing)) => extend(file, &path, listing, options)?,
+        None => None,
+    };
     let (origin, found) = match extended {
         Some(found) => (Origin::Extended, found),
         None => (
@@ -62,10 +71,11 @@ pub fn open(
             scan(file, first, options.n_threads, options.progress)?,
         ),
     };
-    let fingerprint = Fingerprint::of(source, size)?;
+    // Saved with the fingerprint of other bytes, the frames would be found again and again.
+    fingerprint.verify(source)?;
     let (borders, moments) = borders_and_moments(found.chain, found.end);
     let listing = Listing {
-        layout: layout(file.n_atoms),
+        layout,
         fingerprint,
         borders,
         damaged: found.damaged,
@@ -131,9 +141,15 @@ fn first_place(source: &dyn Source, format: &dyn Framed, size: u64) -> Result<Pl
 }
 
 /// The first saved index that fits the file's first bytes.
-fn load(source: &dyn Source, size: u64, files: &[PathBuf]) -> Result<Option<(PathBuf, Listing)>> {
+fn load(
+    source: &dyn Source,
+    size: u64,
+    layout: &Layout,
+    files: &[PathBuf],
+) -> Result<Option<(PathBuf, Listing)>> {
     for path in files {
         if let Some(listing) = store::read(path)
+            && listing.layout == *layout
             && listing.fingerprint.size() <= size
             && Fingerprint::of(source, listing.fingerprint.size())? == listing.fingerprint
         {

@@ -52,6 +52,11 @@ class AnalysisBase:
         self.results = Results()
 
     @property
+    def name(self) -> str:
+        """What errors call it."""
+        return type(self).__name__
+
+    @property
     def indices(self) -> np.ndarray:
         """Atoms wanted, in the order in which the computation wants them."""
         return self.atomgroup.indices
@@ -176,10 +181,18 @@ class TimeSeries(AnalysisBase):
                 found[name] = np.asarray(values, dtype=str if name == "names" else float)
         return found
 
+    @property
+    def _function_name(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    @property
+    def name(self) -> str:
+        """What errors call it: by the function's name."""
+        return f"{super().name} of {self._function_name}"
+
     def parameters(self) -> dict[str, Any]:
         """The function's name and the atoms."""
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return {"function": name, **super().parameters()}
+        return {"function": self._function_name, **super().parameters()}
 
     def prepare(self) -> PerFrame:
         """The function itself."""

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,7 @@ class Backend(Protocol):
     name: str
     n_workers: int
 
-    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
 
 

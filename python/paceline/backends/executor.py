@@ -1,7 +1,6 @@
 """Any `concurrent.futures.Executor`."""
 
-import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from itertools import islice
 
@@ -19,18 +18,22 @@ class ExecutorBackend:
         Stays the caller's: it is not shut down.
     n_workers : int, optional
         How many workers it has; by default what it says of itself, else the CPUs of this process.
+    name : str, optional
+        What messages call it; by default its class.
     """
 
-    def __init__(self, executor: Executor, n_workers: int | None = None):
+    def __init__(
+        self, executor: Executor, n_workers: int | None = None, *, name: str | None = None
+    ):
         self._executor = executor
-        self.name = type(executor).__name__.lstrip("_")
+        self.name = name or type(executor).__name__.lstrip("_")
         self.n_workers = n_workers or getattr(executor, "_max_workers", None) or available_cpus()
 
-    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         try:
             sealed = SealedJob(job)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
+        except Exception as error:  # pickling runs code of every object's own
             raise WorkerError(
                 f"an analysis cannot be sent to the workers of {self.name}: {error}; "
                 "backend='threads' sends nothing"
@@ -49,8 +52,8 @@ class ExecutorBackend:
                     yield future.result()
         except BrokenExecutor as error:
             raise WorkerError(
-                f"a worker of {self.name} ended abruptly (killed, out of memory, or a crash in "
-                f"the analysis): {error}"
+                f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
+                "memory, or the analysis crashed it"
             ) from error
         finally:
             for future in pending:

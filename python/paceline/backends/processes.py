@@ -1,10 +1,16 @@
 """Processes of this machine, by loky: they need no `__main__` guard and import no user's script."""
 
+import os
 import signal
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Generator, Iterable
 
 from paceline.backends.executor import ExecutorBackend
 from paceline.worker import Job, Outcome, Work
+
+#: Between a worker's looks whether its parent still lives, seconds.
+PARENT_INTERVAL = 0.5
 
 
 class ProcessesBackend:
@@ -21,20 +27,28 @@ class ProcessesBackend:
     def __init__(self, n_workers: int):
         self.n_workers = n_workers
 
-    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         from loky import get_reusable_executor
 
         # Kept for a minute, so that the next run of a notebook finds its workers there.
         executor = get_reusable_executor(
-            self.n_workers, timeout=60, initializer=_leave_ctrl_c_to_the_parent
+            self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
         )
         try:
-            yield from ExecutorBackend(executor, self.n_workers).run(job, works)
+            yield from ExecutorBackend(executor, self.n_workers, name=self.name).run(job, works)
         except BaseException:
             executor.shutdown(wait=True, kill_workers=True)
             raise
 
 
-def _leave_ctrl_c_to_the_parent() -> None:
+def _belong_to(parent: int) -> None:
+    """Leave Ctrl-C to the parent process, and end when it has ended, however it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_INTERVAL)
+    os._exit(1)

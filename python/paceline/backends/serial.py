@@ -1,6 +1,6 @@
 """One worker, in the calling thread."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from paceline.worker import Job, Outcome, Work, Worker
 
@@ -11,7 +11,7 @@ class SerialBackend:
     name = "serial"
     n_workers = 1
 
-    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block in order."""
         worker = Worker(job)
         yield from map(worker.run, works)

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from paceline.worker import Job, Outcome, Work, Worker
 
@@ -21,7 +21,7 @@ class ThreadsBackend:
     def __init__(self, n_workers: int):
         self.n_workers = n_workers
 
-    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         deal = _Deal(works)
         outcomes: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()

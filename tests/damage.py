@@ -1,0 +1,162 @@
+"""Small trajectories of real positions, and what can be wrong with them."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+#: Names, offsets in a frame and `struct` codes of the fields of an XTC frame of over 9 atoms.
+XTC_FIELDS = {
+    "magic": (0, "i"),
+    "atoms": (4, "i"),
+    "step": (8, "i"),
+    "time": (12, "f"),
+    "box": (16, "9f"),
+    "atoms again": (52, "i"),
+    "precision": (56, "f"),
+    "minimum": (60, "3i"),
+    "maximum": (72, "3i"),
+    "small index": (84, "i"),
+    "byte count": (88, "i"),
+}
+XTC_PACKED = 92
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The bytes of a whole file, and where its frames are.
+
+    Attributes
+    ----------
+    content : bytes
+    borders : tuple of int
+        Start of each frame, then the end of the file.
+    fields : tuple of int
+        Offsets of the fields of a frame from its first byte.
+    n_atoms : int
+    suffix : str
+    """
+
+    content: bytes
+    borders: tuple[int, ...]
+    fields: tuple[int, ...]
+    n_atoms: int
+    suffix: str
+
+    @property
+    def n_frames(self) -> int:
+        return len(self.borders) - 1
+
+    def frame_of(self, at: int) -> int | None:
+        """Frame that holds the byte `at`; None for the header of the file."""
+        frame = int(np.searchsorted(self.borders, at, side="right")) - 1
+        return None if frame < 0 else frame
+
+    def cut(self, at: int) -> bytes:
+        return self.content[:at]
+
+    def with_bytes(self, at: int, new: bytes) -> bytes:
+        return self.content[:at] + new + self.content[at + len(new) :]
+
+    def without(self, frame: int) -> tuple[bytes, bytes]:
+        """The file before and behind a frame."""
+        return self.content[: self.borders[frame]], self.content[self.borders[frame + 1] :]
+
+
+def xtc(content: bytes) -> Trajectory:
+    """Find the frames of a whole XTC file, by nothing but the format's description."""
+    borders, at = [], 0
+    while at < len(content):
+        borders.append(at)
+        (n_atoms,) = struct.unpack_from(">i", content, at + 4)
+        (packed,) = struct.unpack_from(">i", content, at + 88)
+        at += 56 + 12 * n_atoms if n_atoms <= 9 else XTC_PACKED + packed + -packed % 4
+    offsets = [offset for offset, _ in XTC_FIELDS.values()]
+    return Trajectory(content, (*borders, at), (*offsets, XTC_PACKED), n_atoms, ".xtc")
+
+
+def xtc_with(file: Trajectory, frame: int, **fields: object) -> bytes:
+    """The file with other values in a frame's header; `small_index=3` is "small index"."""
+    content = file.content
+    for name, value in fields.items():
+        offset, code = XTC_FIELDS[name.replace("_", " ")]
+        values = value if isinstance(value, tuple) else (value,)
+        new = struct.pack(f">{code}", *values)
+        content = replace(file, content=content).with_bytes(file.borders[frame] + offset, new)
+    return content
+
+
+def xtc_range(content: bytes, at: int) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest positions, Å, that the header of the frame at `at` allows."""
+    (precision,) = struct.unpack_from(">f", content, at + 56)
+    limits = np.array(struct.unpack_from(">6i", content, at + 60), dtype=np.float32).reshape(2, 3)
+    with np.errstate(all="ignore"):
+        least, largest = limits * (np.float32(1) / np.float32(precision)) * np.float32(10)
+    return least, largest
+
+
+@dataclass(frozen=True)
+class DcdVariant:
+    """How a DCD file is written."""
+
+    big_endian: bool = False
+    wide: bool = False
+    cell: bool = True
+    four_dims: bool = False
+    n_fixed: int = 0
+
+
+def dcd(positions: np.ndarray, variant: DcdVariant, n_claimed: int | None = None) -> Trajectory:
+    """Write positions, shape (n_frames, n_atoms, 3), as a DCD file."""
+    order = ">" if variant.big_endian else "<"
+    marker = order + ("q" if variant.wide else "i")
+    n_frames, n_atoms, _ = positions.shape
+    free = np.arange(variant.n_fixed, n_atoms)
+
+    def record(data: bytes) -> bytes:
+        return struct.pack(marker, len(data)) + data + struct.pack(marker, len(data))
+
+    control = [0] * 20
+    control[0] = n_frames if n_claimed is None else n_claimed
+    control[1:3], control[8] = [10, 5], variant.n_fixed
+    control[10], control[11], control[19] = int(variant.cell), int(variant.four_dims), 24
+    head = struct.pack(f"{order}9if10i", *control[:9], 0.04, *control[10:])
+    content = record(b"CORD" + head)
+    content += record(struct.pack(f"{order}i", 2) + b"made for a test".ljust(160))
+    content += record(struct.pack(f"{order}i", n_atoms))
+    if variant.n_fixed:
+        content += record((free + 1).astype(f"{order}i4").tobytes())
+    borders, fields = [], [0]
+    for number, frame in enumerate(positions):
+        borders.append(len(content))
+        records = []
+        if variant.cell:
+            records.append(struct.pack(f"{order}6d", 30, 90, 31, 90, 90, 32))
+        stored = frame[free] if number and variant.n_fixed else frame
+        records.extend(column.astype(f"{order}f4").tobytes() for column in stored.T)
+        if variant.four_dims:
+            records.append(bytes(4 * len(stored)))
+        for data in records:
+            if number == n_frames - 1:
+                width = struct.calcsize(marker)
+                here = len(content) - borders[-1]
+                fields += [here + width, here + width + len(data), here + 2 * width + len(data)]
+            content += record(data)
+    return Trajectory(content, (*borders, len(content)), tuple(fields[:-1]), n_atoms, ".dcd")
+
+
+def byte_changes(file: Trajectory, n: int, seed: int) -> Iterator[tuple[int, bytes]]:
+    """Files that differ from `file` in one byte: where, and the whole of it."""
+    random = np.random.default_rng(seed)
+    for at in random.integers(len(file.content), size=n):
+        new = file.content[at] ^ int(random.integers(1, 256))
+        yield int(at), file.with_bytes(int(at), bytes([new]))
+
+
+def plain_xtc_frame(n_atoms: int) -> bytes:
+    """A frame of at most 9 atoms, which stand as floats."""
+    numbers = (0.0,) * 9, (1.0,) * (3 * n_atoms)
+    return struct.pack(
+        f">3if9fi{3 * n_atoms}f", 1995, n_atoms, 0, 0.0, *numbers[0], n_atoms, *numbers[1]
+    )

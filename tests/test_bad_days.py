@@ -1,0 +1,460 @@
+"""What a user gets when something else goes wrong: one clear line, and nothing half done."""
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import cli, collect
+from paceline.analysis.rms import RMSD
+from paceline.backends import processes
+from paceline.errors import AnalysisError, SelectionError, WorkerError
+
+BACKENDS = ["serial", "threads", "processes"]
+#: Ctrl-C is obeyed within, seconds.
+PATIENCE = 2.0
+
+
+@pytest.fixture(scope="module")
+def adk(adk, tmp_path_factory):
+    """With a header that tells of as many frames as there are, so that nothing is to be warned."""
+    content = bytearray(Path(adk.trajectory).read_bytes())
+    content[8:12] = (98).to_bytes(4, "little")
+    path = tmp_path_factory.mktemp("tidy") / "adk.dcd"
+    path.write_bytes(content)
+    return adk._replace(trajectory=str(path))
+
+
+@pytest.fixture(scope="module")
+def atoms(adk):
+    return paceline.Universe(*adk).select_atoms("name CA")
+
+
+def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
+    """Exit status, standard output, and lines on standard error."""
+    showing = warnings.showwarning
+    try:
+        status = cli.main(argv)
+    finally:
+        warnings.showwarning = showing
+    out, err = capsys.readouterr()
+    return status, out, err.splitlines()
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Files may have no more than 64 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "line"),
+    [
+        (["--select", "nonsense here"], 2, "Unknown selection token: 'nonsense'"),
+        (["--select", "name XX"], 2, "select: no atoms match 'name XX'"),
+        (["--group", "name XX"], 2, r"groupselections\[0\]: no atoms match 'name XX'"),
+        (["--ref", "GRO"], 2, "select: 214 atoms .* cannot be compared with 0 atoms"),
+        (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
+        (["--begin", "98"], 2, "no frames to analyse: the trajectory has 98, none was chosen"),
+        (["--begin", "9ns"], 2, "no frame lies between the times asked for"),
+        (["-o", "FOLDER/there.csv"], 2, "there.csv exists; overwriting it must be asked for"),
+        (["-o", "FOLDER/nowhere/a.csv"], 2, "there is no folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_arguments_are_told_in_one_line(more, status, line, adk, tmp_path, capsys):
+    (tmp_path / "there.csv").write_text("mine")
+    gro = datafiles.two_water_gro
+    more = [word.replace("FOLDER", str(tmp_path)).replace("GRO", str(gro)) for word in more]
+    found, out, lines = run_cli(capsys, "rmsd", *adk, *more)
+    assert (found, out) == (status, "")
+    assert [text.startswith("paceline: error: ") for text in lines] == [True]
+    assert re.search(line, lines[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["there.csv"]
+    assert (tmp_path / "there.csv").read_text() == "mine"
+
+
+def damaged_copy(adk, folder: Path) -> Path:
+    content = bytearray(Path(adk.trajectory).read_bytes())
+    frame = 12 * 3341 + 24
+    # A marker of frame 40, counted from the end.
+    content[len(content) - 58 * frame] ^= 1
+    path = folder / "damaged.dcd"
+    path.write_bytes(content)
+    return path
+
+
+def test_damaged_data_are_told_in_one_line(adk, tmp_path, capsys):
+    path = damaged_copy(adk, tmp_path)
+    output = tmp_path / "rmsd.csv"
+    argv = ["rmsd", adk.topology, str(path), "-o", str(output)]
+    status, out, lines = run_cli(capsys, *argv)
+    assert (status, out, len(lines)) == (1, "", 1)
+    assert re.match(
+        rf"paceline: error: {path}: frame 40, byte \d+: expected a record marker of 13364, "
+        r"found 13365 \(bytes \[35, 34, 00, 00\]\)",
+        lines[0],
+    )
+    assert not output.exists()
+    _, _, lines = run_cli(capsys, *argv, "--debug")
+    assert "Traceback (most recent call last):" in lines
+    status, _, lines = run_cli(capsys, *argv, "--on-error", "skip")
+    assert (status, len(lines)) == (0, 1)
+    assert lines[0].startswith(f"paceline: left out frame 40: {path}: frame 40, byte")
+    table = np.genfromtxt(output, delimiter=",", skip_header=0, comments="#")[1:]
+    assert len(table) == 98
+    assert np.flatnonzero(np.isnan(table[:, 2])).tolist() == [40]
+    assert "# damaged frames: [40]" in output.read_text().splitlines()
+
+
+def test_another_reference_or_wrong_weights_are_refused(atoms):
+    with pytest.raises(SelectionError, match=r"214 atoms .* cannot be compared with 213 atoms"):
+        RMSD(atoms, atoms[1:], select=None)
+    for weights, error in [
+        (np.ones(3), ValueError),
+        (-np.ones(214), ValueError),
+        (np.full(214, np.nan), ValueError),
+        (np.zeros(214), ValueError),
+        ("charge", TypeError),
+    ]:
+        with pytest.raises(error, match="weights must"):
+            RMSD(atoms, weights=weights)
+
+
+@pytest.mark.parametrize("name", ["rmsd.csv", "rmsd.npz"])
+def test_a_full_disk_leaves_nothing(name, adk, tmp_path, capsys):
+    path = tmp_path / name
+    with full_disk():
+        status, out, lines = run_cli(capsys, "rmsd", *adk, "-o", str(path))
+    assert (status, out) == (1, "")
+    assert lines == [f"paceline: error: {path}: File too large"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
+    path = tmp_path / "rmsd.png"
+    path.write_text("old")
+    with full_disk():
+        status, _, lines = run_cli(capsys, "rmsd", *adk, "--plot", str(path), "--overwrite")
+    assert (status, lines) == (1, [f"paceline: error: {path}: File too large"])
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("rmsd.png", "old")]
+
+
+def test_large_results_need_their_room_before_they_are_computed(atoms, tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "LARGE", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    analysis = paceline.TimeSeries(lambda block: block.positions, atoms)
+    with full_disk(), pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        analysis.run(backend="serial")
+    assert list(tmp_path.iterdir()) == []
+    analysis.run(backend="serial")
+    assert isinstance(analysis.results.timeseries, np.memmap)
+    assert analysis.results.timeseries.shape == (98, 214, 3)
+
+
+def test_an_index_that_cannot_be_saved_is_no_error(adk_in_water, tmp_path):
+    path = tmp_path / "water.xtc"
+    path.write_bytes(Path(adk_in_water.trajectory).read_bytes())
+    with full_disk():
+        universe = paceline.Universe(adk_in_water.topology, str(path))
+    assert universe.trajectory.n_frames == 10
+    assert universe.trajectory.core.index_file is None
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def raises(block):
+    if block.frames[0] > 0:
+        raise KeyError("no such residue")
+    return block.times
+
+
+def returns_too_few(block):
+    return block.times[1:] if block.frames[0] > 0 else block.times
+
+
+def returns_a_number(block):
+    return 1.0
+
+
+def returns_objects(block):
+    return [{} for _ in block.frames]
+
+
+def returns_ragged(block):
+    return [[1.0] * k for k in range(len(block))]
+
+
+def changes_shape(block):
+    return block.positions[:, 0] if block.frames[0] > 0 else block.times
+
+
+def changes_dtype(block):
+    return block.frames if block.frames[0] > 0 else block.times
+
+
+def writes(block):
+    block.positions[:] = 0
+    return block.times
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (raises, r"raised on frames \d+ to \d+: KeyError: 'no such residue'"),
+        (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
+        (changes_shape, r"on block \d: expected rows of shape \(.*\) as from the other blocks"),
+        (changes_dtype, r"on block \d: expected (float64|int64) as from the other blocks, found"),
+        (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
+        (
+            returns_a_number,
+            r"on frames 0 to 15: expected one row for each of the 16 frames, found an array",
+        ),
+        (returns_objects, "on frames 0 to 15: expected numbers, found object"),
+        (returns_ragged, "raised on frames .* ValueError: setting an array element"),
+    ],
+)
+def test_a_function_that_fails_is_named(function, message, backend, atoms):
+    if backend == "processes" and function not in (raises, changes_shape):
+        pytest.skip("these fail like the others, after which workers are started anew")
+    analysis = paceline.TimeSeries(function, atoms)
+    message = f"^TimeSeries of {function.__name__} {message}"
+    with pytest.raises(AnalysisError, match=message) as caught:
+        analysis.run(backend=backend, n_workers=None if backend == "serial" else 2, block_frames=16)
+    assert "\n" not in str(caught.value)
+    assert analysis.results == {}
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_an_error_keeps_its_parts_on_the_way_from_a_worker(backend, adk, tmp_path):
+    universe = paceline.Universe(adk.topology, str(damaged_copy(adk, tmp_path)))
+    analysis = paceline.TimeSeries(lambda block: block.times, universe.atoms)
+    with pytest.raises(paceline.errors.DamagedFileError) as caught:
+        analysis.run(backend=backend, n_workers=2)
+    error = caught.value
+    assert (error.frame, error.expected) == (40, "a record marker of 13364")
+    assert error.path == universe.trajectory.filename
+    assert str(error.offset) in str(error)
+
+
+def test_what_cannot_be_sent_to_processes_is_named(atoms):
+    import threading
+
+    lock = threading.Lock()
+    analysis = paceline.TimeSeries(lambda block: block.times if lock else None, atoms)
+    with pytest.raises(WorkerError, match=r"cannot be sent .* backend='threads' sends nothing"):
+        analysis.run(backend="processes", n_workers=2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_returned_views_keep_their_numbers(backend, atoms):
+    options = {"backend": backend, "n_workers": None if backend == "serial" else 2}
+    copies = paceline.TimeSeries(lambda block: block.positions[:, 3].copy(), atoms).run(**options)
+    for function in (lambda block: block.positions[:, 3], lambda block: block[:].positions[:, 3]):
+        views = paceline.TimeSeries(function, atoms).run(block_frames=16, **options)
+        np.testing.assert_array_equal(views.results.timeseries, copies.results.timeseries)
+    assert not np.array_equal(copies.results.timeseries[0], copies.results.timeseries[-1])
+
+
+def test_kept_blocks_keep_their_numbers(atoms):
+    kept = []
+
+    def keep(block):
+        kept.append(block)
+        return block.positions.copy()
+
+    rows = paceline.TimeSeries(keep, atoms).run(backend="serial", block_frames=16).results
+    assert len(kept) == 7
+    for block in kept:
+        np.testing.assert_array_equal(block.positions, rows.timeseries[block.frames])
+
+
+class Ends(paceline.AnalysisBase):
+    """The first and last positions of a run, by a reduction that keeps views."""
+
+    def prepare(self):
+        return FirstAndLast()
+
+    def finish(self, value):
+        self.results.ends = value
+
+
+class FirstAndLast:
+    def compute(self, block):
+        return block.positions[0], block.positions[-1]
+
+    def merge(self, left, right):
+        return left[0], right[1]
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_partial_results_may_be_views(backend, atoms):
+    ends = Ends(atoms).run(backend=backend, block_frames=16).results.ends
+    rows = paceline.TimeSeries(lambda block: block.positions, atoms).run().results.timeseries
+    np.testing.assert_array_equal(ends, rows[[0, -1]])
+
+
+def test_a_killed_worker_is_an_error_and_the_next_run_works(atoms):
+    def die(block):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerError, match=r"^a worker of processes ended abruptly: .*crashed it$"):
+        paceline.TimeSeries(die, atoms).run(backend="processes", n_workers=2)
+    analysis = paceline.TimeSeries(lambda block: block.times, atoms)
+    assert len(analysis.run(backend="processes", n_workers=2).results.times) == 98
+
+
+#: A command whose first block takes longer than anybody waits, or does what else is wanted.
+COMMAND = """
+import os, sys, time
+import paceline.analysis.rms
+from paceline import cli
+
+class Computation:
+    def compute(self, block):
+        open({marker!r}, "w").close()
+        {what}
+
+paceline.analysis.rms.RMSD.prepare = lambda self: Computation()
+sys.exit(cli.main({argv!r}))
+"""
+SCRIPT = """
+import os, sys, time
+import paceline
+
+def function(block):
+    open({marker!r}, "w").close()
+    {what}
+
+if __name__ == "__main__":
+    atoms = paceline.Universe(*{argv!r}).atoms
+    paceline.TimeSeries(function, atoms).run(backend={backend!r}, n_workers=2)
+"""
+
+
+class Started:
+    """A program in a session of its own, whose first block has begun."""
+
+    def __init__(self, program: str, marker: Path):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        until(marker.exists, 30)
+
+    def signal(self, number: signal.Signals, *, group: bool) -> None:
+        (os.killpg if group else os.kill)(self._process.pid, number)
+
+    def end(self, patience: float) -> tuple[int, str, list[str]]:
+        """Status, standard output and lines on standard error; nobody may be left."""
+        try:
+            out, err = self._process.communicate(timeout=patience)
+            until(lambda: not self._living(), 2)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.returncode, out, err.splitlines()
+
+    def _living(self) -> list[str]:
+        living = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+                if int(group) == self._process.pid and state != "Z":
+                    living.append(stat.parent.name)
+        return living
+
+
+def until(true: Callable[[], bool], patience: float) -> None:
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    marker = tmp_path / "begun"
+    argv = ["rmsd", *adk, "-o", str(folder / "a.csv"), "--backend", backend]
+    program = COMMAND.format(marker=str(marker), what="time.sleep(60)", argv=argv)
+    command = Started(program, marker)
+    command.signal(signal.SIGINT, group=True)
+    assert command.end(PATIENCE) == (130, "", ["paceline: interrupted"])
+    assert list(folder.iterdir()) == []
+
+
+@needs_proc
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_ctrl_c_ends_a_script(backend, adk, tmp_path):
+    marker = tmp_path / "begun"
+    program = SCRIPT.format(
+        marker=str(marker), what="time.sleep(60)", argv=list(adk), backend=backend
+    )
+    script = Started(program, marker)
+    script.signal(signal.SIGINT, group=True)
+    status, out, lines = script.end(PATIENCE)
+    assert (status, out) == (-signal.SIGINT, "")
+    assert [line for line in lines if "KeyboardInterrupt" in line] == ["KeyboardInterrupt"]
+
+
+@needs_proc
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(number, adk, tmp_path):
+    marker = tmp_path / "begun"
+    argv = ["rmsd", *adk, "-o", str(tmp_path / "a.csv"), "--backend", "processes"]
+    program = COMMAND.format(marker=str(marker), what="time.sleep(60)", argv=argv)
+    command = Started(program, marker)
+    command.signal(number, group=False)
+    status, out, _ = command.end(PATIENCE + processes.PARENT_INTERVAL)
+    assert status != 0
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+@needs_proc
+def test_a_command_whose_worker_is_killed_says_so(adk, tmp_path):
+    marker = tmp_path / "begun"
+    argv = ["rmsd", *adk, "-o", str(tmp_path / "a.csv"), "--backend", "processes"]
+    what = "os.kill(os.getpid(), 9)"
+    command = Started(COMMAND.format(marker=str(marker), what=what, argv=argv), marker)
+    status, out, lines = command.end(20)
+    assert (status, out, len(lines)) == (1, "", 1)
+    assert lines[0].startswith("paceline: error: a worker of processes ended abruptly")
+    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_standard_output_is_told(adk):
+    program = f"import sys; from paceline import cli; sys.exit(cli.main({['rmsd', *adk]!r}))"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert re.fullmatch("paceline: error: .*No space left on device\n", done.stderr)

@@ -1,0 +1,739 @@
+"""Damaged files: what is whole is read, and the rest is named; never wrong, short, or a crash."""
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import damage
+import MDAnalysis
+import numpy as np
+import pytest
+from damage import DcdVariant, Trajectory
+from MDAnalysis.core.topology import Topology
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import _core
+from paceline.errors import (
+    AtomCountError,
+    DamagedFileError,
+    FileChangedError,
+    PacelineWarning,
+    UnsupportedError,
+)
+
+N_CUTS = 200
+N_CHANGES = 2000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """In memory where possible: an index is saved, and forced to the disk, with each file."""
+    if os.access("/dev/shm", os.W_OK):
+        path = Path(tempfile.mkdtemp(prefix="paceline-", dir="/dev/shm"))
+    else:
+        path = tmp_path_factory.mktemp("damaged")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def written(folder: Path, topology: str, trajectory: str, n_atoms: int, n_frames: int) -> bytes:
+    """The first atoms and frames of a real trajectory, as MDAnalysis writes them."""
+    path = folder / f"written{Path(str(trajectory)).suffix}"
+    universe = MDAnalysis.Universe(topology, trajectory)
+    atoms = universe.atoms[:n_atoms]
+    with MDAnalysis.Writer(str(path), n_atoms) as writer:
+        for _ in universe.trajectory[:n_frames]:
+            writer.write(atoms)
+    return path.read_bytes()
+
+
+def from_dcd(content: bytes) -> np.ndarray:
+    """Positions of MDAnalysis's DCD with a cell, shape (n_frames, n_atoms, 3)."""
+    (title,) = struct.unpack_from("<i", content, 92)
+    (n_atoms,) = struct.unpack_from("<i", content, 92 + title + 8 + 4)
+    frames = np.frombuffer(content[92 + title + 8 + 12 :], dtype="<f4")
+    frames = frames.reshape(-1, 14 + 3 * (n_atoms + 2))[:, 14:]
+    return frames.reshape(len(frames), 3, n_atoms + 2)[..., 1:-1].transpose(0, 2, 1).copy()
+
+
+@pytest.fixture(scope="module")
+def files(folder) -> dict[str, Trajectory]:
+    """Whole files, by the names that the rows below call them."""
+    water = written(folder, datafiles.GRO, datafiles.XTC, 60, 10)
+    toxin = written(folder, datafiles.PDB_sub_sol, datafiles.XTC_sub_sol, 48, 4)
+    positions = from_dcd(written(folder, datafiles.PSF, datafiles.DCD, 30, 8))
+    return {
+        "xtc": damage.xtc(water),
+        "toxin xtc": damage.xtc(toxin),
+        "dcd": damage.dcd(positions, DcdVariant()),
+        "dcd big-endian": damage.dcd(positions, DcdVariant(big_endian=True, wide=True, cell=False)),
+        "dcd fixed": damage.dcd(positions, DcdVariant(n_fixed=7, four_dims=True)),
+        "dcd count 0": damage.dcd(positions, DcdVariant(), n_claimed=0),
+        "dcd count 99": damage.dcd(positions, DcdVariant(), n_claimed=99),
+        "dcd count -1": damage.dcd(positions, DcdVariant(), n_claimed=-1),
+        "dcd without frames": damage.dcd(positions[:0], DcdVariant()),
+    }
+
+
+def opened(path: Path) -> "_core.Trajectory":
+    return _core.Trajectory.open(path)
+
+
+def opened_or_refused(path: Path) -> tuple["_core.Trajectory | None", Exception | None]:
+    try:
+        return opened(path), None
+    except (DamagedFileError, UnsupportedError) as error:
+        return None, error
+
+
+def reader_of(core: "_core.Trajectory") -> "_core.Reader":
+    return _core.Reader(core.path, core.layout, core.fingerprint)
+
+
+def read(
+    core: "_core.Trajectory", frames: Sequence[int], *, skip: bool
+) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
+    """Positions, times, and rows left out, of some frames."""
+    numbers = np.asarray(frames, dtype=np.uint64)
+    n = len(numbers)
+    positions = np.full((n, core.n_atoms, 3), -1, dtype=np.float32)
+    dimensions = np.empty((n, 6), dtype=np.float32)
+    times, steps = np.empty(n), np.empty(n, dtype=np.int64)
+    *_, skipped = reader_of(core).read(
+        numbers, *core.extents(numbers), positions, dimensions, times, steps, skip=skip
+    )
+    return positions, times, skipped
+
+
+def original(folder: Path, file: Trajectory) -> np.ndarray:
+    path = folder / f"original{file.suffix}"
+    path.write_bytes(file.content)
+    core = opened(path)
+    assert (core.n_frames, core.n_atoms) == (file.n_frames, file.n_atoms)
+    return read(core, range(file.n_frames), skip=False)[0]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What an error says: byte (from the frame's first, or the file's), expected, found."""
+
+    at: int
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One damaged file, and what is to come of it.
+
+    Attributes
+    ----------
+    file : str
+        Which whole file.
+    damage : callable
+        Makes of it what is tested.
+    frames : sequence of int or None
+        For each frame of the damaged file the whole one's; None for a frame that is refused.
+    faults : dict of int to Fault
+        What is said of frames that are refused, where it is worth to be held.
+    note : str
+        Expression that what is told at opening matches; empty where nothing is.
+    refused : Fault
+        Where not even opening is possible.
+    """
+
+    name: str
+    file: str
+    damage: Callable[[Trajectory], bytes]
+    frames: Sequence[int | None] = ()
+    faults: dict[int, Fault] = field(default_factory=dict)
+    note: str = ""
+    refused: Fault | None = None
+
+
+#: The frame that is damaged.
+MIDDLE = 5
+ONE_OF_TEN = (*range(MIDDLE), None, *range(MIDDLE + 1, 10))
+ONE_OF_EIGHT = (*range(MIDDLE), None, *range(MIDDLE + 1, 8))
+
+
+def in_header(name: str, at: int, expected: str, found: str, **fields: object) -> Row:
+    """A frame of XTC whose header cannot be right."""
+    return Row(
+        name,
+        "xtc",
+        lambda file: damage.xtc_with(file, MIDDLE, **fields),
+        ONE_OF_TEN,
+        {MIDDLE: Fault(at, expected, found)},
+        rf"1 of 10 frames is damaged: frame {MIDDLE} \(byte \d+\)",
+    )
+
+
+def marker(name: str, file: str, at: int, frame: int = MIDDLE, *, n_frames: int = 8) -> Row:
+    """A frame of DCD with a wrong record marker."""
+    return Row(
+        name,
+        file,
+        lambda whole: whole.with_bytes(whole.borders[frame] + at + 1, b"\x01"),
+        (*range(frame), None, *range(frame + 1, n_frames)),
+        {frame: Fault(at, "a record marker of", "bytes")},
+        "the last frame is damaged" if frame == n_frames - 1 else "",
+    )
+
+
+def dcd_head(name: str, at: int, new: bytes, expected: str, found: str) -> Row:
+    """A DCD whose head cannot be right."""
+    fault = Fault(at, expected, found)
+    return Row(name, "dcd", lambda file: file.with_bytes(at, new), refused=fault)
+
+
+def i32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
+
+
+MOST = 2**31 - 1
+PRECISION = "a precision above 0"
+SMALL = "a small index from 9 to 73"
+PACKED = "packed bytes for 60 atoms"
+HUGE = "packed bytes for 2147483647 atoms"
+EXTREME = "a maximum that the minimum"
+CLAIMED = "the header says {} frames, the file has 8"
+ROWS = [
+    in_header("magic", 0, "the magic number of XTC", "1996", magic=1996),
+    in_header("magic of TRR", 0, "the magic number of XTC", "1993", magic=1993),
+    in_header("one atom count", 52, "60 atoms, as at the start", "61", atoms_again=61),
+    in_header("other atom count", 52, "61 atoms, as at the start", "60", atoms=61),
+    in_header("negative atoms", 4, "a number of atoms", "-1", atoms=-1, atoms_again=-1),
+    in_header("absurd atoms", 88, HUGE, "", atoms=MOST, atoms_again=MOST),
+    in_header("no atoms", 4, "60 atoms", "0", atoms=0, atoms_again=0),
+    in_header("precision 0", 56, PRECISION, "0", precision=0.0),
+    in_header("precision NaN", 56, PRECISION, "NaN", precision=float("nan")),
+    in_header("negative precision", 56, PRECISION, "-1000", precision=-1000.0),
+    in_header("infinite precision", 56, PRECISION, "inf", precision=float("inf")),
+    in_header("small index 8", 84, SMALL, "8", small_index=8),
+    in_header("small index 74", 84, SMALL, "74", small_index=74),
+    in_header("small index -1", 84, SMALL, "-1", small_index=-1),
+    in_header("absurd small index", 84, SMALL, str(MOST), small_index=MOST),
+    in_header("least above largest", 72, EXTREME, "-9", maximum=(-9, 0, 0), minimum=(0, 0, 0)),
+    in_header(
+        "absurd range", 72, EXTREME, str(MOST), minimum=(-MOST - 1,) * 3, maximum=(MOST,) * 3
+    ),
+    in_header("no bytes", 88, PACKED, "0", byte_count=0),
+    in_header("negative bytes", 88, PACKED, "-1", byte_count=-1),
+    in_header("absurd bytes", 88, PACKED, str(MOST), byte_count=MOST),
+    Row(
+        "four bytes too many",
+        "xtc",
+        lambda file: damage.xtc_with(
+            file, MIDDLE, byte_count=file.borders[MIDDLE + 1] - file.borders[MIDDLE] - 88
+        ),
+        ONE_OF_TEN,
+        {MIDDLE: Fault(88, "a byte count that makes a frame of", "one that makes")},
+        "1 of 10 frames is damaged",
+    ),
+    Row(
+        # What is behind the stated end is no frame's: an entry of its own.
+        "fewer bytes",
+        "xtc",
+        lambda file: damage.xtc_with(
+            file, MIDDLE, byte_count=file.borders[MIDDLE + 1] - file.borders[MIDDLE] - 100
+        ),
+        (*range(MIDDLE), None, None, *range(MIDDLE + 1, 10)),
+        {MIDDLE: Fault(0, "packed bytes to hold every atom", "atoms up to bit")},
+        "1 of 11 frames is damaged: frame 6",
+    ),
+    Row(
+        "a frame of another system",
+        "xtc",
+        lambda file: (
+            file.content[: file.borders[MIDDLE]]
+            + damage.plain_xtc_frame(3)
+            + file.content[file.borders[MIDDLE] :]
+        ),
+        (*range(MIDDLE), None, *range(MIDDLE, 10)),
+        {MIDDLE: Fault(4, "60 atoms, as in the topology", "3")},
+        "1 of 11 frames is damaged: frame 5",
+    ),
+    Row(
+        "zeros over a border",
+        "xtc",
+        lambda file: file.with_bytes(file.borders[MIDDLE] - 20, bytes(60)),
+        (*range(MIDDLE - 1), None, None, *range(MIDDLE + 1, 10)),
+        {MIDDLE: Fault(0, "the magic number of XTC", "0")},
+        "1 of 10 frames is damaged: frame 5",
+    ),
+    Row(
+        "a hole within a frame",
+        "xtc",
+        lambda file: (
+            file.content[: file.borders[MIDDLE] + 120] + file.content[file.borders[MIDDLE] + 140 :]
+        ),
+        ONE_OF_TEN,
+        {MIDDLE: Fault(88, "a byte count that makes", "one that makes")},
+        "1 of 10 frames is damaged",
+    ),
+    Row(
+        "a hole over a border",
+        "xtc",
+        lambda file: (
+            file.content[: file.borders[MIDDLE] - 20] + file.content[file.borders[MIDDLE] + 20 :]
+        ),
+        (*range(MIDDLE - 1), None, None, *range(MIDDLE + 1, 10)),
+        {MIDDLE: Fault(0, "the magic number of XTC", "")},
+        "1 of 10 frames is damaged: frame 5",
+    ),
+    Row(
+        "magic of the last frame",
+        "xtc",
+        lambda file: damage.xtc_with(file, 9, magic=0),
+        (*range(9), None),
+        {9: Fault(0, "the magic number of XTC", "0")},
+        "1 of 10 frames is damaged: frame 9",
+    ),
+    Row(
+        "absurd bytes in the last frame",
+        "xtc",
+        lambda file: damage.xtc_with(file, 9, byte_count=500),
+        range(9),
+        {},
+        r"frame 9 \(byte \d+\) is cut: \d+ of 592 bytes are there; the 9 frames before",
+    ),
+    Row(
+        "first magic",
+        "xtc",
+        lambda file: damage.xtc_with(file, 0, precision=0.0),
+        refused=Fault(56, PRECISION, "0"),
+    ),
+    marker("before x", "dcd", 56),
+    marker("behind the cell", "dcd", 52),
+    marker("behind z", "dcd", 56 + 3 * 128 - 4),
+    marker("of the last frame", "dcd", 56, frame=7),
+    marker("of 64 bits", "dcd big-endian", 0),
+    marker("behind y with fixed atoms", "dcd fixed", 56 + 100 + 4 + 92),
+    Row(
+        "header count 0", "dcd count 0", lambda file: file.content, range(8), {}, CLAIMED.format(0)
+    ),
+    Row("count 99", "dcd count 99", lambda file: file.content, range(8), {}, CLAIMED.format(99)),
+    Row("count -1", "dcd count -1", lambda file: file.content, range(8), {}, CLAIMED.format(-1)),
+    Row("a header alone", "dcd without frames", lambda file: file.content),
+    Row(
+        "four bytes inserted",
+        "dcd",
+        lambda file: (
+            file.content[: file.borders[MIDDLE]] + bytes(4) + file.content[file.borders[MIDDLE] :]
+        ),
+        (*range(MIDDLE), None, None, None),
+        {MIDDLE: Fault(0, "a record marker of 48", "0")},
+        r"frame 8 \(byte \d+\) is cut: 4 of \d+ bytes.*the last frame is damaged",
+    ),
+    Row(
+        "a frame within is cut",
+        "dcd",
+        lambda file: (
+            file.content[: file.borders[MIDDLE] + 100] + file.content[file.borders[MIDDLE + 1] :]
+        ),
+        (*range(MIDDLE), None, None),
+        {},
+        "the header says 8 frames, the file has 7.*is cut.*the last frame is damaged",
+    ),
+    dcd_head("no atoms", 268, i32(0), "at least 1 atom", "0"),
+    dcd_head("negative atoms", 268, i32(-1), "at least 1 atom", "-1"),
+    dcd_head("absurd title", 92, i32(MOST), "a title of at most", "2147483647 bytes"),
+    Row(
+        "absurd atoms",
+        "dcd",
+        lambda file: file.with_bytes(268, i32(MOST)),
+        refused=Fault(276, "a first frame of 25769803844 bytes for 2147483647 atoms", "bytes"),
+    ),
+    Row(
+        "as many fixed atoms as atoms",
+        "dcd fixed",
+        lambda file: file.with_bytes(4 + 36, i32(30)),
+        refused=Fault(40, "fewer fixed atoms than the 30 atoms", "30"),
+    ),
+]
+
+
+def universe_of(path: Path, n_atoms: int) -> tuple[paceline.Universe, list[str]]:
+    """A Universe of nameless atoms, and the warnings that opening it gave."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        universe = paceline.Universe(Topology(n_atoms), str(path))
+    return universe, [str(w.message) for w in caught if w.category is PacelineWarning]
+
+
+def positions_of(block: paceline.worker.Block) -> np.ndarray:
+    return block.positions
+
+
+def check_error(error: DamagedFileError, path: Path, frame: int | None, start: int, fault: Fault):
+    """The parts of an error, and that its one line is made of them."""
+    assert (error.path, error.frame) == (str(path), frame)
+    of_frame = "" if frame is None else f"frame {frame}, "
+    line = f"{path}: {of_frame}byte {error.offset}: expected {error.expected}, found {error.found}"
+    assert str(error) == line
+    assert fault.expected in error.expected
+    assert fault.found in error.found
+    # Within packed positions, where the fault shows itself depends on them.
+    assert error.offset == start + fault.at if fault.at else error.offset >= start
+
+
+def check_frames(
+    path: Path,
+    core: "_core.Trajectory",
+    whole: np.ndarray,
+    frames: Sequence[int | None],
+    faults: dict[int, Fault],
+) -> None:
+    """Every frame alone, then all at once and left out where damaged."""
+    assert core.n_frames == len(frames)
+    starts, sizes = core.extents(np.arange(len(frames), dtype=np.uint64))
+    expected = np.full((len(frames), *whole.shape[1:]), np.nan, dtype=np.float32)
+    messages = {}
+    for number, of in enumerate(frames):
+        if of is not None:
+            expected[number] = whole[of]
+            np.testing.assert_array_equal(read(core, [number], skip=False)[0][0], whole[of])
+            continue
+        with pytest.raises(DamagedFileError) as caught:
+            read(core, [number], skip=False)
+        error = caught.value
+        start = int(starts[number])
+        check_error(error, path, number, start, faults.get(number, Fault(0, "", "")))
+        assert error.offset <= start + int(sizes[number])
+        messages[number] = str(error)
+    positions, times, skipped = read(core, range(len(frames)), skip=True)
+    np.testing.assert_array_equal(positions, expected)
+    assert dict(skipped) == messages
+    assert [k for k, time in enumerate(times) if np.isnan(time)] == list(messages)
+
+
+def check_run(path: Path, whole: np.ndarray, frames: Sequence[int | None], note: str) -> None:
+    """An analysis, where MDAnalysis can open the file: it wants its first two frames."""
+    universe, told = universe_of(path, whole.shape[1])
+    assert bool(told) == bool(note)
+    assert all(text.startswith(f"{path}: ") for text in told)
+    analysis = paceline.TimeSeries(positions_of, universe.atoms)
+    damaged = [number for number, of in enumerate(frames) if of is None]
+    if damaged:
+        with pytest.raises(DamagedFileError, match=f"frame {damaged[0]}, byte"):
+            analysis.run(backend="serial")
+    analysis.run(backend="serial", on_error="skip")
+    assert [frame for frame, _ in analysis.damaged] == damaged
+    for number, of in enumerate(frames):
+        row = analysis.results.timeseries[number]
+        np.testing.assert_array_equal(row, np.nan if of is None else whole[of])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.file}: {row.name}")
+def test_damage_is_named_and_the_rest_is_read(row, files, folder):
+    file = files[row.file]
+    path = folder / f"damaged{file.suffix}"
+    path.write_bytes(row.damage(file))
+    if row.refused is not None:
+        with pytest.raises(DamagedFileError) as caught:
+            opened(path)
+        check_error(caught.value, path, 0 if file.suffix == ".xtc" else None, 0, row.refused)
+        return
+    core = opened(path)
+    assert re.search(row.note, "; ".join(core.notes)) if row.note else core.notes == []
+    if row.frames:
+        whole = original(folder, file)
+        check_frames(path, core, whole, row.frames, row.faults)
+        check_run(path, whole, row.frames, row.note)
+
+
+@pytest.mark.parametrize("name", ["xtc", "toxin xtc", "dcd", "dcd big-endian", "dcd fixed"])
+def test_a_cut_file_is_read_up_to_the_cut(name, files, folder):
+    file = files[name]
+    whole = original(folder, file)
+    path = folder / f"cut{file.suffix}"
+    random = np.random.default_rng(5)
+    of_frames = [file.borders[k] + at for k in (2, file.n_frames - 1) for at in file.fields]
+    at_random = random.integers(len(file.content), size=N_CUTS).tolist()
+    for at in {*of_frames, *at_random, *file.borders[1:]} - {0}:
+        path.write_bytes(file.cut(at))
+        n_whole = max(int(np.searchsorted(file.borders, at, side="right")) - 1, 0)
+        start = file.borders[n_whole]
+        core, refusal = opened_or_refused(path)
+        if core is None:
+            assert n_whole == 0, at
+            assert at < 8 or refusal.offset <= at
+            continue
+        told = "; ".join(core.notes)
+        if at > start:
+            assert f"frame {n_whole} (byte {start}) is cut: {at - start}" in told
+        if file.suffix == ".dcd" and n_whole < file.n_frames:
+            assert f"the header says {file.n_frames} frames, the file has {n_whole}" in told
+        assert core.n_frames == n_whole
+        positions, _, skipped = read(core, range(n_whole), skip=True)
+        assert skipped == []
+        np.testing.assert_array_equal(positions, whole[:n_whole])
+
+
+def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, content: bytes) -> None:
+    """One changed byte: only its own frame may differ, in a way that the format cannot show."""
+    path.write_bytes(content)
+    frame = file.frame_of(at)
+    core, refusal = opened_or_refused(path)
+    if core is None:
+        assert str(refusal).startswith(f"{path}: ")
+        assert frame in (None, 0), at
+        return
+    starts, _ = core.extents(np.arange(core.n_frames, dtype=np.uint64))
+    assert core.n_frames >= file.n_frames or core.notes, at
+    if core.n_atoms != file.n_atoms:
+        return
+    positions, _, skipped = read(core, range(core.n_frames), skip=True)
+    damaged = {row for row, _ in skipped}
+    seen = set()
+    for number, start in enumerate(starts.tolist()):
+        if number in damaged:
+            assert np.isnan(positions[number]).all()
+            continue
+        assert start in file.borders, at
+        own = file.borders.index(start)
+        seen.add(own)
+        if own != frame:
+            np.testing.assert_array_equal(positions[number], whole[own])
+        elif file.suffix == ".dcd":
+            np.testing.assert_array_equal(positions[number], from_dcd(content)[own])
+        else:
+            least, largest = damage.xtc_range(content, start)
+            assert ((least <= positions[number]) & (positions[number] <= largest)).all(), at
+    if frame is not None:
+        lost = set(range(file.n_frames)) - seen - {frame}
+        assert not lost or core.notes or damaged, at
+
+
+@pytest.mark.parametrize("name", ["xtc", "toxin xtc", "dcd"])
+def test_a_changed_byte_harms_one_frame_at_most(name, files, folder):
+    file = files[name]
+    whole = original(folder, file)
+    path = folder / f"changed{file.suffix}"
+    for at, content in damage.byte_changes(file, N_CHANGES, seed=7):
+        check_change(path, file, whole, at, content)
+
+
+@pytest.mark.parametrize("name", ["xtc", "dcd"])
+def test_an_analysis_survives_changed_bytes(name, files, folder):
+    file = files[name]
+    whole = original(folder, file)
+    path = folder / f"analysed{file.suffix}"
+    for at, content in damage.byte_changes(file, N_CHANGES // 20, seed=8):
+        frame = file.frame_of(at)
+        if frame is None or frame < 2:
+            continue
+        path.write_bytes(content)
+        universe, _ = universe_of(path, file.n_atoms)
+        analysis = paceline.TimeSeries(positions_of, universe.atoms)
+        analysis.run(backend="serial", on_error="skip")
+        rows = analysis.results.timeseries
+        out = {number for number, _ in analysis.damaged}
+        assert {number for number, row in enumerate(rows) if np.isnan(row).all()} == out
+        np.testing.assert_array_equal(rows[:frame], whole[:frame])
+        behind = file.n_frames - frame - 1
+        np.testing.assert_array_equal(rows[len(rows) - behind :], whole[frame + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda path: None, FileNotFoundError, "cannot open"),
+        (
+            Path.touch,
+            DamagedFileError,
+            r"expected a trajectory \(XTC or DCD\), found an empty file",
+        ),
+        (Path.mkdir, UnsupportedError, "expected a regular file, found a directory"),
+        (os.mkfifo, UnsupportedError, "expected a regular file, found a pipe or device"),
+        (lambda path: path.symlink_to("/dev/zero"), UnsupportedError, "found a pipe or device"),
+        (
+            lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n"),
+            UnsupportedError,
+            "begins with .*HDF",
+        ),
+        (lambda path: path.write_bytes(b"T\0\0\0VELD"), UnsupportedError, "begins with .*VELD"),
+        (lambda path: path.write_bytes(b"\0\0\x07\xcb"), DamagedFileError, "a frame of at least 8"),
+        (lambda path: path.write_bytes(b"T\0\0\0CORD"), DamagedFileError, "at least 12 bytes"),
+    ],
+    ids=[
+        "nothing",
+        "empty",
+        "directory",
+        "pipe",
+        "device",
+        "other format",
+        "velocities",
+        "a magic",
+        "CORD",
+    ],
+)
+@pytest.mark.timeout(20, method="thread")  # opening a pipe could not be interrupted
+def test_what_is_no_trajectory_is_refused(make, error, message, tmp_path):
+    path = tmp_path / "file.xtc"
+    make(path)
+    for open_it in (opened, lambda path: paceline.Universe(Topology(3), str(path))):
+        with pytest.raises(error, match=message) as caught:
+            open_it(path)
+        assert str(path) in str(caught.value)
+
+
+def test_a_file_without_permission_is_refused(files, tmp_path):
+    path = tmp_path / "secret.xtc"
+    path.write_bytes(files["xtc"].content)
+    path.chmod(0)
+    for parent in [tmp_path, *tmp_path.parents]:
+        if not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    code = f"""
+import os
+from paceline import _core
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    _core.Trajectory.open({str(path)!r})
+except PermissionError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(rf"\[Errno 13\] cannot open: .*: '{path}'\n", done.stdout)
+
+
+#: Opens and reads what it is given within 256 MiB beyond what importing took.
+LIMITED = """
+import json, resource, sys
+import numpy as np
+from paceline import _core
+from paceline.errors import DamagedFileError, UnsupportedError
+
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 256 * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+said = {}
+for path in sys.argv[1:]:
+    try:
+        core = _core.Trajectory.open(path)
+        said[path] = core.notes
+        for frame in range(core.n_frames):
+            number = np.array([frame], dtype=np.uint64)
+            no_atoms = np.empty(0, dtype=np.int64)
+            _core.Reader(core.path, core.layout, core.fingerprint, atoms=no_atoms).read(
+                number, *core.extents(number), np.empty((1, 0, 3), dtype=np.float32),
+                np.empty((1, 6), dtype=np.float32), np.empty(1), np.empty(1, dtype=np.int64),
+                skip=True,
+            )
+    except (DamagedFileError, UnsupportedError) as error:
+        said[path] = [str(error)]
+print(json.dumps([said, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+"""
+
+
+def absurd_files(files: dict[str, Trajectory]) -> dict[str, bytes]:
+    """Small files that tell of gigabytes."""
+    xtc, dcd, fixed = files["xtc"], files["dcd"], files["dcd fixed"]
+    atoms = {"atoms": MOST, "atoms_again": MOST}
+    # 2**31 - 1 atoms, alike in one place and at most 9 bits each.
+    bytes_of_most = {"byte_count": MOST, "minimum": (0, 0, 0), "maximum": (0, 0, 0)}
+    first = damage.xtc_with(xtc, 0, **atoms)
+    one = damage.xtc_with(xtc, 0, **atoms, **bytes_of_most, small_index=9)
+    two = one[: xtc.borders[1]] + one
+    return {
+        "atoms.xtc": first,
+        "one.xtc": one,
+        "two.xtc": two,
+        "bytes.xtc": damage.xtc_with(xtc, 0, byte_count=MOST),
+        "atoms.dcd": dcd.with_bytes(268, i32(MOST)),
+        "title.dcd": dcd.with_bytes(92, i32(2**20)),
+        "frames.dcd": dcd.with_bytes(8, i32(MOST)),
+        "free.dcd": fixed.with_bytes(40, i32(1)),
+    }
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
+def test_absurd_sizes_take_no_memory(files, tmp_path):
+    paths = []
+    for name, content in absurd_files(files).items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        paths.append(str(path))
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *paths],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=20,
+    )
+    assert done.returncode == 0, done.stderr
+    said, kib = json.loads(done.stdout)
+    assert kib < 300 * 1024
+    assert [path for path in paths if not said[path]] == []
+
+
+@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+def test_another_number_of_atoms_than_the_topology_is_refused(suffix, files, folder):
+    file = files[suffix]
+    path = folder / f"counted.{suffix}"
+    path.write_bytes(file.content)
+    message = f"{path}: the topology has 6 atoms, the trajectory {file.n_atoms}"
+    with pytest.raises(AtomCountError, match=re.escape(message)):
+        paceline.Universe(datafiles.two_water_gro, str(path))
+
+
+def overwrite(path: Path, other: bytes) -> None:
+    with path.open("r+b") as file:
+        file.write(other)
+
+
+def replace(path: Path, other: bytes) -> None:
+    new = path.with_name("new")
+    new.write_bytes(other)
+    new.rename(path)
+
+
+def truncate(path: Path, other: bytes) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("change", [overwrite, replace, truncate])
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+def test_a_file_that_changes_while_it_is_read_is_noticed(change, backend, suffix, files, tmp_path):
+    file = files[suffix]
+    path = tmp_path / f"changing.{suffix}"
+    path.write_bytes(file.content)
+    other = bytearray(file.content)
+    start = file.borders[6]
+    other[start + 60 : start + 90] = other[start + 30 : start + 60]
+
+    def change_it(block: paceline.worker.Block) -> np.ndarray:
+        if block.frames[0] == 0:
+            change(path, bytes(other))
+        return block.times
+
+    universe, _ = universe_of(path, file.n_atoms)
+    analysis = paceline.TimeSeries(change_it, universe.atoms)
+    message = f"{path}: the file changed since it was opened"
+    with pytest.raises(FileChangedError, match=re.escape(message)):
+        analysis.run(backend=backend, n_workers=1)
+    assert analysis.results == {}
+
+
+def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
+    path = tmp_path / "changing.xtc"
+    path.write_bytes(files["xtc"].content)
+    other = damage.xtc_with(files["xtc"], 0, step=77)
+    with pytest.raises(FileChangedError, match="other bytes among the first"):
+        _core.Trajectory.open(path, progress=lambda done, total: overwrite(path, other))
+    assert list(tmp_path.iterdir()) == [path]
