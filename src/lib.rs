@@ -9,4 +9,5 @@
 pub mod atoms;
 pub mod error;
 pub mod formats;
+pub mod index;
 pub mod source;

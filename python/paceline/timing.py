@@ -4,11 +4,11 @@ The quantities are those of Khoshlessan et al. 2020, Table 3, where they still e
 """
 
 import csv
+import itertools
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -168,7 +168,7 @@ class Timings:
 
 def _sum_worker(name: str, blocks: Iterable[BlockTiming], last: int) -> WorkerTiming:
     blocks = sorted(blocks, key=lambda block: block.start)
-    idle = sum(b.start - a.end for a, b in zip(blocks, blocks[1:], strict=False))
+    idle = sum(b.start - a.end for a, b in itertools.pairwise(blocks))
     parts = {key: sum(getattr(b, key) for b in blocks) for key in _PARTS}
     busy = sum(block.end - block.start for block in blocks)
     return WorkerTiming(
@@ -222,9 +222,9 @@ def _table(timings: Timings) -> Iterable[str]:
     slow = {worker.worker for worker in timings.stragglers()}
     rows = [("worker", *(title for title, _, _ in _COLUMNS))]
     for worker in timings.workers():
-        cells = (
+        cells = [
             form.format(getattr(worker, key) * scale.get(title, 1)) for title, key, form in _COLUMNS
-        )
+        ]
         rows.append((worker.worker + (" (straggler)" if worker.worker in slow else ""), *cells))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *cells in rows:

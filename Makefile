@@ -1,0 +1,80 @@
+# Every target sets up what it needs, and does again only what has become out of date.
+# It takes Python >= 3.11 and a Rust toolchain; everything else goes into .venv and target.
+
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet
+
+# rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
+CARGO_HOME ?= $(HOME)/.cargo
+export PATH := $(PATH):$(CARGO_HOME)/bin
+
+BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find src -name '*.rs')
+PYTHON_FILES := python tests examples benchmarks
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench docs wheel clean cargo lint-tools
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to demo-output/
+	$(BIN)/python examples/demo.py demo-output
+
+test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its doctests
+	cargo test --no-default-features
+	$(BIN)/python -m pytest
+
+check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	cargo clippy --all-targets --no-default-features -- -D warnings
+	$(BIN)/ruff check $(PYTHON_FILES)
+	$(BIN)/ruff format --check $(PYTHON_FILES)
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest paceline._core
+	$(BIN)/numpydoc lint $$(find python -name '*.py')
+	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
+
+bench: $(VENV)/with-bench ## measure this machine against other readers
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/with-docs ## build the manual into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+wheel: cargo $(BIN)/python ## build a wheel for this platform into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) target dist site demo-output bench-data
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+	rm -f python/paceline/_core*.so
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; \
+	  sys.exit(None if v >= (3, 11) else f"python 3.11 or newer is needed, found {v[0]}.{v[1]}; \
+	name one with: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+# The package, its core compiled for release, and what its tests and the demo need.
+$(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+# The tools of one more purpose.
+$(VENV)/with-%: pyproject.toml $(VENV)/built
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+cargo:
+	@command -v cargo > /dev/null || { \
+	  echo "cargo is neither on PATH nor in $(CARGO_HOME)/bin; install Rust from https://rustup.rs" >&2; \
+	  exit 1; }
+
+lint-tools: cargo
+	@for tool in fmt clippy; do cargo $$tool --version > /dev/null 2>&1 || { \
+	  echo "cargo $$tool is missing; add it with: rustup component add rustfmt clippy" >&2; \
+	  exit 1; }; done

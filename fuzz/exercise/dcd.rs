@@ -1,0 +1,86 @@
+//! What the fuzz target does with its bytes and `cargo test` with the seeds: parse, decode all
+//! atoms and some, and compare.
+
+use super::{Atoms, DcdDecoder, Decoder, Fault, FrameOut, Layout};
+
+/// The first two bytes choose the atoms, the rest is a file.
+pub fn exercise(data: &[u8]) {
+    let Some((&[first, stride], file)) = data.split_first_chunk() else {
+        return;
+    };
+    let Some(layout) = parse(file) else {
+        return;
+    };
+    assert_eq!(
+        Layout::from_bytes(&layout.to_bytes()).as_ref(),
+        Some(&layout)
+    );
+    if layout.header_size() + layout.first_frame_size() > file.len() as u64 {
+        return;
+    }
+    let n_atoms = layout.n_atoms();
+    let some: Vec<usize> = (usize::from(first)..n_atoms)
+        .step_by(1 + usize::from(stride))
+        .collect();
+    let all = frames(&layout, Atoms::all(n_atoms), file);
+    let some_atoms = Atoms::new(&some, n_atoms).expect("increasing indices");
+    let wanted = frames(&layout, some_atoms, file);
+    for (all, wanted) in all.iter().zip(&wanted) {
+        // More markers are read with all atoms, so more can be found wrong.
+        let Some(all) = all else { continue };
+        let gathered: Vec<u32> = some
+            .iter()
+            .flat_map(|&atom| &all[3 * atom..3 * atom + 3])
+            .copied()
+            .collect();
+        assert_eq!(wanted.as_ref(), Some(&gathered));
+    }
+}
+
+/// Parse with ever longer heads, as a caller does who starts with nothing.
+fn parse(file: &[u8]) -> Option<Layout> {
+    let mut head = 0;
+    loop {
+        match Layout::parse(&file[..head], file.len() as u64) {
+            Ok(layout) => return Some(layout),
+            Err(Fault::Bad { .. }) => return None,
+            Err(Fault::Short { needed }) => {
+                assert!(needed > head, "asked for {needed} bytes with {head}");
+                head = needed;
+            }
+        }
+    }
+}
+
+/// The positions' bits in the first frames, or `None` where a frame is damaged.
+fn frames(layout: &Layout, atoms: Atoms, file: &[u8]) -> Vec<Option<Vec<u32>>> {
+    let mut positions = vec![0.0; 3 * atoms.len()];
+    let mut decoder = DcdDecoder::new(layout.clone(), atoms);
+    let (mut start, mut size) = (
+        layout.header_size() as usize,
+        layout.first_frame_size() as usize,
+    );
+    if decoder.needs_first_frame() && decoder.set_first_frame(&file[start..start + size]).is_err() {
+        return Vec::new();
+    }
+    let mut frames = Vec::new();
+    while let (0..8, Some(frame)) = (frames.len(), file.get(start..start + size)) {
+        let number = frames.len() as u64;
+        let mut bytes = Vec::new();
+        for run in decoder.runs(number, size as u64) {
+            bytes.extend_from_slice(&frame[run.start as usize..(run.start + run.len) as usize]);
+        }
+        let out = FrameOut {
+            positions: &mut positions,
+            dimensions: &mut [0.0; 6],
+            time: &mut 0.0,
+            step: &mut 0,
+        };
+        let decoded = decoder.decode(number, size as u64, &bytes, out);
+        let bits = positions.iter().map(|number: &f32| number.to_bits());
+        frames.push(decoded.is_ok().then(|| bits.collect()));
+        start += size;
+        size = layout.frame_size() as usize;
+    }
+    frames
+}

@@ -1,0 +1,158 @@
+//! Reads the head of a DCD file:
+//!
+//! ```text
+//! 84 bytes   "CORD", then 20 integers:
+//!              0 frames   1 first step   2 steps a frame   8 fixed atoms
+//!              9 step length: f32, or f64 in 9 and 10 (X-PLOR)
+//!             10 has a cell   11 has a 4th dimension   19 CHARMM's version, 0 for X-PLOR
+//! 4 + 80 n   title: number n of its lines, and the lines
+//! 4 bytes    number of atoms
+//! 4 × free   numbers of the free atoms, from 1: only where some atoms are fixed
+//! ```
+
+use super::layout::Layout;
+use super::records::{Records, bytes_at};
+use crate::error::Fault;
+
+/// Length of the first record.
+pub(super) const FIRST_LEN: u64 = 84;
+/// CHARMM allows 32 title lines; a record of this length is not a title.
+pub(super) const MAX_TITLE: u64 = 1 << 20;
+
+impl Layout {
+    /// Parse the head of a file of `file_size` bytes.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] asks for a longer slice, never for more than the file has.
+    /// [`Fault::Bad`] where this is no DCD file of coordinates, where its head contradicts itself,
+    /// or where the bytes behind the head are too few for one frame.
+    pub fn parse(head: &[u8], file_size: u64) -> Result<Layout, Fault> {
+        let mut records = open(head, file_size)?;
+        let first = records.next(FIRST_LEN)?;
+        let title_len = skip_title(&mut records)?;
+        let n_atoms = n_atoms(&mut records)?;
+        let integer = |index: usize| records.integer(first, 4 + 4 * index);
+        let charmm = integer(19) != 0;
+        let n_fixed = integer(8);
+        let mut layout = Layout {
+            big_endian: records.big_endian,
+            marker: records.marker,
+            n_atoms,
+            free: None,
+            has_cell: charmm && integer(10) != 0,
+            four_dims: charmm && integer(11) == 1,
+            title_len,
+            istart: integer(1),
+            nsavc: integer(2).max(1),
+            delta: Some(delta(&records, first, charmm)).filter(|delta| delta.is_finite()),
+            n_frames_claimed: integer(0),
+        };
+        if n_fixed != 0 {
+            layout.free = Some(free_atoms(&mut records, n_atoms, n_fixed)?);
+        }
+        check_first_frame(&layout, file_size)?;
+        Ok(layout)
+    }
+}
+
+/// Find byte order and width of the markers.
+fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
+    let mut records = Records::new(head, file_size);
+    let start = records.bytes(0, 12)?;
+    if &start[8..12] == b"CORD" {
+        records.marker = 8;
+    } else if &start[4..8] != b"CORD" {
+        let found = format!("\"{}\"", start[4..12].escape_ascii());
+        return Err(Fault::bad(
+            4,
+            "\"CORD\" of a DCD file of coordinates",
+            found,
+        ));
+    }
+    // The first marker holds 84, in its last byte if the greatest part comes first.
+    records.big_endian = start[0] == 0;
+    Ok(records)
+}
+
+/// Skip the title; its length.
+fn skip_title(records: &mut Records<'_>) -> Result<u32, Fault> {
+    let at = records.at;
+    let marked = records.next_len()?;
+    if marked > MAX_TITLE {
+        let expected = format!("a title of at most {MAX_TITLE} bytes");
+        return Err(Fault::bad(at, expected, format!("{marked} bytes")));
+    }
+    let start = records.bytes(at + usize::from(records.marker), 4)?;
+    let counted = 4 + 80 * i64::from(records.integer(start, 0));
+    let title = match records.next(marked) {
+        // Old versions of MDAnalysis wrote three lines between markers that tell of two.
+        Err(Fault::Bad { .. }) if (4..=MAX_TITLE as i64).contains(&counted) => {
+            records.next_marked(marked, counted as u64)?
+        }
+        title => title?,
+    };
+    Ok(title.len() as u32)
+}
+
+fn n_atoms(records: &mut Records<'_>) -> Result<u32, Fault> {
+    let at = records.at + usize::from(records.marker);
+    let record = records.next(4)?;
+    let n_atoms = records.integer(record, 0);
+    match u32::try_from(n_atoms) {
+        Ok(n_atoms) if n_atoms > 0 => Ok(n_atoms),
+        _ => Err(Fault::bad(at, "at least 1 atom", n_atoms)),
+    }
+}
+
+/// The length of a step, AKMA.
+fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
+    const AT: usize = 40;
+    match (charmm, records.big_endian) {
+        (true, true) => f64::from(f32::from_be_bytes(bytes_at(first, AT))),
+        (true, false) => f64::from(f32::from_le_bytes(bytes_at(first, AT))),
+        (false, true) => f64::from_be_bytes(bytes_at(first, AT)),
+        (false, false) => f64::from_le_bytes(bytes_at(first, AT)),
+    }
+}
+
+/// The free atoms, from 0. Their record is found whole before anything is allocated.
+fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<Vec<u32>, Fault> {
+    let width = usize::from(records.marker);
+    let n_free = match u32::try_from(n_fixed) {
+        Ok(n_fixed) if n_fixed < n_atoms => n_atoms - n_fixed,
+        _ => {
+            let expected = format!("fewer fixed atoms than the {n_atoms} atoms");
+            return Err(Fault::bad(width + 36, expected, n_fixed));
+        }
+    };
+    let start = records.at + width;
+    let record = records.next(4 * u64::from(n_free))?;
+    let mut free: Vec<u32> = Vec::with_capacity(n_free as usize);
+    for at in (0..record.len()).step_by(4) {
+        let number = records.integer(record, at);
+        let least = free.last().map_or(1, |&last| last + 2);
+        match u32::try_from(number) {
+            Ok(number) if (least..=n_atoms).contains(&number) => free.push(number - 1),
+            _ => {
+                let expected = format!("a free atom from {least} to {n_atoms}");
+                return Err(Fault::bad(start + at, expected, number));
+            }
+        }
+    }
+    Ok(free)
+}
+
+/// A head without a frame behind it is an empty trajectory. Part of one frame is a wrong number
+/// of atoms or a run that was killed at once; in neither is there anything to read.
+fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
+    let (start, size) = (layout.header_size(), layout.first_frame_size());
+    let present = file_size.saturating_sub(start);
+    if present == 0 || present >= size {
+        return Ok(());
+    }
+    Err(Fault::bad(
+        start as usize,
+        format!("a first frame of {size} bytes for {} atoms", layout.n_atoms),
+        format!("{present} bytes to the end of the file"),
+    ))
+}

@@ -1,0 +1,160 @@
+//! What the head of a DCD file says about every frame behind it.
+
+use super::head::{FIRST_LEN, MAX_TITLE};
+
+/// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
+const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
+pub(super) const CELL_LEN: u64 = 48;
+
+/// How one DCD file is laid out: everything a worker needs to find and decode any frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    pub(super) big_endian: bool,
+    /// Bytes of a record marker: 4 or 8.
+    pub(super) marker: u8,
+    pub(super) n_atoms: u32,
+    /// The atoms that later frames hold, from 0 and ascending; `None` where no atom is fixed.
+    pub(super) free: Option<Vec<u32>>,
+    pub(super) has_cell: bool,
+    pub(super) four_dims: bool,
+    pub(super) title_len: u32,
+    pub(super) istart: i32,
+    /// Steps from one frame to the next: at least 1, also where the header says otherwise.
+    pub(super) nsavc: i32,
+    /// Length of a step, AKMA; `None` where the header holds no finite number.
+    pub(super) delta: Option<f64>,
+    pub(super) n_frames_claimed: i32,
+}
+
+impl Layout {
+    pub fn n_atoms(&self) -> usize {
+        self.n_atoms as usize
+    }
+
+    /// Offset of the first frame.
+    pub fn header_size(&self) -> u64 {
+        let (records, free) = match &self.free {
+            Some(free) => (4, 4 * free.len() as u64),
+            None => (3, 0),
+        };
+        records * 2 * u64::from(self.marker) + FIRST_LEN + u64::from(self.title_len) + 4 + free
+    }
+
+    /// Bytes of the first frame, which holds all atoms.
+    pub fn first_frame_size(&self) -> u64 {
+        self.size_of_frame(u64::from(self.n_atoms))
+    }
+
+    /// Bytes of each later frame, which holds the free atoms.
+    pub fn frame_size(&self) -> u64 {
+        let stored = self.free.as_ref().map(|free| free.len() as u64);
+        self.size_of_frame(stored.unwrap_or(u64::from(self.n_atoms)))
+    }
+
+    /// Bytes of a frame whose coordinate records hold `stored` atoms each.
+    pub(super) fn size_of_frame(&self, stored: u64) -> u64 {
+        let markers = 2 * u64::from(self.marker);
+        let coordinates = if self.four_dims { 4 } else { 3 };
+        self.cell_size() + coordinates * (markers + 4 * stored)
+    }
+
+    /// Bytes of a frame's cell record with its markers.
+    pub(super) fn cell_size(&self) -> u64 {
+        if self.has_cell {
+            CELL_LEN + 2 * u64::from(self.marker)
+        } else {
+            0
+        }
+    }
+
+    /// The header's count of frames. It can be 0 or wrong: a killed run leaves it so.
+    pub fn n_frames_claimed(&self) -> i64 {
+        i64::from(self.n_frames_claimed)
+    }
+
+    /// Time of a frame, ps. NaN where the header's step length is not a finite number.
+    pub fn time(&self, frame: u64) -> f64 {
+        (frame as f64 + f64::from(self.istart) / f64::from(self.nsavc)) * self.dt()
+    }
+
+    /// Number of a frame's step in the simulation. A header that saves every 0 or -n steps is
+    /// taken to save every step.
+    pub fn step(&self, frame: u64) -> i64 {
+        let frame = i64::try_from(frame).unwrap_or(i64::MAX);
+        frame
+            .saturating_mul(i64::from(self.nsavc))
+            .saturating_add(i64::from(self.istart))
+    }
+
+    /// Time from one frame to the next, ps. NaN where the step length is not a finite number.
+    pub fn dt(&self) -> f64 {
+        self.delta.unwrap_or(f64::NAN) * AKMA * f64::from(self.nsavc)
+    }
+
+    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let flags = u8::from(self.big_endian)
+            | u8::from(self.has_cell) << 1
+            | u8::from(self.four_dims) << 2
+            | u8::from(self.free.is_some()) << 3
+            | u8::from(self.delta.is_some()) << 4;
+        let mut bytes = vec![flags, self.marker];
+        bytes.extend(self.n_atoms.to_le_bytes());
+        bytes.extend(self.title_len.to_le_bytes());
+        bytes.extend(self.istart.to_le_bytes());
+        bytes.extend(self.nsavc.to_le_bytes());
+        bytes.extend(self.n_frames_claimed.to_le_bytes());
+        bytes.extend(self.delta.unwrap_or(0.0).to_le_bytes());
+        for atom in self.free.iter().flatten() {
+            bytes.extend(atom.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
+        let mut rest = bytes;
+        let [flags, marker] = take(&mut rest)?;
+        let has = |bit: u8| flags >> bit & 1 == 1;
+        let mut layout = Layout {
+            big_endian: has(0),
+            marker,
+            has_cell: has(1),
+            four_dims: has(2),
+            n_atoms: u32::from_le_bytes(take(&mut rest)?),
+            title_len: u32::from_le_bytes(take(&mut rest)?),
+            istart: i32::from_le_bytes(take(&mut rest)?),
+            nsavc: i32::from_le_bytes(take(&mut rest)?),
+            n_frames_claimed: i32::from_le_bytes(take(&mut rest)?),
+            delta: Some(f64::from_le_bytes(take(&mut rest)?)).filter(|_| has(4)),
+            free: None,
+        };
+        if has(3) {
+            let atoms = std::iter::from_fn(|| take(&mut rest).map(u32::from_le_bytes));
+            layout.free = Some(atoms.collect());
+        }
+        (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
+    }
+
+    /// What holds for every layout that was parsed.
+    fn is_sound(&self) -> bool {
+        let free_is_sound = self.free.as_ref().is_none_or(|free| {
+            free.is_sorted_by(|a, b| a < b)
+                && free.last().is_some_and(|&last| last < self.n_atoms)
+                && free.len() < self.n_atoms as usize
+        });
+        matches!(self.marker, 4 | 8)
+            && (1..=i32::MAX as u32).contains(&self.n_atoms)
+            && u64::from(self.title_len) <= MAX_TITLE
+            && self.nsavc >= 1
+            && self.delta.is_none_or(f64::is_finite)
+            && free_is_sound
+    }
+}
+
+/// The next bytes of a slice, taken off its front.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}

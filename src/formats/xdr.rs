@@ -1,0 +1,82 @@
+//! XDR, the big-endian coding that XTC and TRR share (RFC 4506).
+
+use crate::error::Fault;
+
+/// Takes numbers from the front of a frame's bytes.
+#[derive(Debug, Clone)]
+pub struct Xdr<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Xdr<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Xdr { bytes, at: 0 }
+    }
+
+    /// Offset of the next number from the first byte of the frame.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// # Errors
+    /// [`Fault::Short`] where the bytes end before the number does; so for all below.
+    pub fn i32(&mut self) -> Result<i32, Fault> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    pub fn i64(&mut self) -> Result<i64, Fault> {
+        self.take().map(i64::from_be_bytes)
+    }
+
+    pub fn f32(&mut self) -> Result<f32, Fault> {
+        self.take().map(f32::from_be_bytes)
+    }
+
+    /// Three numbers in a row: a vector.
+    pub fn i32x3(&mut self) -> Result<[i32; 3], Fault> {
+        Ok([self.i32()?, self.i32()?, self.i32()?])
+    }
+
+    pub fn f32x3(&mut self) -> Result<[f32; 3], Fault> {
+        Ok([self.f32()?, self.f32()?, self.f32()?])
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some(number) = rest.first_chunk::<N>() else {
+            return Err(Fault::Short {
+                needed: self.at + N,
+            });
+        };
+        self.at += N;
+        Ok(*number)
+    }
+}
+
+/// Bytes that fill an opaque field of `len` bytes up to a multiple of four.
+pub fn padding(len: u64) -> u64 {
+    len.wrapping_neg() % 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_in_order_until_the_bytes_end() {
+        let bytes = [
+            0, 0, 7, 203, 255, 255, 255, 255, 255, 255, 255, 254, 63, 128,
+        ];
+        let mut xdr = Xdr::new(&bytes);
+        assert_eq!(xdr.i32(), Ok(1995));
+        assert_eq!(xdr.i64(), Ok(-2));
+        assert_eq!(xdr.f32(), Err(Fault::Short { needed: 16 }));
+        assert_eq!(xdr.at(), 12);
+    }
+
+    #[test]
+    fn fields_are_padded_to_four_bytes() {
+        assert_eq!([0, 1, 2, 3, 4].map(padding), [0, 3, 2, 1, 0]);
+    }
+}

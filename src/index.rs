@@ -1,0 +1,319 @@
+//! The frame index: for each frame of a file, where its bytes are and how they are coded.
+//!
+//! DCD needs arithmetic and nothing else. XTC has to be scanned, header by header; what the scan
+//! finds is saved and recognised by the file's content, so that the next open reads none of the
+//! trajectory but some samples.
+//!
+//! Every byte of a scanned file belongs to a frame, as far as the last whole one. Where there is
+//! damage, the bytes from there to the next valid header are one entry of the index, which the
+//! decoder will refuse with its own words: no frame vanishes, and those behind stay reachable.
+
+mod fingerprint;
+mod framed;
+mod listed;
+mod notes;
+mod regular;
+mod scan;
+mod segments;
+mod store;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+use crate::formats::{Format, Layout};
+use crate::source::Source;
+
+pub use fingerprint::Fingerprint;
+pub use watch::Progress;
+
+/// Where the frames of a file are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frames {
+    /// Start of each frame, then the end of the last.
+    Listed(Vec<u64>),
+    /// The first frame may have another size than all the others.
+    Regular {
+        first: u64,
+        first_size: u64,
+        stride: u64,
+        n: u64,
+    },
+}
+
+impl Frames {
+    pub fn len(&self) -> u64 {
+        match self {
+            Frames::Listed(borders) => borders.len().saturating_sub(1) as u64,
+            Frames::Regular { n, .. } => *n,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Offset and size of a frame, in bytes.
+    ///
+    /// # Panics
+    /// Where there is no such frame.
+    pub fn extent(&self, frame: u64) -> (u64, u64) {
+        assert!(frame < self.len(), "frame {frame} of {}", self.len());
+        match self {
+            Frames::Listed(borders) => {
+                let (start, end) = (borders[frame as usize], borders[frame as usize + 1]);
+                (start, end - start)
+            }
+            Frames::Regular {
+                first, first_size, ..
+            } if frame == 0 => (*first, *first_size),
+            Frames::Regular {
+                first,
+                first_size,
+                stride,
+                ..
+            } => (first + first_size + (frame - 1) * stride, *stride),
+        }
+    }
+}
+
+/// How an index came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// By arithmetic.
+    Computed,
+    /// From a scan of the whole file.
+    Scanned,
+    /// From a saved index and a scan of what the file has grown by.
+    Extended,
+    /// From a saved index.
+    Loaded,
+}
+
+/// How to open a file.
+pub struct OpenOptions<'a> {
+    /// Where a saved index may be, or be saved, in order of preference: see [`index_files`]. With
+    /// none, nothing is saved.
+    pub index_files: Vec<PathBuf>,
+    /// Scan again, whatever is saved.
+    pub refresh: bool,
+    pub n_threads: usize,
+    /// Called now and then, from the calling thread.
+    pub progress: &'a Progress<'a>,
+}
+
+/// The places for the saved index of the trajectory `path`: beside it, and in the user's cache.
+pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some(name) = path.file_name() {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".paceline-index");
+        files.push(path.with_file_name(hidden));
+    }
+    if let (Some(cache), Ok(path)) = (cache, path.canonicalize()) {
+        let hash = xxh3_128(path.as_os_str().as_bytes());
+        files.push(cache.join(format!("{hash:032x}.paceline-index")));
+    }
+    files
+}
+
+/// When the frames of a file are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Times {
+    /// ps; NaN where a damaged frame's time is not known.
+    pub times: Vec<f64>,
+    /// Step of the simulation; 0 where it is not known.
+    pub steps: Vec<i64>,
+}
+
+/// The frame index of one file.
+pub struct Index {
+    source: Arc<dyn Source>,
+    layout: Layout,
+    frames: Frames,
+    fingerprint: Fingerprint,
+    damaged: Vec<u64>,
+    notes: Vec<String>,
+    origin: Origin,
+    file: Option<PathBuf>,
+    moments: OnceLock<store::Moments>,
+}
+
+/// Open a trajectory: recognise its format and find its frames.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a format that we do not index, [`Error::Damaged`] where not even
+/// the first frame's header can be read, [`Error::Interrupted`] where the caller asks for it, and
+/// what the source gives.
+pub fn open(source: Arc<dyn Source>, options: &OpenOptions<'_>) -> Result<Index> {
+    let size = source.size()?;
+    let mut head = vec![0; size.min(Format::HEAD_LEN as u64) as usize];
+    source.read_at(0, &mut head)?;
+    match Format::detect(&head) {
+        Some(Format::Dcd) => Index::compute(source, size),
+        Some(Format::Xtc) => {
+            let layout = |n_atoms| Layout::Xtc { n_atoms };
+            let opened = listed::open(&*source, &framed::Xtc, layout, size, options)?;
+            Ok(Index::from_listed(source, opened))
+        }
+        None => Err(unknown(source.path(), &head)),
+    }
+}
+
+fn unknown(path: &Path, head: &[u8]) -> Error {
+    let known = Format::ALL.map(Format::name).join(" or ");
+    if head.is_empty() {
+        return Error::Damaged {
+            path: path.to_owned(),
+            frame: None,
+            offset: 0,
+            expected: format!("a trajectory ({known})"),
+            found: "an empty file".into(),
+        };
+    }
+    Error::Unsupported {
+        path: path.to_owned(),
+        what: format!(
+            "expected {known}, found a file that begins with \"{}\"",
+            head.escape_ascii()
+        ),
+    }
+}
+
+impl Index {
+    fn compute(source: Arc<dyn Source>, size: u64) -> Result<Index> {
+        let (layout, frames, notes) = regular::open(&*source, size)?;
+        Ok(Index {
+            fingerprint: Fingerprint::of(&*source, size)?,
+            source,
+            layout: Layout::Dcd(layout),
+            frames,
+            damaged: Vec::new(),
+            notes,
+            origin: Origin::Computed,
+            file: None,
+            moments: OnceLock::new(),
+        })
+    }
+
+    fn from_listed(source: Arc<dyn Source>, opened: listed::Opened) -> Index {
+        let notes = notes::of(&opened.listing);
+        let store::Listing {
+            layout,
+            fingerprint,
+            borders,
+            damaged,
+            ..
+        } = opened.listing;
+        Index {
+            source,
+            layout,
+            frames: Frames::Listed(borders),
+            fingerprint,
+            damaged,
+            notes,
+            origin: opened.origin,
+            file: opened.file,
+            moments: opened.moments.map_or_else(OnceLock::new, OnceLock::from),
+        }
+    }
+
+    pub fn n_frames(&self) -> u64 {
+        self.frames.len()
+    }
+
+    pub fn n_atoms(&self) -> usize {
+        self.layout.n_atoms()
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Offset and size of a frame, in bytes.
+    ///
+    /// # Panics
+    /// Where there is no such frame.
+    pub fn extent(&self, frame: u64) -> (u64, u64) {
+        self.frames.extent(frame)
+    }
+
+    /// The content that the index was made of.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Numbers of the entries that the scan could not make frames of. Other frames may be damaged
+    /// as well: a scan reads headers only.
+    pub fn damaged(&self) -> &[u64] {
+        &self.damaged
+    }
+
+    /// What a user should be told when the file is opened.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Where the index is saved; nothing where it is not.
+    pub fn index_file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Time and step of every frame. They are read when first asked for.
+    ///
+    /// # Errors
+    /// What reading the trajectory gives, where the saved index has gone or is damaged.
+    pub fn times(&self) -> Result<Times> {
+        if let Layout::Dcd(layout) = &self.layout {
+            return Ok(Times {
+                times: (0..self.n_frames())
+                    .map(|frame| layout.time(frame))
+                    .collect(),
+                steps: (0..self.n_frames())
+                    .map(|frame| layout.step(frame))
+                    .collect(),
+            });
+        }
+        let moments = match self.moments.get() {
+            Some(moments) => moments,
+            None => {
+                let moments = self.read_moments()?;
+                self.moments.get_or_init(|| moments)
+            }
+        };
+        Ok(Times {
+            times: moments.times.iter().map(|&time| f64::from(time)).collect(),
+            steps: moments.steps.iter().map(|&step| i64::from(step)).collect(),
+        })
+    }
+
+    fn read_moments(&self) -> Result<store::Moments> {
+        let read = |file| store::read_moments(file, &self.fingerprint, self.n_frames());
+        match self.file.as_deref().and_then(read) {
+            Some(moments) => Ok(moments),
+            None => listed::read_moments(
+                &*self.source,
+                &framed::Xtc,
+                self.fingerprint.size(),
+                &self.frames,
+            ),
+        }
+    }
+}

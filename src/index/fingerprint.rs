@@ -1,0 +1,155 @@
+//! Recognises a file by what it holds, not by its name or its times.
+
+use std::fmt;
+use std::str::FromStr;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+const SAMPLE: u64 = 4096;
+/// The first bytes, the last bytes, and 16 samples between them.
+const N_SAMPLES: u64 = 18;
+
+/// The size of a file, or of its beginning, and a hash of that size and of samples of the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    pub(super) size: u64,
+    pub(super) hash: u128,
+}
+
+impl Fingerprint {
+    /// The fingerprint of the first `size` bytes of `source`.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] where the source has fewer bytes.
+    pub fn of(source: &dyn Source, size: u64) -> Result<Self> {
+        let mut hasher = Xxh3::new();
+        hasher.update(&size.to_le_bytes());
+        let mut buffer = [0; (SAMPLE * N_SAMPLES) as usize];
+        if let Some(whole) = buffer.get_mut(..size.min(u64::MAX >> 1) as usize) {
+            source.read_at(0, whole)?;
+            hasher.update(whole);
+        } else {
+            let last = u128::from(size - SAMPLE);
+            for (sample, number) in buffer.chunks_exact_mut(SAMPLE as usize).zip(0_u128..) {
+                // No more than `last`.
+                let at = (last * number / u128::from(N_SAMPLES - 1)) as u64;
+                source.read_at(at, sample)?;
+                hasher.update(sample);
+            }
+        }
+        Ok(Fingerprint {
+            size,
+            hash: hasher.digest128(),
+        })
+    }
+
+    /// Bytes of the file that the fingerprint stands for.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Make sure that `source` still begins with the bytes that the fingerprint was taken of. It
+    /// may have grown.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] where it does not.
+    pub fn verify(&self, source: &dyn Source) -> Result<()> {
+        let size = source.size()?;
+        let what = if size < self.size {
+            format!("it had {} bytes and has {size}", self.size)
+        } else if Fingerprint::of(source, self.size)? != *self {
+            format!("other bytes among the first {}", self.size)
+        } else {
+            return Ok(());
+        };
+        Err(Error::Changed {
+            path: source.path().to_owned(),
+            what,
+        })
+    }
+}
+
+/// 48 hexadecimal digits: the size, then the hash.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:032x}", self.size, self.hash)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digits = text.len() == 48 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let parsed = digits.then(|| {
+            let (size, hash) = text.split_at(16);
+            Some(Fingerprint {
+                size: u64::from_str_radix(size, 16).ok()?,
+                hash: u128::from_str_radix(hash, 16).ok()?,
+            })
+        });
+        parsed.flatten().ok_or_else(|| {
+            let text: String = text.chars().take(60).collect();
+            Error::Argument(format!(
+                "a fingerprint has 48 hexadecimal digits; {text:?} is none"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySource;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| ((at * at) >> 8) as u8).collect()
+    }
+
+    #[test]
+    fn text_and_back() {
+        let print = Fingerprint::of(&MemorySource(bytes(100_000)), 100_000).unwrap();
+        assert_eq!(print.to_string().parse::<Fingerprint>().unwrap(), print);
+        for text in ["", "12", &"g".repeat(48), &"ä".repeat(24), &"+".repeat(48)] {
+            assert!(text.parse::<Fingerprint>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_small_file_counts() {
+        let bytes = bytes(300);
+        let print = Fingerprint::of(&MemorySource(bytes.clone()), 300).unwrap();
+        for at in 0..300 {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            let error = print.verify(&MemorySource(other)).unwrap_err();
+            assert!(matches!(error, Error::Changed { .. }));
+        }
+    }
+
+    #[test]
+    fn growth_is_the_same_file_and_a_cut_is_not() {
+        for len in [1, 4096, 73_728, 73_729, 200_000] {
+            let all = bytes(len + 5000);
+            let print = Fingerprint::of(&MemorySource(all[..len].to_vec()), len as u64).unwrap();
+            print.verify(&MemorySource(all[..len].to_vec())).unwrap();
+            print.verify(&MemorySource(all.clone())).unwrap();
+            let cut = MemorySource(all[..len - 1].to_vec());
+            assert!(matches!(print.verify(&cut), Err(Error::Changed { .. })));
+        }
+    }
+
+    #[test]
+    fn the_first_and_last_bytes_of_a_large_file_count() {
+        let bytes = bytes(200_000);
+        let print = Fingerprint::of(&MemorySource(bytes.clone()), 200_000).unwrap();
+        for at in [0, 4095, 200_000 - 4096, 199_999] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(print.verify(&MemorySource(other)).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Indexes by arithmetic.
+
+use super::super::{Index, Origin};
+use super::{Folder, open_path};
+use crate::error::Result;
+
+const HEAD: usize = 92 + 12 + 12;
+/// Three records of 5 atoms.
+const FRAME: usize = 3 * 28;
+
+fn record(content: &[u8]) -> Vec<u8> {
+    let marker = (content.len() as u32).to_le_bytes();
+    [&marker[..], content, &marker].concat()
+}
+
+/// A DCD file without cells, of 5 atoms, whose header says `claimed` frames.
+fn dcd(n_frames: usize, claimed: i32) -> Vec<u8> {
+    let mut first = b"CORD".to_vec();
+    let mut integers = [0; 20];
+    (integers[0], integers[2], integers[19]) = (claimed, 1, 24);
+    integers[9] = f32::to_bits(2.0) as i32;
+    first.extend(integers.map(i32::to_le_bytes).concat());
+    let frame = record(&[0; 20]).repeat(3);
+    [
+        record(&first),
+        record(&0_i32.to_le_bytes()),
+        record(&5_i32.to_le_bytes()),
+        frame.repeat(n_frames),
+    ]
+    .concat()
+}
+
+fn open(bytes: &[u8]) -> Result<Index> {
+    let folder = Folder::new();
+    let path = folder.write("a.dcd", bytes);
+    let index = open_path(&path);
+    assert_eq!(
+        std::fs::read_dir(&folder.0).unwrap().count(),
+        1,
+        "nothing to save"
+    );
+    index
+}
+
+#[test]
+fn frames_are_counted_by_the_files_size() {
+    let index = open(&dcd(7, 7)).unwrap();
+    assert_eq!((index.n_frames(), index.n_atoms()), (7, 5));
+    assert_eq!(index.extent(0), (HEAD as u64, FRAME as u64));
+    assert_eq!(index.extent(6), ((HEAD + 6 * FRAME) as u64, FRAME as u64));
+    assert_eq!(
+        (index.origin(), index.layout().name()),
+        (Origin::Computed, "DCD")
+    );
+    assert_eq!(index.times().unwrap().steps, [0, 1, 2, 3, 4, 5, 6]);
+    assert!(index.notes().is_empty(), "{:?}", index.notes());
+    for claimed in [0, 6, -1] {
+        let index = open(&dcd(7, claimed)).unwrap();
+        let note = format!("the header says {claimed} frames, the file has 7");
+        assert_eq!((index.n_frames(), index.notes()), (7, &[note][..]));
+    }
+}
+
+#[test]
+fn a_cut_frame_is_noted() {
+    let bytes = dcd(7, 6);
+    let index = open(&bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(index.n_frames(), 6);
+    assert_eq!(
+        index.notes(),
+        ["frame 6 (byte 620) is cut: 83 of 84 bytes are there; the 6 frames before it can be read"]
+    );
+}
+
+#[test]
+fn a_header_alone_has_no_frames() {
+    assert_eq!(open(&dcd(0, 0)).unwrap().n_frames(), 0);
+    let index = open(&dcd(0, 3)).unwrap();
+    assert_eq!(index.notes(), ["the header says 3 frames, the file has 0"]);
+    for len in 0..HEAD {
+        assert!(open(&dcd(0, 0)[..len]).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
+fn a_last_frame_at_another_place_is_noted() {
+    let mut bytes = dcd(7, 7);
+    bytes.remove(HEAD + 2 * FRAME + 10);
+    bytes.push(0);
+    let index = open(&bytes).unwrap();
+    assert_eq!(index.n_frames(), 7);
+    let note = &index.notes()[0];
+    assert!(
+        note.starts_with("the last frame is damaged, and maybe others: "),
+        "{note}"
+    );
+    assert!(
+        note.contains("a.dcd: frame 6, byte 620: expected a record marker of 20"),
+        "{note}"
+    );
+}

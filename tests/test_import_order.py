@@ -1,0 +1,137 @@
+"""Imports go one way, in the order in which a frame travels. Read from the sources alone."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "python" / "paceline"
+CRATE = ROOT / "src"
+
+#: Each name may import those of the groups before its own.
+PYTHON_LAYERS = (
+    ("_core", "errors"),
+    ("files",),
+    ("timing",),
+    ("plan",),
+    ("universe",),
+    ("worker",),
+    ("backends",),
+    ("run",),
+    ("analysis",),
+    ("cli",),
+)
+RUST_LAYERS = (
+    ("error",),
+    ("source",),
+    ("atoms",),
+    ("formats",),
+    ("index",),
+    ("read",),
+    ("kernels",),
+    ("python",),
+)
+#: What a worker process loads, and what makes its work: neither may load MDAnalysis.
+LIGHT = ("plan", "worker", "backends", "run")
+HEAVY = ("MDAnalysis", "paceline.universe")
+
+PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
+    path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")
+)
+RUST_FILES = sorted(path for path in CRATE.rglob("*.rs") if path.name != "lib.rs")
+
+
+def level(layers: tuple[tuple[str, ...], ...], name: str) -> int:
+    """Place of a module in the order; a module without a place fails the test."""
+    for place, names in enumerate(layers):
+        if name in names:
+            return place
+    raise AssertionError(f"{name!r} has no place in the order of imports; give it one")
+
+
+def module_of(path: Path, folder: Path) -> str:
+    """Layer that a file belongs to: the first part of its path."""
+    return path.relative_to(folder).with_suffix("").parts[0]
+
+
+def python_imports(path: Path, tree: ast.AST) -> Iterator[str]:
+    """Dotted names of all that is imported, `from a import b` as a.b."""
+    package = ("paceline", *path.relative_to(PACKAGE).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*parent, *([node.module] if node.module else [])))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def at_module_level(node: ast.AST) -> Iterator[ast.stmt]:
+    """Statements that run when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        yield from at_module_level(child)
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_python_imports_only_what_comes_before(path):
+    here = module_of(path, PACKAGE)
+    for name in python_imports(path, ast.parse(path.read_text(encoding="utf-8"))):
+        package, _, inner = name.partition(".")
+        if package != "paceline":
+            continue
+        module = inner.partition(".")[0]
+        assert module == here or level(PYTHON_LAYERS, module) < level(PYTHON_LAYERS, here), (
+            f"{path.relative_to(ROOT)} imports {name}: paceline.{here} comes before it"
+        )
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_workers_load_no_mdanalysis(path):
+    if module_of(path, PACKAGE) not in LIGHT:
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    loaded = [
+        name
+        for statement in at_module_level(tree)
+        for name in python_imports(path, statement)
+        if name.startswith(HEAVY)
+    ]
+    assert not loaded, f"{path.relative_to(ROOT)} imports {loaded} at module level"
+
+
+@pytest.mark.parametrize("path", RUST_FILES, ids=lambda path: str(path.relative_to(CRATE)))
+def test_rust_uses_only_what_comes_before(path):
+    here = module_of(path, CRATE)
+    code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+    for module in rust_uses(code):
+        assert module == here or level(RUST_LAYERS, module) < level(RUST_LAYERS, here), (
+            f"{path.relative_to(ROOT)} uses crate::{module}: {here} comes before it"
+        )
+
+
+def rust_uses(code: str) -> set[str]:
+    """Modules named as `crate::module`, also within braces: `crate::{module, other::Thing}`."""
+    names = set(re.findall(r"\bcrate::(\w+)", code))
+    for group in re.finditer(r"\bcrate::\{", code):
+        depth, item = 1, ""
+        for character in code[group.end() :]:
+            depth += (character == "{") - (character == "}")
+            if depth == 0:
+                break
+            item += character if depth == 1 else " "
+        names.update(re.findall(r"(?:^|,)\s*(\w+)", item))
+    return names
+
+
+def test_nested_groups_are_read():
+    code = "use crate::{error::{Error, Result}, index, read::Reader}; crate::atoms::Atoms::all(3)"
+    assert rust_uses(code) == {"error", "index", "read", "atoms"}
