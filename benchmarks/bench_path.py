@@ -1,6 +1,6 @@
 """How long a frame takes on its way from the file to an RMSD, with paceline and with others.
 
-    python benchmarks/bench_path.py [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
+    python -m benchmarks [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
 Prints three tables: a frame's time with the file in memory, whole runs with the file on disk, and
 what a second worker gains. All tools must find the same RMSD, or the benchmark fails.
@@ -14,11 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tools
-from data import Dataset, prepare
-from machine import describe
-from measure import Sample, Slope, Spread, Subject, Unavailable, samples, slopes, subjects
-from table import Table
+
+from benchmarks import tools
+from benchmarks.data import Dataset, prepare
+from benchmarks.machine import describe
+from benchmarks.measure import (
+    Sample,
+    Slope,
+    Spread,
+    Subject,
+    Unavailable,
+    samples,
+    slopes,
+    subjects,
+)
+from benchmarks.table import Table
 
 REFERENCE, YARDSTICK, OURS, OURS_2 = "MDAnalysis", "C loop", "paceline", "paceline, 2 threads"
 TOOLS = {

@@ -1,6 +1,6 @@
 """Make the trajectories that the benchmarks read: real frames, repeated with small random motion.
 
-    python benchmarks/data.py [folder] [--scale 0.01]
+    python -m benchmarks.data [folder] [--scale 0.01]
 
 Two sets, each as XTC and DCD with the same coordinates:
 

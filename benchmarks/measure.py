@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -190,21 +190,20 @@ def _serve(pipe: Connection, prepare: Callable[..., Run], arguments: tuple[Any, 
     """The subject's process: answer requests until the pipe closes."""
     sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries that chat would do so amid a table
-    try:
-        run = prepare(*arguments)
-    except Exception as error:
-        pipe.send(error)
-        return
-    pipe.send(None)
-    while True:
+    with suppress(EOFError, BrokenPipeError):
         try:
-            request, *operands = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(_timed(run, *operands) if request == "run" else _peak_memory())
+            run = prepare(*arguments)
         except Exception as error:
             pipe.send(error)
+            return
+        pipe.send(None)
+        while True:
+            request, *operands = pipe.recv()
+            try:
+                answer: Any = _timed(run, *operands) if request == "run" else _peak_memory()
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
 
 
 def _timed(run: Run, n: int, at_least: float, cold: Path | None) -> Sample:

@@ -13,8 +13,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from data import SELECTION, TIME_STEP, Dataset
-from measure import Run, Unavailable
+
+from benchmarks.data import SELECTION, TIME_STEP, Dataset
+from benchmarks.measure import Run, Unavailable
 
 YARDSTICK = Path(__file__).with_name("yardstick.c")
 
