@@ -1,4 +1,4 @@
-//! The core of paceline: bytes in, numbers out. It knows no Python but for [`python`].
+//! The core of paceline: bytes in, numbers out. Only `python` knows Python.
 //!
 //! A frame travels one way, and each module uses only those before it:
 //!
@@ -10,4 +10,8 @@ pub mod atoms;
 pub mod error;
 pub mod formats;
 pub mod index;
+pub mod kernels;
+#[cfg(feature = "python")]
+mod python;
+pub mod read;
 pub mod source;

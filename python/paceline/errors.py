@@ -39,8 +39,24 @@ class FileChangedError(PacelineError, RuntimeError):
     """A file is no longer the one that was opened."""
 
 
+class ReadError(PacelineError, RuntimeError):
+    """The operating system could not read a frame of an open trajectory."""
+
+
 class AtomCountError(PacelineError, ValueError):
-    """A topology and a trajectory do not have the same number of atoms."""
+    """A topology and a trajectory do not have the same number of atoms.
+
+    Attributes
+    ----------
+    found : int
+        Atoms of the trajectory.
+    """
+
+    found: int
+
+
+class SelectionError(PacelineError, ValueError):
+    """A selection holds no atoms, or two that should correspond do not."""
 
 
 class AnalysisError(PacelineError, RuntimeError):

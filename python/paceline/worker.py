@@ -18,6 +18,11 @@ from paceline.plan import fold
 from paceline.timing import BlockTiming
 
 
+
+#: Step number of a frame that was left out; no file can hold it.
+DAMAGED_STEP = -(2**63)
+
+
 class Block:
     """A row of frames, with the atoms that an analysis asked for.
 
@@ -84,7 +89,7 @@ class Block:
     def __len__(self) -> int:
         return len(self._decoded.frames)
 
-    def __getitem__(self, rows: slice) -> "Block":
+    def __getitem__(self, rows: slice | np.ndarray) -> "Block":
         return Block(self._decoded[rows], self._columns, self._attributes)
 
     def __getattr__(self, name: str) -> np.ndarray:
@@ -104,7 +109,7 @@ class Decoded:
     times: np.ndarray
     steps: np.ndarray
 
-    def __getitem__(self, rows: slice) -> "Decoded":
+    def __getitem__(self, rows: slice | np.ndarray) -> "Decoded":
         return Decoded(
             self.frames[rows],
             self.positions[rows],
@@ -149,10 +154,36 @@ class Part:
         return hasattr(self.computation, "merge")
 
 
+@dataclass(frozen=True)
+class Clock:
+    """Times of frames: the file's, or those that the user set in their place.
+
+    Attributes
+    ----------
+    first : float
+        What the first frame counts as, in frames.
+    dt : float, optional
+        Time between frames, ps, in place of the file's times.
+    offset : float
+        Added to all times, ps.
+    """
+
+    first: float = 0.0
+    dt: float | None = None
+    offset: float = 0.0
+
+    def __call__(self, frames: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Times of frames, ps, given those in the file."""
+        if self.dt is not None:
+            times = (frames + self.first) * self.dt
+        return times + self.offset if self.offset else times
+
+
 class FrameSource(Protocol):
     """Where a worker's frames come from."""
 
     n_wanted: int
+    clock: Clock
 
     def open(self) -> Any:
         """A reader with the methods `read` and `read_ahead` of `_core.Reader`."""
@@ -173,6 +204,7 @@ class FileFrames:
         Atoms to be decoded, increasing; None for all.
     n_wanted : int
         Their number.
+    clock : Clock
     """
 
     path: str
@@ -180,6 +212,7 @@ class FileFrames:
     fingerprint: str
     atoms: np.ndarray | None
     n_wanted: int
+    clock: Clock
 
     def open(self) -> "_core.Reader":
         """Open the file, and make sure that it is the one that was indexed."""
@@ -298,6 +331,7 @@ class Worker:
         )
 
     def _read(self, work: Work) -> tuple[Decoded, tuple]:
+        """Frames of a block, and what they cost."""
         frames, offsets, sizes = work.extents
         n = len(frames)
         if len(self._buffer) < n:
@@ -319,6 +353,7 @@ class Worker:
             decoded.steps,
             skip=self._job.skip_damaged,
         )
+        decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
         return decoded, cost
 
     def _compute(self, part: Part, decoded: Decoded) -> Any:
@@ -327,7 +362,7 @@ class Worker:
         try:
             if part.reduces:
                 step = self._job.leaf_frames
-                leaves = (block[k : k + step] for k in range(0, len(block), step))
+                leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
                 partials = [part.computation.compute(leaf) for leaf in leaves]
                 return fold(partials, part.computation.merge)
             rows = np.asarray(part.computation.compute(block))
@@ -343,6 +378,12 @@ class Worker:
             raise AnalysisError(f"{part.name} on {where}: expected numbers, found {rows.dtype}")
         # The buffers are used again for the next block.
         return rows.copy() if np.may_share_memory(rows, self._buffer) else rows
+
+
+def _whole(leaf: Block) -> Block:
+    """A leaf without the frames that could not be read: a reduction never sees them."""
+    whole = leaf.steps != DAMAGED_STEP
+    return leaf if whole.all() else leaf[whole]
 
 
 class SealedJob:

@@ -119,15 +119,21 @@ fn first_part(listing: &Listing) -> Vec<u8> {
     bytes.extend((listing.damaged.len() as u64).to_le_bytes());
     bytes.extend(listing.cut.unwrap_or(0).to_le_bytes());
     bytes.extend(layout);
-    let numbers = listing.borders.iter().chain(&listing.damaged);
-    bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
+    for number in listing.borders.iter().chain(&listing.damaged) {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     bytes
 }
 
 fn second_part(moments: &Moments) -> Vec<u8> {
-    let times = moments.times.iter().flat_map(|time| time.to_le_bytes());
-    let steps = moments.steps.iter().flat_map(|step| step.to_le_bytes());
-    times.chain(steps).collect()
+    let mut bytes = Vec::new();
+    for time in &moments.times {
+        bytes.extend_from_slice(&time.to_le_bytes());
+    }
+    for step in &moments.steps {
+        bytes.extend_from_slice(&step.to_le_bytes());
+    }
+    bytes
 }
 
 /// The listing that `file` holds; nothing where it is no whole index of this version.
@@ -237,11 +243,7 @@ impl Head {
     }
 }
 
-/// The first `N` bytes. Callers cut slices to size; a shorter one would read as zeros.
+/// `bytes` as an array; callers cut them to its size.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut array = [0; N];
-    for (to, from) in array.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    array
+    bytes.try_into().unwrap_or([0; N])
 }

@@ -74,8 +74,9 @@ enum Found {
     Nothing,
 }
 
-/// Frames shorter than this are read in whole buffers, because streaming them from a disk is
-/// faster than seeking from header to header.
+/// Frames shorter than this are read in whole buffers, longer ones header by header. From the page
+/// cache whole buffers took 0.8 of the time for frames of 13 kB and 13 times as long for frames
+/// of 165 kB; from a disk it made no difference for the former.
 const STREAM_BELOW: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 

@@ -72,9 +72,14 @@ impl Layout {
         i64::from(self.n_frames_claimed)
     }
 
+    /// Time of the first frame, in times between frames.
+    pub fn first(&self) -> f64 {
+        f64::from(self.istart) / f64::from(self.nsavc)
+    }
+
     /// Time of a frame, ps. NaN where the header's step length is not a finite number.
     pub fn time(&self, frame: u64) -> f64 {
-        (frame as f64 + f64::from(self.istart) / f64::from(self.nsavc)) * self.dt()
+        (frame as f64 + self.first()) * self.dt()
     }
 
     /// Number of a frame's step in the simulation. A header that saves every 0 or -n steps is

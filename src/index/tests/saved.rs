@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
 use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, xtc};
+use crate::atoms::Atoms;
 use crate::error::Error;
-use crate::formats::Layout;
+use crate::formats::xtc::XtcDecoder;
+use crate::formats::{Decoder, FrameOut, Layout};
 use crate::source::{FileSource, MemorySource, Source};
 
 /// What two opens of one file must agree in. (As text, for a time can be NaN.)
@@ -269,6 +271,28 @@ fn notes_name_frames_and_bytes() {
         ]
     );
     assert_eq!(index.damaged(), [3, 5, 7, 9, 11, 13, 15]);
+}
+
+#[test]
+fn the_decoder_refuses_damaged_entries_and_no_others() {
+    let mut bytes = xtc(8);
+    bytes[2 * XTC_FRAME] = 1;
+    bytes.drain(5 * XTC_FRAME + 60..5 * XTC_FRAME + 71);
+    let index = unsaved(&bytes);
+    assert_eq!((index.n_frames(), index.damaged()), (8, &[2, 5][..]));
+    let mut decoder = XtcDecoder::new(Atoms::all(3));
+    for frame in 0..8 {
+        let (start, size) = index.extent(frame);
+        let out = FrameOut {
+            positions: &mut [0.0; 9],
+            dimensions: &mut [0.0; 6],
+            time: &mut 0.0,
+            step: &mut 0,
+        };
+        let content = &bytes[start as usize..(start + size) as usize];
+        let decoded = decoder.decode(frame, size, content, out);
+        assert_eq!(decoded.is_err(), [2, 5].contains(&frame), "{decoded:?}");
+    }
 }
 
 #[test]

@@ -117,9 +117,9 @@ fn a_whole_file_is_listed_frame_by_frame() {
 fn a_false_header_where_a_segment_starts_counts_for_nothing() {
     let mut random = Random(2);
     let (mut bytes, expected) = toys(&[1000; 8], &mut random);
-    // False frames at the starts of segments of 400 bytes: one that leads nowhere, a chain of
-    // them, and one that lands on a true frame.
-    for (at, size) in [(400, 77), (1200, 50), (1250, 400), (1650, 30), (2400, 600)] {
+    // At the starts of segments of 400 bytes: a header that leads nowhere, a chain that passes by
+    // the true frame at 1000, and a header that lands on the true frame at 3000.
+    for (at, size) in [(400, 77), (800, 300), (1100, 50), (1150, 99), (2800, 200)] {
         bytes[at..at + HEADER].copy_from_slice(&header(99, size));
     }
     for n_threads in 1..=8 {
@@ -128,6 +128,26 @@ fn a_false_header_where_a_segment_starts_counts_for_nothing() {
         assert_eq!(scan.chain.steps, (0..8).collect::<Vec<_>>());
     }
     assert_eq!(borders(&scanned(&bytes)), expected);
+}
+
+#[test]
+fn a_false_chain_through_the_whole_file_counts_for_nothing() {
+    // Frames full of false ones, of which the last reaches over the next true header.
+    let (size, n_frames) = (500, 30);
+    let mut bytes = Vec::new();
+    for step in 0..n_frames {
+        bytes.extend(header(step, size));
+        let end = bytes.len() - HEADER + size;
+        while bytes.len() + 80 < end {
+            bytes.extend(header(99, 40));
+            bytes.extend([0; 40 - HEADER]);
+        }
+        bytes.extend(header(99, end + HEADER - bytes.len()));
+        bytes.resize(end, 0);
+    }
+    let scan = scanned(&bytes);
+    assert_eq!(scan.chain.steps, (0..n_frames as i32).collect::<Vec<_>>());
+    assert!(scan.damaged.is_empty() && scan.cut.is_none());
 }
 
 #[test]

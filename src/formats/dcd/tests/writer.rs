@@ -15,7 +15,8 @@ pub struct File {
     pub fixed: bool,
     pub nsavc: i32,
     pub delta: f64,
-    pub title: Vec<u8>,
+    /// Lines of title, 80 bytes each.
+    pub title_lines: usize,
 }
 
 /// All kinds of files that differ in layout.
@@ -50,7 +51,7 @@ impl File {
             fixed: false,
             nsavc: 50,
             delta: 0.04,
-            title: [&[0; 4], [b' '; 80].as_slice()].concat(),
+            title_lines: 1,
         }
     }
 
@@ -74,7 +75,9 @@ impl File {
     pub fn bytes(&self, n_frames: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.record(&mut bytes, &self.head(n_frames));
-        self.record(&mut bytes, &self.title);
+        let title = vec![b' '; 80 * self.title_lines];
+        let title = [&self.integer(self.title_lines as i32), title.as_slice()].concat();
+        self.record(&mut bytes, &title);
         self.record(&mut bytes, &self.integer(self.n_atoms as i32));
         if self.fixed {
             let free = self.free().into_iter();

@@ -1,0 +1,39 @@
+"""Molecular dynamics trajectories, analysed on every core.
+
+Names are imported when they are first used, so that a worker process pays only for what it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from paceline._core import __version__
+
+if TYPE_CHECKING:
+    from paceline.analysis.base import AnalysisBase, TimeSeries
+    from paceline.runner import run
+    from paceline.universe import Universe
+
+__all__ = ["AnalysisBase", "TimeSeries", "Universe", "__version__", "analysis", "errors", "run"]
+
+_HOMES = {
+    "AnalysisBase": "paceline.analysis.base",
+    "TimeSeries": "paceline.analysis.base",
+    "Universe": "paceline.universe",
+    "run": "paceline.runner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("analysis", "errors"):
+        return import_module(f"paceline.{name}")
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}") from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

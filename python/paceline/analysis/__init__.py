@@ -1,0 +1,1 @@
+"""Analyses, under the module names of MDAnalysis.analysis."""

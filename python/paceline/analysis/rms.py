@@ -1,0 +1,315 @@
+"""RMSD and RMSF, with the parameters and results of MDAnalysis.analysis.rms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.results import Results, Table
+from paceline.errors import SelectionError
+from paceline.worker import Block, PerFrame, Reduction
+
+
+class RMSD(AnalysisBase):
+    r"""Root mean square deviation from a reference, frame by frame.
+
+    .. math:: \rho(t) = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
+              \left|\mathbf{x}_i(t) - \mathbf{x}_i^\mathrm{ref}\right|^2}
+
+    after the rotation and translation that make it least (QCP: Theobald 2005, Acta Cryst. A61,
+    478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The weights :math:`w_i` are
+    relative to their mean. Molecules must be whole.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        Atoms that move.
+    reference : AtomGroup or Universe, optional
+        Atoms to compare with; by default `atomgroup`, at `ref_frame`.
+    select : str, (str, str), dict or None
+        Selection to be superimposed, applied to `atomgroup` and `reference`; two of them as a
+        tuple (mobile, reference) or a dict with these keys; None takes the groups as they are.
+        Each may be a list of selections, for atoms in a certain order.
+    groupselections : list of str, tuple or dict, optional
+        Further selections, applied to the whole Universes: each gives one more column, the RMSD
+        of these atoms after the superposition of `select`, without another one.
+    weights : None, "mass" or array of float, shape (n_selected,)
+        Of the atoms of `select`; None and "mass" also hold for `groupselections`.
+    weights_groupselections : False or list of None, "mass" or array of float
+        Weights of each of `groupselections`.
+    tol_mass : float
+        Corresponding atoms may differ in mass by this much, u.
+    ref_frame : int
+        Frame of the reference's trajectory.
+    superposition : bool
+        False compares positions as they are, without moving anything.
+
+    Attributes
+    ----------
+    results.rmsd : numpy.ndarray of float64, shape (n_frames, 3 + n_groupselections)
+        Frame number, time (ps), RMSD (Å), RMSD of each of `groupselections` (Å). A damaged frame
+        that was left out has NaN but for its number.
+
+    Raises
+    ------
+    SelectionError
+        The groups do not have the same number of atoms, none at all, or other masses.
+    TypeError, ValueError
+        Weights that are not of the right type or length.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> rmsd = RMSD(u, select="name CA", groupselections=["resid 122-159"]).run(stop=3)
+    >>> rmsd.results.rmsd[1:, 2:].round(2)
+    array([[0.42, 0.61],
+           [0.44, 0.64]])
+    """
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        reference: Any = None,
+        select: Any = "all",
+        groupselections: Sequence[Any] | None = None,
+        weights: Any = None,
+        weights_groupselections: Any = False,
+        tol_mass: float = 0.1,
+        ref_frame: int = 0,
+        superposition: bool = True,
+    ):
+        reference = atomgroup if reference is None else reference
+        self.select = select
+        self.ref_frame = ref_frame
+        self.superposition = superposition
+        mobile, fixed = _pair(select, atomgroup, reference, "select")
+        self._pairs = [(mobile, fixed)] + [
+            _pair(selection, atomgroup.universe, reference.universe, f"groupselections[{k}]")
+            for k, selection in enumerate(groupselections or ())
+        ]
+        _check_masses(*self._pairs[0], tol_mass)
+        self.groupselections = list(groupselections or ())
+        self.weights = weights
+        self._weights = self._resolve_weights(weights, weights_groupselections)
+        super().__init__(self._pairs[0][0])
+
+    def _resolve_weights(self, weights: Any, of_groups: Any) -> list[np.ndarray | None]:
+        mobile, *groups = (mobile for mobile, _ in self._pairs)
+        if of_groups is False:
+            shared = weights if weights is None or isinstance(weights, str) else None
+            of_groups = [shared] * len(groups)
+        if len(of_groups) != len(groups):
+            raise ValueError(
+                f"expected weights for {len(groups)} groupselections, found {len(of_groups)}"
+            )
+        return [_weights(mobile, weights)] + [
+            _weights(group, given) for group, given in zip(groups, of_groups, strict=True)
+        ]
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of `select`, then those of each of `groupselections`."""
+        return np.concatenate([mobile.indices for mobile, _ in self._pairs])
+
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for, for the record that is saved with the results."""
+        return {
+            "select": self.select,
+            "atoms": describe_atoms(self.atomgroup),
+            "groupselections": self.groupselections or "none",
+            "weights": self.weights if isinstance(self.weights, str | None) else "given",
+            "reference": f"{self._pairs[0][1].universe.trajectory.filename}",
+            "ref_frame": self.ref_frame,
+            "superposition": self.superposition,
+        }
+
+    def prepare(self) -> PerFrame:
+        """Fetch the reference positions; the reference's trajectory stays where it is."""
+        trajectory = self._pairs[0][1].universe.trajectory
+        current = trajectory.ts.frame
+        try:
+            trajectory[self.ref_frame]
+            positions = [fixed.positions.astype(np.float64) for _, fixed in self._pairs]
+        finally:
+            trajectory[current]
+        groups = [
+            _Group(reference, weights)
+            for reference, weights in zip(positions, self._weights, strict=True)
+        ]
+        return _Deviation(groups, self.superposition)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Put frame numbers and times before the deviations."""
+        rmsd = np.column_stack([self.frames, self.times, value])
+        titles = ["RMSD (Å)"] + [
+            f"RMSD of {selection} (Å)" for selection in self.groupselections
+        ]
+        columns = {"frame": self.frames, "time (ps)": self.times}
+        columns.update(zip(titles, value.T, strict=True))
+        table = Table(columns, "time (ps)", tuple(titles), "RMSD (Å)")
+        self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
+
+
+class RMSF(AnalysisBase):
+    r"""Root mean square fluctuation of each atom about its mean position.
+
+    .. math:: \rho_i = \sqrt{\left\langle \left|\mathbf{x}_i
+              - \langle\mathbf{x}_i\rangle\right|^2 \right\rangle}
+
+    Nothing is superimposed and no molecule made whole: the trajectory must be fitted before.
+    Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        The atoms.
+
+    Attributes
+    ----------
+    results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
+        Å.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> RMSF(u.select_atoms("name CA")).run().results.rmsf[:3].round(2)
+    array([3.09, 2.4 , 1.86])
+    """
+
+    def prepare(self) -> Reduction:
+        """Moments need nothing but the atoms."""
+        return _Moments()
+
+    def finish(self, value: tuple[int, np.ndarray, np.ndarray]) -> None:
+        """Fluctuations from the merged moments."""
+        count, _, squares = value
+        if count == 0:
+            rmsf = np.full(len(self.atomgroup), np.nan)
+        else:
+            rmsf = np.sqrt(squares.sum(axis=1) / count)
+        columns = {"atom": self.atomgroup.indices}
+        for title, name in (("resid", "resids"), ("resname", "resnames"), ("name", "names")):
+            if hasattr(self.atomgroup, name):
+                columns[title] = getattr(self.atomgroup, name)
+        columns["RMSF (Å)"] = rmsf
+        table = Table(columns, "atom", ("RMSF (Å)",), "RMSF (Å)")
+        self.results = Results(table=table, provenance=self.record(), rmsf=rmsf)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Reference positions (Å) of one group of atoms, and their weights relative to the mean."""
+
+    reference: np.ndarray
+    weights: np.ndarray | None
+
+
+class _Deviation:
+    """Deviations of each frame of a block, Å: one column a group, the first superimposed."""
+
+    def __init__(self, groups: Sequence[_Group], superposition: bool):
+        self._groups = groups
+        self._superposition = superposition
+        self._bound: _core.Rmsd | None = None
+
+    def compute(self, block: Block) -> np.ndarray:
+        positions, columns = block.raw
+        if self._bound is None:
+            self._bound = _core.Rmsd(
+                [(group.reference, group.weights) for group in self._groups],
+                columns,
+                positions.shape[1],
+                superposition=self._superposition,
+            )
+        out = np.empty((len(positions), len(self._groups)))
+        self._bound.compute(positions, out)
+        return out
+
+
+class _Moments:
+    """Count, mean (Å) and sum of squared deviations (Å²) of each coordinate."""
+
+    def compute(self, block: Block) -> tuple[int, np.ndarray, np.ndarray]:
+        positions, columns = block.raw
+        n_atoms = positions.shape[1] if columns is None else len(columns)
+        mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
+        count = _core.accumulate_moments(positions, columns, mean, squares)
+        return count, mean, squares
+
+    def merge(
+        self, left: tuple[int, np.ndarray, np.ndarray], right: tuple[int, np.ndarray, np.ndarray]
+    ) -> tuple[int, np.ndarray, np.ndarray]:
+        count = _core.merge_moments(*left, *right)
+        return count, left[1], left[2]
+
+
+def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
+    """Atoms that move and atoms to compare with, of one selection."""
+    if isinstance(select, dict):
+        if not {"mobile", "reference"} <= select.keys():
+            raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
+        of_mobile, of_reference = select["mobile"], select["reference"]
+    elif isinstance(select, tuple):
+        if len(select) != 2:
+            raise ValueError(f"{what} as a tuple is (mobile, reference), not {len(select)} items")
+        of_mobile, of_reference = select
+    elif select is None or isinstance(select, str | list):
+        of_mobile = of_reference = select
+    else:
+        raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
+    chosen = _choose(mobile, of_mobile), _choose(reference, of_reference)
+    if len(chosen[0]) != len(chosen[1]):
+        raise SelectionError(
+            f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
+            f"{len(chosen[1])} atoms of {of_reference!r} in the reference"
+        )
+    if len(chosen[0]) == 0:
+        raise SelectionError(f"{what}: no atoms match {of_mobile!r}")
+    return chosen
+
+
+def _choose(group: Any, selection: str | list[str] | None) -> Any:
+    if selection is None:
+        return group.atoms
+    return group.select_atoms(*([selection] if isinstance(selection, str) else selection))
+
+
+def _check_masses(mobile: Any, fixed: Any, tolerance: float) -> None:
+    if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
+        return
+    differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > tolerance)
+    if len(differing):
+        first = differing[0]
+        raise SelectionError(
+            f"select: {len(differing)} pairs of atoms differ in mass by more than {tolerance} u, "
+            f"the first is {mobile[first]} ({mobile[first].mass:.3f} u) and "
+            f"{fixed[first]} ({fixed[first].mass:.3f} u); tol_mass allows more"
+        )
+
+
+def _weights(atoms: Any, weights: Any) -> np.ndarray | None:
+    """Weights as numbers relative to their mean; None where all are equal."""
+    if weights is None:
+        return None
+    if isinstance(weights, str):
+        if weights != "mass":
+            raise TypeError(f"weights must be None, 'mass' or an array, not {weights!r}")
+        weights = atoms.masses
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError("weights must be None, 'mass' or a 1D array of float") from error
+    if values.shape != (len(atoms),):
+        raise ValueError(
+            f"weights must have one number for each of {len(atoms)} atoms, not shape {values.shape}"
+        )
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise ValueError("weights must be finite, none negative, and not all zero")
+    return values / values.mean()

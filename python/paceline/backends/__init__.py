@@ -1,0 +1,57 @@
+"""Where blocks are computed: one small file each.
+
+A backend is an object with `name`, `n_workers` and `run(job, works)`, which yields the outcome of
+each block as it comes, in any order. Closing that generator early stops the work.
+"""
+
+from concurrent.futures import Executor
+from typing import Any
+
+from paceline.backends.base import Backend, available_cpus
+from paceline.backends.executor import ExecutorBackend
+from paceline.backends.processes import ProcessesBackend
+from paceline.backends.serial import SerialBackend
+from paceline.backends.threads import ThreadsBackend
+
+__all__ = ["Backend", "available_cpus", "make_backend"]
+
+_BY_NAME = {
+    "serial": SerialBackend,
+    "threads": ThreadsBackend,
+    "processes": ProcessesBackend,
+}
+
+
+def make_backend(backend: Any = "threads", n_workers: int | None = None) -> Backend:
+    """Turn what a user may give as `backend` into a backend.
+
+    Parameters
+    ----------
+    backend : {"serial", "threads", "processes"} or concurrent.futures.Executor
+        Which.
+    n_workers : int, optional
+        Number of workers; by default the CPUs that this process may use.
+
+    Returns
+    -------
+    Backend
+
+    Raises
+    ------
+    ValueError
+        An unknown name, or a number of workers that the backend cannot have.
+    """
+    if n_workers is not None and n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+    if isinstance(backend, Executor):
+        return ExecutorBackend(backend, n_workers)
+    if not isinstance(backend, str) or backend not in _BY_NAME:
+        names = ", ".join(repr(name) for name in _BY_NAME)
+        raise ValueError(
+            f"backend must be one of {names} or a concurrent.futures.Executor, not {backend!r}"
+        )
+    if backend == "serial":
+        if n_workers not in (None, 1):
+            raise ValueError(f"backend 'serial' has one worker, not {n_workers}")
+        return SerialBackend()
+    return _BY_NAME[backend](n_workers or available_cpus())

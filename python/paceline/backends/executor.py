@@ -1,0 +1,57 @@
+"""Any `concurrent.futures.Executor`."""
+
+import pickle
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from itertools import islice
+
+from paceline.backends.base import available_cpus
+from paceline.errors import WorkerError
+from paceline.worker import Job, Outcome, SealedJob, Work, run_sealed
+
+
+class ExecutorBackend:
+    """Blocks submitted to an executor, a few ahead of those that are being computed.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Stays the caller's: it is not shut down.
+    n_workers : int, optional
+        How many workers it has; by default what it says of itself, else the CPUs of this process.
+    """
+
+    def __init__(self, executor: Executor, n_workers: int | None = None):
+        self._executor = executor
+        self.name = type(executor).__name__.lstrip("_")
+        self.n_workers = n_workers or getattr(executor, "_max_workers", None) or available_cpus()
+
+    def run(self, job: Job, works: Iterable[Work]) -> Iterator[Outcome]:
+        """Do every block; yield outcomes as they come."""
+        try:
+            sealed = SealedJob(job)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise WorkerError(
+                f"an analysis cannot be sent to the workers of {self.name}: {error}; "
+                "backend='threads' sends nothing"
+            ) from error
+        works = iter(works)
+        pending: set[Future[Outcome]] = set()
+        try:
+            while True:
+                # Twice as many as workers: none waits for a block while its last one is returned.
+                for work in islice(works, 2 * self.n_workers - len(pending)):
+                    pending.add(self._executor.submit(run_sealed, sealed, work))
+                if not pending:
+                    return
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        except BrokenExecutor as error:
+            raise WorkerError(
+                f"a worker of {self.name} ended abruptly (killed, out of memory, or a crash in "
+                f"the analysis): {error}"
+            ) from error
+        finally:
+            for future in pending:
+                future.cancel()

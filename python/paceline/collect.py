@@ -1,0 +1,100 @@
+"""Outcomes of blocks, as they come, into whole results."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import AnalysisError
+from paceline.plan import Plan, Tree
+from paceline.timing import Timings
+from paceline.worker import Outcome, Part
+
+#: Per-frame results larger than this are kept in a file that vanishes with them, bytes.
+LARGE = 2**30
+
+
+class Collected:
+    """Results of all blocks so far.
+
+    Parameters
+    ----------
+    plan : Plan
+        The blocks.
+    parts : sequence of Part
+        The analyses' halves, in the order of `Outcome.values`.
+    timings : Timings
+        Is given every block's timing, and the time spent here.
+    """
+
+    def __init__(self, plan: Plan, parts: Sequence[Part], timings: Timings):
+        self._n_rows = len(plan.frames)
+        self._timings = timings
+        self._collectors = [
+            _Merged(len(plan), part) if part.reduces else _Rows(self._n_rows, part)
+            for part in parts
+        ]
+        self.times = np.empty(self._n_rows)
+        self.damaged: list[tuple[int, str]] = []
+
+    def add(self, outcome: Outcome) -> None:
+        """Put one block's results where they belong."""
+        begun = time.monotonic_ns()
+        for collector, value in zip(self._collectors, outcome.values, strict=True):
+            collector.add(outcome, value)
+        self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
+        self.damaged.extend(outcome.damaged)
+        self._timings.blocks.append(outcome.timing)
+        self._timings.t_comm += (time.monotonic_ns() - begun) / 1e9
+
+    @property
+    def values(self) -> list[Any]:
+        """All rows, or the merged partial result, of each analysis."""
+        return [collector.value for collector in self._collectors]
+
+
+class _Rows:
+    """One row a frame, each straight to its place."""
+
+    def __init__(self, n_rows: int, part: Part):
+        self._n_rows = n_rows
+        self._name = part.name
+        self.value: np.ndarray | None = None
+
+    def add(self, outcome: Outcome, rows: np.ndarray) -> None:
+        if self.value is None:
+            self.value = _allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
+        if rows.shape[1:] != self.value.shape[1:]:
+            raise AnalysisError(
+                f"{self._name} on block {outcome.number}: expected rows of shape "
+                f"{self.value.shape[1:]} as from the other blocks, found {rows.shape[1:]}"
+            )
+        if not np.can_cast(rows.dtype, self.value.dtype, "safe"):
+            raise AnalysisError(
+                f"{self._name} on block {outcome.number}: expected {self.value.dtype} as from the "
+                f"other blocks, found {rows.dtype}"
+            )
+        self.value[outcome.first : outcome.first + outcome.n_frames] = rows
+
+
+class _Merged:
+    """One result for all frames, merged over the tree of blocks."""
+
+    def __init__(self, n_blocks: int, part: Part):
+        self._tree = Tree(n_blocks, part.computation.merge)  # type: ignore[union-attr]
+
+    def add(self, outcome: Outcome, partial: Any) -> None:
+        self._tree.add(outcome.number, partial)
+
+    @property
+    def value(self) -> Any:
+        return self._tree.root
+
+
+def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    size = int(np.prod(shape)) * dtype.itemsize
+    if size <= LARGE:
+        return np.empty(shape, dtype)
+    return np.memmap(tempfile.TemporaryFile(), dtype=dtype, shape=shape)  # noqa: SIM115

@@ -1,0 +1,320 @@
+//! A block of frames: few large reads, each frame decoded straight into its place.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::atoms::Atoms;
+use crate::error::{Error, Fault, Result};
+use crate::formats::dcd::DcdDecoder;
+use crate::formats::xtc::XtcDecoder;
+use crate::formats::{Decoder, FrameOut, Layout};
+use crate::source::Source;
+
+/// Bytes that lie between two wanted ranges and are read along with them: copying them costs
+/// about what a further call would.
+const GAP: u64 = 4096;
+
+/// The most that one call reads of a row of frames. A buffer of this size stays in the second
+/// level cache between being read and being decoded.
+const CHUNK: u64 = 256 * 1024;
+
+/// Where the frames of a block are: number, first byte and size of each, in the order wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Extents<'a> {
+    pub frames: &'a [u64],
+    pub offsets: &'a [u64],
+    pub sizes: &'a [u64],
+}
+
+/// Where a block goes: one row a frame.
+#[derive(Debug)]
+pub struct BlockOut<'a> {
+    /// frames × atoms wanted × 3, Å.
+    pub positions: &'a mut [f32],
+    /// Å and degrees; zeros where a frame has no cell.
+    pub dimensions: &'a mut [[f32; 6]],
+    /// ps.
+    pub times: &'a mut [f64],
+    pub steps: &'a mut [i64],
+}
+
+/// What a block cost, and which of its frames could not be read.
+#[derive(Debug, Default)]
+pub struct BlockReport {
+    pub read: Duration,
+    pub decode: Duration,
+    pub bytes: u64,
+    pub calls: u64,
+    /// Row in the block and reason; only where skipping was asked for.
+    pub skipped: Vec<(usize, Error)>,
+}
+
+/// One worker's hand on a trajectory: a source, a decoder and a buffer that is used again.
+pub struct BlockReader {
+    source: Arc<dyn Source>,
+    decoder: Box<dyn Decoder>,
+    n_wanted: usize,
+    buffer: Vec<u8>,
+    /// What of the buffer belongs to which row.
+    pieces: Vec<Piece>,
+}
+
+/// The bytes in the buffer that were read for one row of a block.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    row: usize,
+    start: usize,
+    len: usize,
+}
+
+impl BlockReader {
+    pub fn new(source: Arc<dyn Source>, layout: &Layout, atoms: Atoms) -> Result<Self> {
+        if atoms.n_total() != layout.n_atoms() {
+            return Err(Error::Argument(format!(
+                "atoms chosen out of {}, but the trajectory has {}",
+                atoms.n_total(),
+                layout.n_atoms()
+            )));
+        }
+        let n_wanted = atoms.len();
+        let decoder: Box<dyn Decoder> = match layout {
+            Layout::Xtc { .. } => Box::new(XtcDecoder::new(atoms)),
+            Layout::Dcd(layout) => {
+                let mut decoder = DcdDecoder::new(layout.clone(), atoms);
+                if decoder.needs_first_frame() {
+                    let (start, size) = (layout.header_size(), layout.first_frame_size());
+                    let mut first = vec![0; size as usize];
+                    source.read_at(start, &mut first)?;
+                    decoder.set_first_frame(&first).map_err(|fault| {
+                        Error::damaged(source.path(), Some(0), start, size, fault)
+                    })?;
+                }
+                Box::new(decoder)
+            }
+        };
+        Ok(BlockReader {
+            source,
+            decoder,
+            n_wanted,
+            buffer: Vec::new(),
+            pieces: Vec::new(),
+        })
+    }
+
+    /// Number of atoms in each row.
+    pub fn n_wanted(&self) -> usize {
+        self.n_wanted
+    }
+
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    /// Ask for the bytes of a block that will be read soon.
+    pub fn read_ahead(&mut self, extents: Extents<'_>) {
+        let mut pending: Option<Range<u64>> = None;
+        for (k, &frame) in extents.frames.iter().enumerate() {
+            for run in self.decoder.runs(frame, extents.sizes[k]) {
+                let start = extents.offsets[k] + run.start;
+                let wanted = start..start + run.len;
+                match &mut pending {
+                    Some(range) if within_reach(range.end, start) => range.end = wanted.end,
+                    _ => {
+                        if let Some(range) = pending.replace(wanted) {
+                            self.source.will_need(range.start, range.end - range.start);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(range) = pending {
+            self.source.will_need(range.start, range.end - range.start);
+        }
+    }
+
+    /// Read and decode a block.
+    ///
+    /// # Errors
+    /// The first damaged frame's error, unless `skip`: then the frame's row is NaN, it is listed
+    /// in the report, and the others are read. Errors of the operating system are never skipped.
+    pub fn read(
+        &mut self,
+        extents: Extents<'_>,
+        mut out: BlockOut<'_>,
+        skip: bool,
+    ) -> Result<BlockReport> {
+        let n = extents.frames.len();
+        check(extents, &out, self.n_wanted)?;
+        let before = self.source.traffic();
+        let mut report = BlockReport::default();
+        let mut next = 0;
+        while next < n {
+            let started = Instant::now();
+            next = self.fetch(extents, next)?;
+            report.read += started.elapsed();
+            let started = Instant::now();
+            let mut read_again = Duration::ZERO;
+            for k in 0..self.pieces.len() {
+                let piece = self.pieces[k];
+                match self.decode(extents, piece, &mut out, &mut read_again) {
+                    Err(error @ Error::Damaged { .. }) if skip => {
+                        out.blank(piece.row, self.n_wanted);
+                        report.skipped.push((piece.row, error));
+                    }
+                    outcome => outcome?,
+                }
+            }
+            report.read += read_again;
+            report.decode += started.elapsed() - read_again;
+        }
+        let after = self.source.traffic();
+        report.bytes = after.bytes - before.bytes;
+        report.calls = after.calls - before.calls;
+        Ok(report)
+    }
+
+    /// Read what row `first` wants, and as many rows behind it as the same call can cover; the
+    /// row to go on with.
+    fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
+        self.pieces.clear();
+        let runs = self
+            .decoder
+            .runs(extents.frames[first], extents.sizes[first]);
+        if runs.len() == 1 {
+            return self.fetch_row_of_frames(extents, first);
+        }
+        let len = runs.iter().map(|run| run.len as usize).sum();
+        grow(&mut self.buffer, len);
+        let mut rest = &mut self.buffer[..len];
+        for run in runs {
+            let (piece, behind) = rest.split_at_mut(run.len as usize);
+            self.source
+                .read_at(extents.offsets[first] + run.start, piece)?;
+            rest = behind;
+        }
+        self.pieces.push(Piece {
+            row: first,
+            start: 0,
+            len,
+        });
+        Ok(first + 1)
+    }
+
+    fn fetch_row_of_frames(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
+        let mut range: Option<Range<u64>> = None;
+        let mut row = first;
+        while row < extents.frames.len() {
+            let &[run] = self.decoder.runs(extents.frames[row], extents.sizes[row]) else {
+                break;
+            };
+            let start = extents.offsets[row] + run.start;
+            let end = start + run.len;
+            let begin = match &range {
+                None => start,
+                Some(range) if within_reach(range.end, start) && end - range.start <= CHUNK => {
+                    range.start
+                }
+                Some(_) => break,
+            };
+            range = Some(begin..end);
+            self.pieces.push(Piece {
+                row,
+                start: (start - begin) as usize,
+                len: run.len as usize,
+            });
+            row += 1;
+        }
+        if let Some(range) = range {
+            let len = (range.end - range.start) as usize;
+            grow(&mut self.buffer, len);
+            self.source.read_at(range.start, &mut self.buffer[..len])?;
+        }
+        Ok(row)
+    }
+
+    /// Decode one row, reading more of its frame where the decoder finds that it needs more.
+    fn decode(
+        &mut self,
+        extents: Extents<'_>,
+        piece: Piece,
+        out: &mut BlockOut<'_>,
+        read_again: &mut Duration,
+    ) -> Result<()> {
+        let row = piece.row;
+        let (frame, offset, size) = (
+            extents.frames[row],
+            extents.offsets[row],
+            extents.sizes[row],
+        );
+        let bytes = &self.buffer[piece.start..piece.start + piece.len];
+        let mut outcome = self
+            .decoder
+            .decode(frame, size, bytes, out.row(row, self.n_wanted));
+        let mut have = piece.len as u64;
+        let mut longer = Vec::new();
+        while let Err(Fault::Short { needed }) = outcome {
+            if needed as u64 <= have || needed as u64 > size {
+                break;
+            }
+            let started = Instant::now();
+            have = size.min((needed as u64).max(2 * have));
+            longer.resize(have as usize, 0);
+            self.source.read_at(offset, &mut longer)?;
+            *read_again += started.elapsed();
+            outcome = self
+                .decoder
+                .decode(frame, size, &longer, out.row(row, self.n_wanted));
+        }
+        outcome
+            .map_err(|fault| Error::damaged(self.source.path(), Some(frame), offset, size, fault))
+    }
+}
+
+impl BlockOut<'_> {
+    fn row(&mut self, row: usize, n_wanted: usize) -> FrameOut<'_> {
+        let width = 3 * n_wanted;
+        FrameOut {
+            positions: &mut self.positions[row * width..(row + 1) * width],
+            dimensions: &mut self.dimensions[row],
+            time: &mut self.times[row],
+            step: &mut self.steps[row],
+        }
+    }
+
+    /// Make a row say that nothing is known of its frame.
+    fn blank(&mut self, row: usize, n_wanted: usize) {
+        let out = self.row(row, n_wanted);
+        out.positions.fill(f32::NAN);
+        out.dimensions.fill(f32::NAN);
+        *out.time = f64::NAN;
+        *out.step = i64::MIN;
+    }
+}
+
+/// Whether a range starting at `start` can be read by the call that reads up to `end`.
+fn within_reach(end: u64, start: u64) -> bool {
+    start >= end && start - end <= GAP
+}
+
+fn grow(buffer: &mut Vec<u8>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+}
+
+fn check(extents: Extents<'_>, out: &BlockOut<'_>, n_wanted: usize) -> Result<()> {
+    let n = extents.frames.len();
+    let fits = extents.offsets.len() == n
+        && extents.sizes.len() == n
+        && out.positions.len() == n * n_wanted * 3
+        && out.dimensions.len() == n
+        && out.times.len() == n
+        && out.steps.len() == n;
+    if fits {
+        return Ok(());
+    }
+    Err(Error::Argument(format!(
+        "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they have atoms"
+    )))
+}
