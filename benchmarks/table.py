@@ -1,0 +1,35 @@
+"""Tables as aligned text for people, or tab-separated for programs."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Table:
+    """Rows of cells under headings."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def render(self, tsv: bool) -> str:
+        """Return the table's text; columns of numbers are flush right unless `tsv`."""
+        if tsv:
+            lines = ["\t".join(cells) for cells in (self.headings, *self.rows)]
+            return "\n".join([f"# {self.title}", *lines])
+        columns = [_aligned(column) for column in zip(self.headings, *self.rows, strict=True)]
+        lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+        return "\n".join([self.title, *lines])
+
+
+def _aligned(column: tuple[str, ...]) -> list[str]:
+    width = max(map(len, column))
+    flush_right = all(_is_number(cell) for cell in column[1:])
+    return [cell.rjust(width) if flush_right else cell.ljust(width) for cell in column]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell == "-"
+    return True
