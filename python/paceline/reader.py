@@ -5,6 +5,7 @@ MDAnalysis would register it for everybody who merely imports this module.
 """
 
 import os
+import sys
 import time
 import warnings
 from dataclasses import replace
@@ -18,30 +19,48 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline import _core
 from paceline.backends import available_cpus
-from paceline.errors import (
-    AtomCountError,
-    FileChangedError,
-    PacelineWarning,
-    ReadError,
-    UnsupportedError,
-)
+from paceline.errors import AtomCountError, PacelineWarning, ReadError, UnsupportedError
 from paceline.progress import Progress
 from paceline.worker import Clock
 
+#: Packages whose lines tell a user nothing.
+_INTERNAL = ("paceline", "MDAnalysis")
 
-def cache_folder() -> Path:
+
+def warn(message: str) -> None:
+    """Issue a `PacelineWarning` that points at the user's line.
+
+    Parameters
+    ----------
+    message : str
+        What the user should know.
+    """
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, PacelineWarning, stacklevel=level)
+
+
+def cache_folder() -> Path | None:
     """Where indexes go when the trajectory's own folder cannot be written.
 
     Returns
     -------
-    pathlib.Path
-        `$XDG_CACHE_HOME/paceline`, by default `~/.cache/paceline`.
+    pathlib.Path or None
+        `$XDG_CACHE_HOME/paceline`, by default `~/.cache/paceline`; None for a user without a home.
     """
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    except RuntimeError:
+        return None
 
 
 def open_file(
-    path: str | os.PathLike, *, refresh: bool = False, progress: bool | None = None
+    path: str | os.PathLike,
+    *,
+    refresh: bool = False,
+    progress: bool | None = None,
+    notes: bool = True,
 ) -> "_core.Trajectory":
     """Open a trajectory file and its frame index, which is made if there is none.
 
@@ -53,6 +72,8 @@ def open_file(
         Make the index anew.
     progress : bool, optional
         Whether to show how far indexing has come.
+    notes : bool
+        Whether to warn of what the index found to be cut or damaged.
 
     Returns
     -------
@@ -67,17 +88,20 @@ def open_file(
     OSError
         It cannot be opened.
     """
-    path = os.fspath(path)
+    # Workers may have another working directory, and this process may change its own.
+    path = os.path.abspath(path)
+    folder = cache_folder()
     with Progress(0, unit="byte", show=progress) as bar:
         trajectory = _core.Trajectory.open(
             path,
-            cache_folder=os.fspath(cache_folder()),
+            cache_folder=None if folder is None else os.fspath(folder),
             refresh=refresh,
             n_threads=available_cpus(),
             progress=bar.set,
         )
-    for note in trajectory.notes:
-        warnings.warn(f"{path}: {note}", PacelineWarning, stacklevel=3)
+    if notes:
+        for note in trajectory.notes:
+            warn(f"{path}: {note}")
     return trajectory
 
 
@@ -101,10 +125,22 @@ class Reader(ReaderBase):
     **kwargs
         `time_offset`, ps, added to all times.
 
+    Attributes
+    ----------
+    core : paceline._core.Trajectory
+        The open file and its frame index.
+    sub : numpy.ndarray of int64 or None
+        As given.
+    t_init : float
+        What opening took, seconds.
+
     Raises
     ------
     AtomCountError
         The file has another number of atoms than `n_atoms`.
+    UnsupportedError
+        `convert_units` is False, or the file is of no format that we decode, or has no whole
+        frame.
     """
 
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
@@ -120,11 +156,14 @@ class Reader(ReaderBase):
         n_atoms: int | None = None,
         **kwargs: Any,
     ):
-        if not convert_units:
-            raise UnsupportedError("positions are always in Å and times in ps: convert_units=False")
         if dt is not None:
             kwargs["dt"] = dt
         super().__init__(filename, convert_units=convert_units, **kwargs)
+        if not convert_units:
+            raise UnsupportedError(
+                f"{self.filename}: convert_units=False is not supported; "
+                "positions are always in Å and times in ps"
+            )
         begun = time.perf_counter()
         self.core = open_file(self.filename, refresh=refresh_offsets)
         self.t_init = time.perf_counter() - begun
@@ -132,31 +171,38 @@ class Reader(ReaderBase):
         self.format = self.core.format
         self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
         self.n_atoms = self.core.n_atoms if self.sub is None else len(self.sub)
-        if n_atoms is not None and n_atoms != self.n_atoms:
+        self._check(n_atoms)
+        self._clock = Clock(self.core.first, dt)
+        self._frame = -1
+        self._connect(self.core.fingerprint)
+        self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
+        if dt is None:
+            self.ts.dt = self._file_dt()
+        self._read_frame(0)
+
+    def _check(self, n_atoms: int | None) -> None:
+        """Refuse a file that MDAnalysis could make nothing of."""
+        if n_atoms not in (None, self.n_atoms):
             error = AtomCountError(
                 f"{self.filename}: the topology has {n_atoms} atoms, the trajectory {self.n_atoms}"
             )
             error.found = self.n_atoms
             raise error
-        self._override = dt
-        self._connect()
-        self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
-        self.ts.has_positions = True
-        if dt is None:
-            self.ts.dt = self._file_dt()
-        self._read_frame(0)
+        if self.n_frames == 0:
+            raise UnsupportedError(f"{self.filename}: expected a whole frame at least, found none")
 
-    def _connect(self) -> None:
-        self._frame = -1
-        atoms = columns = None
+    def _connect(self, fingerprint: str) -> None:
+        """Open the file for reading, if it still begins with what it was recognised by."""
+        atoms = self._columns = self._decoded = None
         if self.sub is not None:
-            atoms, columns = np.unique(self.sub, return_inverse=True)
-        self._columns = columns
-        self._reader = _core.Reader(
-            self.filename, self.core.layout, self.core.fingerprint, atoms=atoms
-        )
-        n_decoded = self.core.n_atoms if atoms is None else len(atoms)
-        self._decoded = np.empty((1, n_decoded, 3), dtype=np.float32)
+            atoms, self._columns = np.unique(self.sub, return_inverse=True)
+            self._decoded = np.empty((1, len(atoms), 3), dtype=np.float32)
+        self._reader = _core.Reader(self.core.path, self.core.layout, fingerprint, atoms=atoms)
+
+    @property
+    def clock(self) -> Clock:
+        """Times as the user asked for them, by `dt` and `time_offset`."""
+        return replace(self._clock, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     def _file_dt(self) -> float:
         """Time between frames, ps: the header's, else between the first two, else 0."""
@@ -164,8 +210,8 @@ class Reader(ReaderBase):
             return self.core.dt
         if self.n_frames < 2:
             return 0.0
-        second = self._read_frame(1).time
-        return second - self._read_frame(0).time
+        times, _ = self.core.times()
+        return float(times[1] - times[0])
 
     @property
     def n_frames(self) -> int:
@@ -175,39 +221,34 @@ class Reader(ReaderBase):
     @classmethod
     def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
         """Number of atoms of a file."""
-        return open_file(filename).n_atoms
-
-    @property
-    def clock(self) -> Clock:
-        """Times as the user asked for them, by `dt` and `time_offset`."""
-        return Clock(self.core.first, self._override, self._ts_kwargs.get("time_offset", 0.0))
+        return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Any:
         ts = self.ts
-        target = self._decoded if self.sub is not None else ts.positions[np.newaxis]
+        ts.has_positions = True
+        target = ts.positions[np.newaxis] if self._decoded is None else self._decoded
         dimensions = np.empty((1, 6), dtype=np.float32)
         times, steps = np.empty(1), np.empty(1, dtype=np.int64)
         numbers = np.array([frame], dtype=np.uint64)
-        self._reader.read(
-            numbers, *self.core.extents(numbers), target, dimensions, times, steps, skip=False
-        )
-        if self.sub is not None:
-            ts.positions = target[0, self._columns]
+        extents = self.core.extents(numbers)
+        try:
+            self._reader.read(numbers, *extents, target, dimensions, times, steps, skip=False)
+        except OSError as error:
+            # MDAnalysis would take it for the end of the trajectory.
+            raise ReadError(str(error)) from error
+        if self._decoded is not None:
+            ts.positions = self._decoded[0, self._columns]
         ts.dimensions = dimensions[0]
         self._frame = ts.frame = frame
         ts.data["step"] = int(steps[0])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(replace(self.clock, offset=0.0)(numbers, times)[0])
+        ts.time = float(self._clock(numbers, times)[0])
         return ts
 
     def _read_next_timestep(self, ts: Any = None) -> Any:
         if self._frame + 1 >= self.n_frames:
             raise EOFError
-        try:
-            return self._read_frame(self._frame + 1)
-        except OSError as error:
-            # MDAnalysis would take it for the end of the trajectory.
-            raise ReadError(str(error)) from error
+        return self._read_frame(self._frame + 1)
 
     def _reopen(self) -> None:
         self.ts.frame = 0
@@ -215,6 +256,39 @@ class Reader(ReaderBase):
 
     def close(self) -> None:
         """Nothing: the file closes with the last reference to it."""
+
+    def timeseries(
+        self,
+        asel: Any = None,
+        atomgroup: Any = None,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        order: str | None = None,
+    ) -> np.ndarray:
+        """Positions of many frames in one array.
+
+        Parameters
+        ----------
+        asel, atomgroup : AtomGroup, optional
+            Atoms; all by default. MDAnalysis prefers the second name.
+        start, stop, step : int, optional
+            Frames, as in a slice.
+        order : str, optional
+            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
+            MDAnalysis's own reader: "afc" for DCD, else "fac".
+
+        Returns
+        -------
+        numpy.ndarray of float32
+            Å, after transformations.
+        """
+        order = order if order is not None else "afc" if self.format == "DCD" else "fac"
+        frames = range(*self.check_slice_indices(start, stop, step))
+        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
+        rising = frames if frames.step > 0 else frames[::-1]
+        series = super().timeseries(asel, atomgroup, rising.start, rising.stop, rising.step, order)
+        return series if rising is frames else np.flip(series, order.index("f"))
 
     def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
         """MDAnalysis's writer for this file's own format.
@@ -232,14 +306,17 @@ class Reader(ReaderBase):
         -------
         MDAnalysis.coordinates.base.WriterBase
         """
-        kwargs.setdefault("dt", self.ts.dt)
-        return get_writer_for(filename, format=self.format, multiframe=True)(
-            filename, n_atoms=n_atoms or self.n_atoms, **kwargs
-        )
+        if self.format == "DCD":
+            # A DCD file's times are in its header, an XTC file's in its frames.
+            kwargs.setdefault("dt", self.ts.dt)
+        if n_atoms is None:
+            n_atoms = self.n_atoms
+        writer = get_writer_for(filename, format=self.format, multiframe=True)
+        return writer(filename, n_atoms=n_atoms, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("core", "_reader", "_decoded"):
+        for name in ("core", "_reader", "_columns", "_decoded"):
             del state[name]
         state["fingerprint"] = self.core.fingerprint
         return state
@@ -247,11 +324,6 @@ class Reader(ReaderBase):
     def __setstate__(self, state: dict[str, Any]) -> None:
         fingerprint = state.pop("fingerprint")
         self.__dict__.update(state)
-        self.core = open_file(self.filename)
-        if self.core.fingerprint != fingerprint:
-            raise FileChangedError(
-                f"{self.filename}: the file changed since this reader was pickled"
-            )
-        frame = self._frame
-        self._connect()
-        self._frame = frame
+        self.core = open_file(self.filename, notes=False)
+        # It may have grown, but must begin with the frames that it had.
+        self._connect(fingerprint)

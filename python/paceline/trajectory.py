@@ -1,10 +1,10 @@
 """What a run needs of the trajectory behind an AtomGroup."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import MDAnalysis
 import numpy as np
@@ -13,8 +13,8 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
-from paceline.errors import PacelineWarning, UnsupportedError
-from paceline.reader import Reader, open_file
+from paceline.errors import FileChangedError, UnsupportedError
+from paceline.reader import Reader, open_file, warn
 from paceline.worker import DAMAGED_STEP, Clock, FileFrames, FrameSource
 
 Extents = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -75,10 +75,13 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
     UnsupportedError
         What workers could not reproduce: several Universes, groups that update themselves,
         positions that were edited.
+    FileChangedError
+        MDAnalysis counted other frames when it opened the file.
     ValueError
-        A group is empty.
+        A group is empty, or there is none.
     """
-    begun = time.perf_counter()
+    if not atomgroups:
+        raise ValueError("no analysis was given")
     universe = atomgroups[0].universe
     for group in atomgroups:
         if group.universe is not universe:
@@ -91,25 +94,46 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
         if len(group) == 0:
             raise ValueError("the group of atoms to analyse is empty: its selection matches none")
     trajectory = universe.trajectory
+    if type(trajectory) is XTCReader and trajectory._kwargs["sub"] is not None:
+        # Beyond its first frame it writes all atoms into an array for those of sub.
+        raise UnsupportedError("MDAnalysis's XTCReader is unsafe with sub=; use paceline.Universe")
     _refuse_edited(trajectory)
     if trajectory.transformations:
-        return _UniverseFrames(universe, "trajectory transformations are applied by MDAnalysis")
-    if isinstance(trajectory, Reader) and trajectory.sub is None:
-        return _File(universe, trajectory.core, trajectory.clock, trajectory.t_init)
-    if type(trajectory) in (XTCReader, DCDReader) and not _has_options(trajectory):
-        core = open_file(trajectory.filename)
-        if (core.n_atoms, core.n_frames) == (trajectory.n_atoms, trajectory.n_frames):
-            return _File(universe, core, Clock(), time.perf_counter() - begun)
+        return _UniverseFrames(universe, "frames are transformed by MDAnalysis")
+    file = _file_behind(universe)
+    if file is not None:
+        return file
     name = type(trajectory).__name__
-    return _UniverseFrames(universe, f"its frames are read by {name}")
+    return _UniverseFrames(universe, f"frames are read by MDAnalysis ({name})")
 
 
-def _has_options(trajectory: Any) -> bool:
-    """Whether one of MDAnalysis's readers was told to read otherwise than the file says."""
+def _file_behind(universe: Any) -> "_File | None":
+    """The file, if the core gives of it what the trajectory's own reader would."""
+    trajectory = universe.trajectory
+    if isinstance(trajectory, Reader):
+        sub = trajectory.sub
+        if sub is None or (np.diff(sub) > 0).all():
+            return _File(universe, trajectory.core, trajectory.clock, sub, trajectory.t_init)
+    elif type(trajectory) in (XTCReader, DCDReader) and trajectory.convert_units:
+        return _file_of_mdanalysis(universe)
+    return None
+
+
+def _file_of_mdanalysis(universe: Any) -> "_File":
+    """The file of one of MDAnalysis's own readers."""
+    begun = time.perf_counter()
+    trajectory = universe.trajectory
+    core = open_file(trajectory.filename)
     asked = trajectory._kwargs
-    return not asked.get("convert_units", True) or any(
-        asked.get(name) is not None for name in ("sub", "dt", "time_offset")
-    )
+    clock = Clock(core.first, asked.get("dt"), asked.get("time_offset", 0.0))
+    file = _File(universe, core, clock, None, time.perf_counter() - begun)
+    if (file.n_atoms, file.n_frames) != (trajectory.n_atoms, trajectory.n_frames):
+        raise FileChangedError(
+            f"{core.path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
+            f"{trajectory.n_atoms} atoms, and {file.n_frames} whole frames of {file.n_atoms} "
+            "were found now; open it with paceline.Universe"
+        )
+    return file
 
 
 def _refuse_edited(trajectory: Any) -> None:
@@ -136,17 +160,18 @@ def _refuse_edited(trajectory: Any) -> None:
 
 @dataclass
 class _File:
-    """A file that the core decodes."""
+    """A file that the core decodes; `sub` are the atoms that the topology has of it, rising."""
 
     universe: Any
     core: "_core.Trajectory"
     clock: Clock
+    sub: np.ndarray | None
     t_init: float
     shareable = True
 
     @property
     def n_atoms(self) -> int:
-        return self.core.n_atoms
+        return self.core.n_atoms if self.sub is None else len(self.sub)
 
     @property
     def n_frames(self) -> int:
@@ -154,7 +179,7 @@ class _File:
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         whole = self.core.size / max(self.core.n_frames, 1)
-        return whole * (atoms[-1] + 1) / self.core.n_atoms
+        return whole * (self._in_file(atoms)[-1] + 1) / self.core.n_atoms
 
     def extents(self, frames: np.ndarray) -> Extents:
         return (frames, *self.core.extents(frames))
@@ -164,10 +189,13 @@ class _File:
             self.core.path,
             self.core.layout,
             self.core.fingerprint,
-            None if len(atoms) == self.core.n_atoms else atoms,
+            None if len(atoms) == self.core.n_atoms else self._in_file(atoms),
             len(atoms),
             self.clock,
         )
+
+    def _in_file(self, atoms: np.ndarray) -> np.ndarray:
+        return atoms if self.sub is None else self.sub[atoms]
 
     def verify(self) -> None:
         self.core.verify()
@@ -181,7 +209,8 @@ class _File:
         }
 
 
-_said: set[str] = set()
+#: Trajectories of which was said that MDAnalysis reads them.
+_said: "WeakSet[Any]" = WeakSet()
 
 
 class _UniverseFrames:
@@ -194,13 +223,9 @@ class _UniverseFrames:
         self._universe = universe
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
-        if reason not in _said:
-            _said.add(reason)
-            warnings.warn(
-                f"{reason}, one frame at a time in one thread, whatever the backend",
-                PacelineWarning,
-                stacklevel=4,
-            )
+        if universe.trajectory not in _said:
+            _said.add(universe.trajectory)
+            warn(f"{reason}, one at a time in one thread, whatever the backend")
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         return 12.0 * self.n_atoms
@@ -256,6 +281,7 @@ class _MDAnalysisFrames:
         for row, frame in enumerate(frames):
             try:
                 ts = self._trajectory[int(frame)]
+                positions[row] = ts.positions[self._atoms]
             except Exception as error:
                 if not skip:
                     raise
@@ -263,8 +289,8 @@ class _MDAnalysisFrames:
                 positions[row] = dimensions[row] = times[row] = np.nan
                 steps[row] = DAMAGED_STEP
                 continue
-            positions[row] = ts.positions[self._atoms]
             dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
-            times[row] = ts.time
+            # Not the Timestep's: a chain of files counts on from one to the next.
+            times[row] = self._trajectory.time
             steps[row] = ts.data.get("step", ts.frame)
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged

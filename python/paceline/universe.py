@@ -1,14 +1,18 @@
 """A genuine MDAnalysis Universe on our reader."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import MDAnalysis
 from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
-from paceline.errors import AtomCountError
+from paceline.errors import AtomCountError, PacelineError
 from paceline.reader import Reader
+
+#: Names of the formats that our reader decodes, as MDAnalysis calls them.
+_FORMATS = ("XTC", "DCD")
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -46,24 +50,29 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     98
     """
 
-    def load_new(self, filename: Any, format: Any = None, **kwargs: Any) -> "Universe":
+    def load_new(self, filename: Any, format: Any = None, *args: Any, **kwargs: Any) -> "Universe":
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""
-        names = list(filename) if isinstance(filename, list | tuple) else [filename]
-        if format is not None or not any(map(is_ours, names)):
-            return super().load_new(filename, format=format, **kwargs)
+        while isinstance(filename, list | tuple) and len(filename) == 1:
+            filename = filename[0]
+        if isinstance(filename, list | tuple):
+            filename = [_chain_member(name, format) for name in filename]
+        elif is_ours(filename, format):
+            format = Reader
         try:
-            if len(names) == 1:
-                return super().load_new(names[0], format=Reader, **kwargs)
-            # MDAnalysis hides what its chain of readers is told; so each member is asked first.
-            for name in filter(is_ours, names):
-                Reader(name, n_atoms=len(self.atoms), **kwargs)
-            members = [(name, Reader) if is_ours(name) else name for name in names]
-            return super().load_new(members, **kwargs)
-        except AtomCountError as error:
-            raise AtomCountError(f"{error}{self._advice(error.found)}") from None
+            return super().load_new(filename, format, *args, **kwargs)
+        except (AtomCountError, TypeError) as error:
+            # MDAnalysis's chain of readers raises a TypeError without its reason.
+            reason = error.__context__ if isinstance(error, TypeError) else error
+            if isinstance(reason, AtomCountError):
+                reason.args = (f"{reason}; {self._advice(reason.found)}",)
+            if isinstance(reason, PacelineError):
+                raise reason from None
+            raise
 
     def _advice(self, n_atoms: int) -> str:
-        """What part of the topology has as many atoms as the trajectory."""
+        """What to do about a trajectory of `n_atoms` that the topology does not fit."""
+        if n_atoms > len(self.atoms):
+            return "load it with sub=, the indices in the trajectory of the topology's atoms"
         for selection in _USUAL_PARTS:
             try:
                 part = self.select_atoms(selection)
@@ -71,16 +80,38 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 continue
             if len(part) == n_atoms:
                 return (
-                    f'; the selection "{selection}" of the topology has {n_atoms}: '
+                    f'the selection "{selection}" of the topology has {n_atoms}: '
                     "make a topology of it, or load the trajectory that holds all atoms"
                 )
-        return ""
+        return "load the topology that the trajectory was written with"
 
 
-def is_ours(filename: Any) -> bool:
-    """Whether a trajectory is for our reader: by content, or, where that is damaged, by name."""
+def is_ours(filename: Any, format: Any = None) -> bool:
+    """Whether a trajectory is for our reader: by content, or, where that is damaged, by name.
+
+    Parameters
+    ----------
+    filename : path-like or object
+        What MDAnalysis was given as a trajectory.
+    format : str or type, optional
+        What format MDAnalysis was told it has.
+
+    Returns
+    -------
+    bool
+    """
     if not isinstance(filename, str | os.PathLike) or isinstance(filename, NamedStream):
         return False
-    if os.path.splitext(filename)[1].lower() in (".xtc", ".dcd"):
+    if format is not None:
+        return isinstance(format, str) and format.upper() in _FORMATS
+    if Path(filename).suffix[1:].upper() in _FORMATS:
         return True
     return os.path.isfile(filename) and _core.detect_format(os.fspath(filename)) is not None
+
+
+def _chain_member(filename: Any, format: Any) -> Any:
+    """What MDAnalysis's chain of readers takes for a file: its name, and how it is to be read."""
+    given = filename
+    if isinstance(given, tuple) and len(given) == 2:
+        filename, format = given
+    return (os.fspath(filename), Reader) if is_ours(filename, format) else given

@@ -1,0 +1,150 @@
+"""The tests that MDAnalysis publishes for its own readers, run on ours.
+
+Calls of `mda.Universe` in them make a `paceline.Universe`. Left out, because they look at what is
+MDAnalysis's own and not at what a reader gives:
+
+- `_GromacsReader_offsets` and `test_rewind_xdrtrj`: MDAnalysis's saved offsets, `_xdr`;
+- `test_write_istart`, `test_reader_set_dt`, `test_ts_time`, `test_dcd_writer_angle_cosines`: the
+  header in `_file`;
+- `_XDRNoConversion`, `test_reader_copied_extra_attributes`: `convert_units=False`, which we refuse;
+- `test_with_statement`, `TestXTCReaderClass`: they name MDAnalysis's class (`test_context` here);
+- `BaseWriterTest`, `_GromacsWriter`, `test_write_*` and others: writers are MDAnalysis's;
+- `TestDCDReader.test_empty_dcd` wants an `OSError`: `test_a_file_without_frames_is_refused` here.
+"""
+
+import shutil
+
+import MDAnalysis
+import pytest
+from MDAnalysisTests.coordinates import (
+    base,
+    test_chainreader,
+    test_copying,
+    test_dcd,
+    test_reader_api,
+    test_xdr,
+)
+from MDAnalysisTests.datafiles import DCD_empty, XTC_multi_frame
+
+import paceline
+from paceline.errors import PacelineError
+from paceline.reader import Reader
+
+# They warn of what MDAnalysis will change, and DCD's header of frames that the file does not have.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ours_instead(tmp_path_factory):
+    """Let the published tests open copies of their files with our Universe."""
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MDAnalysis, "Universe", paceline.Universe)
+        for module in (test_chainreader, test_copying, test_dcd, test_xdr):
+            for name, value in list(vars(module).items()):
+                if isinstance(value, str) and value.endswith((".xtc", ".dcd")):
+                    patch.setattr(module, name, shutil.copy(value, folder))
+        yield
+
+
+class OursXTC(test_xdr.XTCReference):
+    def __init__(self):
+        super().__init__()
+        self.trajectory = test_xdr.COORDINATES_XTC
+        self.reader = Reader
+
+
+class OursDCD(test_dcd.DCDReference):
+    def __init__(self):
+        super().__init__()
+        self.trajectory = test_dcd.COORDINATES_DCD
+        self.reader = Reader
+
+
+class TestMultiframe(base.MultiframeReaderTest):
+    @staticmethod
+    @pytest.fixture(params=[OursXTC, OursDCD])
+    def ref(request):
+        return request.param()
+
+
+class TestGromacs(test_xdr._GromacsReader):
+    filename = property(lambda self: test_xdr.XTC)
+    test_rewind_xdrtrj = None
+
+
+class TestSub(test_xdr._XDRReader_Sub):
+    XDR_SUB_SOL = property(lambda self: test_xdr.XTC_sub_sol)
+
+
+class TestApi(test_reader_api.TestMultiFrameReader):
+    @pytest.fixture(autouse=True)
+    def ten_frames(self, tmp_path):
+        self.readerclass = lambda name: Reader(shutil.copy(XTC_multi_frame, tmp_path))
+
+
+class TestChain(test_chainreader.TestChainReader):
+    pass
+
+
+class TestChainCommonDt(test_chainreader.TestChainReaderCommonDt):
+    pass
+
+
+class TestChainFormats(test_chainreader.TestChainReaderFormats):
+    pass
+
+
+class TestChainContinuous(test_chainreader.TestChainReaderContinuous):
+    pass
+
+
+original_and_copy = test_copying.original_and_copy
+universe_dcd = test_dcd.universe_dcd
+
+
+@pytest.fixture(params=["XTC", "DCD", "CHAIN"])
+def ref_reader(request):
+    if request.param == "CHAIN":
+        return paceline.Universe(test_copying.GRO, [test_copying.XTC] * 2).trajectory
+    return Reader(getattr(test_copying, request.param))
+
+
+test_n_atoms = test_copying.test_reader_n_atoms
+test_filename = test_copying.test_reader_filename
+test_independent_iteration = test_copying.test_reader_independent_iteration
+test_initial_frame_maintained = test_copying.test_reader_initial_frame_maintained
+test_initial_next = test_copying.test_reader_initial_next
+test_timestep_copied = test_copying.test_timestep_copied
+test_positions_share_memory = test_copying.test_positions_share_memory
+
+test_xtc_pathlib = test_xdr.test_pathlib
+test_dcd_pathlib = test_dcd.test_pathlib
+test_rewind = test_dcd.test_rewind
+test_next = test_dcd.test_next
+test_jump_last_frame = test_dcd.test_jump_last_frame
+test_slice = test_dcd.test_slice
+test_array_like = test_dcd.test_array_like
+test_list_indices = test_dcd.test_list_indices
+test_timeseries_slices = test_dcd.test_timeseries_slices
+test_timeseries_order = test_dcd.test_timeseries_order
+test_timeseries_atomindices = test_dcd.test_timeseries_atomindices
+test_writer_dt = test_dcd.test_writer_dt
+test_other_writer = test_dcd.test_other_writer
+test_single_frame = test_dcd.test_single_frame
+test_writer_trajectory_no_natoms = test_dcd.test_writer_trajectory_no_natoms
+
+
+@pytest.mark.parametrize("system", ["TRICLINIC", "NAMD_TRICLINIC"])
+def test_triclinic_cells(system, tmp_path):
+    reference = {
+        "TRICLINIC": test_dcd.RefCHARMMtriclinicDCD,
+        "NAMD_TRICLINIC": test_dcd.RefNAMDtriclinicDCD,
+    }[system]
+    copied = type("Copied", (reference,), {"trajectory": getattr(test_dcd, f"DCD_{system}")})
+    test_dcd.test_read_unitcell_triclinic(copied)
+
+
+def test_a_file_without_frames_is_refused():
+    with pytest.raises((PacelineError, OSError)):
+        paceline.Universe(test_dcd.PSF, DCD_empty)

@@ -1,0 +1,510 @@
+"""`paceline.Universe` is an MDAnalysis Universe, and runs see what it shows."""
+
+import pickle
+import shutil
+import warnings
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import align, distances, rms
+from MDAnalysis.coordinates.memory import MemoryReader
+from MDAnalysis.transformations import fit_rot_trans, translate
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import reader
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.errors import (
+    AtomCountError,
+    DamagedFileError,
+    FileChangedError,
+    PacelineWarning,
+    UnsupportedError,
+)
+from paceline.trajectory import open_trajectory
+from paceline.universe import is_ours
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*the header says 500 frames"),
+    # Of MDAnalysis's writers and topologies.
+    pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis"),
+]
+
+
+@pytest.fixture(params=["adk", "adk_in_water", "chain"])
+def files(request, adk, adk_in_water):
+    """Arguments of a Universe."""
+    chain = (adk.topology, [adk.trajectory, adk.trajectory])
+    return {"adk": adk, "adk_in_water": adk_in_water, "chain": chain}[request.param]
+
+
+@pytest.fixture
+def ours(files):
+    return paceline.Universe(*files)
+
+
+@pytest.fixture
+def theirs(files):
+    return MDAnalysis.Universe(*files)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Names of the files that are opened from here on, with their index."""
+    names = []
+    original = reader._core.Trajectory.open
+
+    class Counted:
+        @staticmethod
+        def open(path, **options):
+            names.append(path)
+            return original(path, **options)
+
+    monkeypatch.setattr(reader._core, "Trajectory", Counted)
+    return names
+
+
+def readers_of(universe):
+    return getattr(universe.trajectory, "readers", [universe.trajectory])
+
+
+# What may be given as a trajectory
+
+
+@pytest.mark.parametrize(
+    "wrap", [str, Path, lambda p: [p], lambda p: (p,), lambda p: [Path(p)]], ids=range(5)
+)
+def test_one_file(adk, wrap):
+    universe = paceline.Universe(adk.topology, wrap(adk.trajectory))
+    assert type(universe.trajectory) is reader.Reader
+    assert universe.load_new(wrap(adk.trajectory)) is universe
+    assert type(universe.trajectory) is reader.Reader
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("name", [str, Path])
+def test_many_files(adk, kind, name):
+    universe = paceline.Universe(adk.topology, kind([name(adk.trajectory)] * 3))
+    assert [type(member) for member in readers_of(universe)] == [reader.Reader] * 3
+    assert universe.trajectory.n_frames == 3 * 98
+
+
+def test_many_files_of_several_readers(adk):
+    files = [(adk.trajectory, "dcd"), datafiles.CRD, adk.trajectory]
+    universe = paceline.Universe(adk.topology, files)
+    assert [type(member).__name__ for member in readers_of(universe)] == [
+        "Reader",
+        "CRDReader",
+        "Reader",
+    ]
+
+
+def test_files_are_known_by_content_or_name(adk, tmp_path):
+    unnamed = tmp_path / "unnamed"
+    shutil.copy(adk.trajectory, unnamed)
+    assert is_ours(unnamed)
+    assert is_ours(str(unnamed))
+    assert is_ours(tmp_path / "missing.XTC")
+    assert is_ours(unnamed, "dcd")
+    assert not is_ours(unnamed, "LAMMPS")
+    assert not is_ours(tmp_path / "missing")
+    assert not is_ours(datafiles.TRR)
+    assert not is_ours(np.zeros((1, 1, 3)))
+    assert not is_ours(None)
+    assert type(paceline.Universe(adk.topology, unnamed).trajectory) is reader.Reader
+
+
+def test_a_format_may_be_named(adk):
+    assert type(paceline.Universe(*adk, format="DCD").trajectory) is reader.Reader
+    lammps = paceline.Universe(*adk, format="LAMMPS")
+    assert type(lammps.trajectory).__module__ == "MDAnalysis.coordinates.LAMMPS"
+
+
+def test_without_a_trajectory():
+    assert paceline.Universe(datafiles.GRO).trajectory.n_frames == 1
+    assert paceline.Universe(datafiles.PSF).atoms.n_atoms == 3341
+    assert len(paceline.Universe.empty(3, trajectory=True).atoms) == 3
+
+
+def test_missing_files_are_named(adk):
+    for names in ("missing.xtc", [adk.trajectory, "missing.xtc"]):
+        with pytest.raises(FileNotFoundError, match=r"missing\.xtc"):
+            paceline.Universe(adk.topology, names)
+
+
+# One Universe opens a file once
+
+
+def test_a_universe_opens_each_file_once(adk_in_water, opened):
+    paceline.Universe(*adk_in_water)
+    assert opened == [adk_in_water.trajectory]
+    paceline.Universe(adk_in_water.topology, [adk_in_water.trajectory] * 2)
+    assert opened == [adk_in_water.trajectory] * 3
+
+
+def test_a_run_opens_nothing_again(adk, opened):
+    calpha = paceline.Universe(*adk).select_atoms("name CA")
+    RMSF(calpha).run(stop=3)
+    RMSF(calpha).run(stop=3)
+    assert opened == [adk.trajectory]
+
+
+@pytest.mark.parametrize("n_files", [1, 2])
+def test_a_note_is_given_once_at_the_users_line(adk_in_water, tmp_path, n_files):
+    paths = [tmp_path / f"cut{k}.xtc" for k in range(n_files)]
+    for path in paths:
+        path.write_bytes(Path(adk_in_water.trajectory).read_bytes()[:-1000])
+    with pytest.warns(PacelineWarning) as caught:
+        universe = paceline.Universe(adk_in_water.topology, paths)
+    assert len(caught) == n_files
+    assert {warning.filename for warning in caught} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*ChainReader")
+        RMSF(universe.select_atoms("name CA")).run(stop=3)
+
+
+# The same as an ordinary Universe
+
+
+def same_frames(ours, theirs):
+    assert len(ours.trajectory) == len(theirs.trajectory)
+    for one, other in zip(ours.trajectory, theirs.trajectory, strict=True):
+        np.testing.assert_array_equal(one.positions, other.positions, strict=True)
+        assert (one.frame, one.time) == (other.frame, other.time)
+        assert ours.trajectory.time == theirs.trajectory.time
+
+
+def test_same_frames(ours, theirs):
+    assert isinstance(ours, MDAnalysis.Universe)
+    same_frames(ours, theirs)
+
+
+def test_continuous(tmp_path, adk_in_water):
+    source = MDAnalysis.Universe(*adk_in_water)
+    names = []
+    for k, frames in enumerate((slice(0, 6), slice(4, 10))):
+        names.append(str(tmp_path / f"part{k}.xtc"))
+        source.atoms.write(names[-1], frames=source.trajectory[frames])
+    both = [
+        kind(adk_in_water.topology, names, continuous=True)
+        for kind in (paceline.Universe, MDAnalysis.Universe)
+    ]
+    same_frames(*both)
+
+
+@pytest.mark.parametrize("frame", [3, -1])
+def test_copies_keep_frame_and_edits(ours, frame):
+    ours.trajectory[frame]
+    ours.atoms.positions += 1
+    for other in (ours.copy(), pickle.loads(pickle.dumps(ours))):
+        assert type(other) is paceline.Universe
+        assert other.trajectory.frame == ours.trajectory.frame
+        assert {type(member) for member in readers_of(other)} == {reader.Reader}
+        np.testing.assert_array_equal(other.atoms.positions, ours.atoms.positions)
+        other.trajectory[0]
+        assert ours.trajectory.frame != 0
+
+
+def test_pickled_atoms(ours):
+    atoms = ours.select_atoms("name CA")
+    ours.trajectory[2]
+    revived = pickle.loads(pickle.dumps(atoms))
+    np.testing.assert_array_equal(revived.positions, atoms.positions)
+
+
+def test_in_memory(files):
+    one, other = (
+        kind(*files, in_memory=True, in_memory_step=3)
+        for kind in (paceline.Universe, MDAnalysis.Universe)
+    )
+    assert isinstance(one.trajectory, MemoryReader)
+    np.testing.assert_array_equal(one.trajectory.timeseries(), other.trajectory.timeseries())
+
+
+def test_transfer_to_memory(ours, theirs):
+    for universe in (ours, theirs):
+        universe.transfer_to_memory(start=1, stop=8, step=2)
+    same_frames(ours, theirs)
+
+
+@pytest.mark.parametrize("suffix", ["xtc", "dcd", "pdb"])
+def test_writing_atoms(ours, theirs, tmp_path, suffix):
+    written = []
+    for universe, name in ((ours, "ours"), (theirs, "theirs")):
+        path = str(tmp_path / f"{name}.{suffix}")
+        atoms = universe.select_atoms("name CA")
+        atoms.write(path, frames=universe.trajectory[:5])
+        topology = MDAnalysis.Merge(atoms)._topology
+        written.append(MDAnalysis.Universe(topology, path))
+    same_frames(*written)
+
+
+# MDAnalysis's own analyses
+
+
+def on_both(ours, theirs, analyse):
+    for one, other in zip(analyse(ours), analyse(theirs), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_mdanalysis_rmsd(ours, theirs):
+    def analyse(universe):
+        run = rms.RMSD(universe, select="name CA", groupselections=["backbone"]).run()
+        return run.results.rmsd, run.times, run.frames
+
+    on_both(ours, theirs, analyse)
+
+
+def test_mdanalysis_rmsf_and_alignment(ours, theirs):
+    def analyse(universe):
+        average = align.AverageStructure(universe, select="name CA").run()
+        align.AlignTraj(universe, average.results.universe, select="name CA", in_memory=True).run()
+        return [rms.RMSF(universe.select_atoms("name CA")).run().results.rmsf]
+
+    on_both(ours, theirs, analyse)
+
+
+def test_mdanalysis_alignment_to_a_file(ours, theirs, tmp_path):
+    def analyse(universe):
+        name = str(tmp_path / "aligned.dcd")
+        align.AlignTraj(universe, universe.copy(), select="name CA", filename=name).run()
+        return [MDAnalysis.Universe(universe._topology, name).trajectory.timeseries()]
+
+    on_both(ours, theirs, analyse)
+
+
+def test_mdanalysis_distances(ours, theirs):
+    def analyse(universe):
+        calpha = universe.select_atoms("name CA")
+        for ts in universe.trajectory[::4]:
+            yield distances.distance_array(calpha[:20], calpha[20:], box=ts.dimensions)
+
+    on_both(ours, theirs, analyse)
+
+
+def test_mdanalysis_multiprocessing(files, ours, theirs):
+    def analyse(universe):
+        return [rms.RMSD(universe, select="name CA").run(**backend).results.rmsd]
+
+    backend = {"backend": "multiprocessing", "n_workers": 2}
+    on_both(ours, theirs, analyse)
+
+
+# Numbers of atoms
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        "protein",
+        "not resname SOL WAT HOH",
+        "not (water or resname NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL)",
+    ],
+)
+@pytest.mark.parametrize("n_files", [1, 2])
+def test_a_part_of_the_system_is_named(tmp_path, selection, n_files):
+    # A residue of the protein, a ligand, an ion and a water.
+    universe = MDAnalysis.Universe.empty(
+        6, n_residues=4, atom_resindex=[0, 0, 1, 2, 3, 3], trajectory=True
+    )
+    universe.add_TopologyAttr("resnames", ["ALA", "LIG", "NA", "SOL"])
+    universe.add_TopologyAttr("names", ["N", "CA", "C1", "NA", "OW", "HW1"])
+    universe.dimensions = [10, 10, 10, 90, 90, 90]
+    names = [str(tmp_path / f"part{k}.xtc") for k in range(n_files)]
+    for name in names:
+        universe.select_atoms(selection).write(name)
+    n_atoms = len(universe.select_atoms(selection))
+    with pytest.raises(AtomCountError) as caught:
+        paceline.Universe(universe._topology, names)
+    assert f"the topology has 6 atoms, the trajectory {n_atoms}" in str(caught.value)
+    assert f'"{selection}"' in str(caught.value)
+    assert caught.value.found == n_atoms
+
+
+def test_a_trajectory_of_more_atoms(adk, adk_in_water):
+    universe = paceline.Universe(adk.topology)
+    with pytest.raises(AtomCountError, match=r"3341 atoms, the trajectory 47681; .*sub="):
+        universe.load_new(adk_in_water.trajectory)
+
+
+def test_a_topology_of_part_of_the_trajectory(adk_in_water):
+    whole = paceline.Universe(*adk_in_water)
+    protein = whole.select_atoms("protein")
+    part = paceline.Universe(MDAnalysis.Merge(protein)._topology)
+    part.load_new(adk_in_water.trajectory, sub=protein.indices)
+    expected = RMSD(whole, select="name CA").run().results.rmsd
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(RMSD(part, select="name CA").run().results.rmsd, expected)
+    backwards = paceline.Universe(MDAnalysis.Merge(protein[::-1])._topology)
+    backwards.load_new(adk_in_water.trajectory, sub=protein.indices[::-1])
+    with pytest.warns(PacelineWarning, match=r"read by MDAnalysis \(Reader\)"):
+        result = RMSD(backwards, select="name CA").run().results.rmsd
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_a_damaged_member_of_a_chain_is_named(adk_in_water, tmp_path):
+    damaged = tmp_path / "damaged.xtc"
+    damaged.write_bytes(b"\0" * 1000)
+    with pytest.raises((DamagedFileError, UnsupportedError), match=r"damaged\.xtc"):
+        paceline.Universe(adk_in_water.topology, [adk_in_water.trajectory, damaged])
+
+
+# What runs see
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dt": 2.5}, {"time_offset": 7.25}, {"dt": 2.0, "time_offset": -1.0}], ids=str
+)
+@pytest.mark.parametrize("system", ["adk", "adk_in_water"])
+def test_ordinary_universes_run_on_our_core(request, opened, system, options):
+    files = request.getfixturevalue(system)
+    ordinary = MDAnalysis.Universe(*files, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        warnings.filterwarnings("ignore", message=".*the header says 500")
+        result = RMSD(ordinary, select="name CA").run().results.rmsd
+        ours = RMSD(paceline.Universe(*files, **options), select="name CA").run().results.rmsd
+    assert opened == [files.trajectory] * 2
+    expected = rms.RMSD(ordinary, select="name CA").run().results.rmsd
+    np.testing.assert_array_equal(result, ours)
+    np.testing.assert_array_equal(result[:, :2], expected[:, :2])
+    np.testing.assert_allclose(result[:, 2], expected[:, 2], atol=2e-5)
+
+
+OTHERS = {
+    "TRR": (datafiles.GRO, datafiles.TRR),
+    "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
+    "PDB": (datafiles.PDB_multiframe,),
+    "XYZ": (datafiles.XYZ,),
+    "HISTORY": (datafiles.DLP_HISTORY_minimal,),
+    "LAMMPSDUMP": (datafiles.LAMMPSDUMP,),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_formats_are_read_by_mdanalysis(name):
+    options = {"topology_format": "HISTORY", "format": "HISTORY"} if name == "HISTORY" else {}
+    if name == "LAMMPSDUMP":
+        options = {"format": "LAMMPSDUMP"}
+    ours = paceline.Universe(*OTHERS[name], **options)
+    theirs = MDAnalysis.Universe(*OTHERS[name], **options)
+    assert type(ours.trajectory) is type(theirs.trajectory)
+    with pytest.warns(PacelineWarning, match=type(theirs.trajectory).__name__) as caught:
+        result = RMSD(ours).run().results.rmsd
+    assert [w.filename for w in caught if w.category is PacelineWarning] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        RMSF(ours.atoms).run()
+    expected = rms.RMSD(theirs).run().results.rmsd
+    np.testing.assert_array_equal(result[:, :2], expected[:, :2])
+    np.testing.assert_allclose(result[:, 2], expected[:, 2], atol=2e-5)
+
+
+def test_chains_of_files(adk):
+    files = (adk.topology, [adk.trajectory, adk.trajectory])
+    with pytest.warns(PacelineWarning, match="ChainReader"):
+        result = RMSD(paceline.Universe(*files), select="name CA").run().results.rmsd
+    expected = rms.RMSD(MDAnalysis.Universe(*files), select="name CA").run().results.rmsd
+    np.testing.assert_array_equal(result[:, :2], expected[:, :2])
+    np.testing.assert_allclose(result[:, 2], expected[:, 2], atol=2e-5)
+
+
+def test_transformations(adk):
+    results = []
+    for kind in (paceline.Universe, MDAnalysis.Universe):
+        universe = kind(*adk)
+        calpha = universe.select_atoms("name CA")
+        reference = universe.copy().select_atoms("name CA")
+        universe.trajectory.add_transformations(
+            translate([10, 0, -3]), fit_rot_trans(calpha, reference)
+        )
+        results.append(rms.RMSF(calpha).run().results.rmsf)
+        if kind is paceline.Universe:
+            with pytest.warns(PacelineWarning, match="transformed by MDAnalysis") as caught:
+                ours = RMSF(calpha).run().results.rmsf
+            assert [warning.filename for warning in caught] == [__file__]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                RMSF(calpha).run()
+    np.testing.assert_array_equal(*results)
+    np.testing.assert_allclose(ours, results[1], rtol=1e-5)
+    untransformed = RMSF(paceline.Universe(*adk).select_atoms("name CA")).run().results.rmsf
+    assert not np.allclose(ours, untransformed)
+
+
+def test_memory_keeps_edits(adk):
+    universe = paceline.Universe(*adk, in_memory=True)
+    universe.trajectory.get_array()[5:] *= 1.01
+    calpha = universe.select_atoms("name CA")
+    with pytest.warns(PacelineWarning, match="MemoryReader"):
+        result = RMSF(calpha).run().results.rmsf
+    np.testing.assert_allclose(result, rms.RMSF(calpha).run().results.rmsf, rtol=1e-5)
+
+
+# What is refused
+
+
+def test_groups_that_update_are_refused(adk):
+    universe = paceline.Universe(*adk)
+    group = universe.select_atoms("around 5 resid 1", updating=True)
+    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+        open_trajectory([group])
+
+
+def test_empty_groups_are_refused(adk):
+    with pytest.raises(ValueError, match="empty"):
+        open_trajectory([paceline.Universe(*adk).atoms[:0]])
+    with pytest.raises(ValueError, match="no analysis"):
+        open_trajectory([])
+
+
+def test_several_universes_are_refused(adk):
+    analyses = [RMSF(paceline.Universe(*adk).select_atoms("name CA")) for _ in range(2)]
+    with pytest.raises(UnsupportedError, match="one Universe"):
+        paceline.run(analyses)
+
+
+@pytest.mark.parametrize("kind", [paceline.Universe, MDAnalysis.Universe])
+@pytest.mark.parametrize("what", ["positions", "dimensions"])
+def test_edited_frames_are_refused_and_kept(adk_in_water, kind, what):
+    universe = kind(*adk_in_water)
+    universe.trajectory[2]
+    setattr(universe.trajectory.ts, what, getattr(universe.trajectory.ts, what) + 1)
+    edited = getattr(universe.trajectory.ts, what).copy()
+    with pytest.raises(UnsupportedError, match="frame 2 were edited"):
+        RMSF(universe.select_atoms("name CA")).run()
+    np.testing.assert_array_equal(getattr(universe.trajectory.ts, what), edited)
+
+
+def test_a_cut_file_that_mdanalysis_counts_otherwise_is_refused(adk_in_water, tmp_path):
+    path = tmp_path / "cut.xtc"
+    path.write_bytes(Path(adk_in_water.trajectory).read_bytes()[:-1000])
+    ordinary = MDAnalysis.Universe(adk_in_water.topology, path)
+    with (
+        pytest.warns(PacelineWarning, match="is cut"),
+        pytest.raises(FileChangedError, match=r"10 frames .* 9 whole frames"),
+    ):
+        RMSF(ordinary.select_atoms("name CA")).run()
+
+
+def test_mdanalysis_own_sub_is_refused(adk_in_water):
+    protein = MDAnalysis.Universe(adk_in_water.topology).select_atoms("protein")
+    part = MDAnalysis.Universe(MDAnalysis.Merge(protein)._topology)
+    part.load_new(adk_in_water.trajectory, sub=protein.indices)
+    with pytest.raises(UnsupportedError, match="sub="):
+        RMSF(part.select_atoms("name CA")).run()
+
+
+def test_native_units_are_refused_or_read_by_mdanalysis(adk_in_water):
+    with pytest.raises(UnsupportedError, match="convert_units=False"):
+        paceline.Universe(*adk_in_water, convert_units=False)
+    ordinary = MDAnalysis.Universe(*adk_in_water, convert_units=False)
+    with pytest.warns(PacelineWarning, match="XTCReader"):
+        result = RMSD(ordinary, select="name CA").run().results.rmsd
+    expected = rms.RMSD(ordinary, select="name CA").run().results.rmsd
+    np.testing.assert_allclose(result, expected, atol=2e-5)
