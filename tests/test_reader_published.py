@@ -62,9 +62,8 @@ class OursDCD(test_dcd.DCDReference):
 
 
 class TestMultiframe(base.MultiframeReaderTest):
-    @staticmethod
     @pytest.fixture(params=[OursXTC, OursDCD])
-    def ref(request):
+    def ref(self, request):
         return request.param()
 
 
