@@ -2,9 +2,6 @@
 
 pub mod xdr;
 pub mod xtc;
-mod xtc_fast;
-mod xtc_lanes;
-mod xtc_packed;
 
 use crate::error::Fault;
 
