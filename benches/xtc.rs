@@ -77,7 +77,7 @@ impl Trajectory {
             .collect();
         let ours = median(rounds.iter().map(|&(ours, _)| ours));
         let molly = median(rounds.iter().map(|&(_, molly)| molly));
-        let ratio = median(rounds.iter().map(|&(ours, molly)| molly / ours));
+        let ratio = molly / ours;
         let n_frames = self.frames.len() as f64;
         let per_atom = 1e9 / (n_frames * self.n_atoms as f64);
         println!(

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../exercise/dcd.rs"]
+#[path = "../checks/dcd.rs"]
 mod exercise;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,9 +3,6 @@
 pub mod dcd;
 pub mod xdr;
 pub mod xtc;
-mod xtc_fast;
-mod xtc_lanes;
-mod xtc_packed;
 
 use crate::error::Fault;
 

@@ -11,13 +11,21 @@
 //!      56  precision        f32   integers per nm
 //!      60  minimum          3 i32 of x, y, z over all atoms
 //!      72  maximum          3 i32
-//!      84  small index      i32   see `xtc_packed`
+//!      84  small index      i32   see `packed`
 //!      88  byte count       i32, or i64
 //!   92/96  packed positions       padded to a multiple of 4 bytes
 //! ```
 
+mod fast;
+mod groups;
+mod lanes;
+mod packed;
+mod radix;
+mod wanted;
+
+use self::packed::Packed;
+use self::wanted::Wanted;
 use super::xdr::{Xdr, padding};
-use super::xtc_packed::{Packed, Wanted};
 use super::{Decoder, FrameOut, Run, triclinic_box};
 use crate::atoms::Atoms;
 use crate::error::Fault;
@@ -78,8 +86,8 @@ impl Header {
             (None, (PLAIN_START + 12 * n_atoms) as u64)
         } else {
             let packed = Packed::parse(&mut xdr, n_atoms, magic == MAGIC_2023)?;
-            let len = packed.len();
-            (Some(packed), xdr.at() as u64 + len + padding(len))
+            let size = xdr.at() as u64 + packed.len + padding(packed.len);
+            (Some(packed), size)
         };
         Ok(Header {
             n_atoms,
@@ -203,6 +211,7 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
+        // The caller's duty, whatever the file holds.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| cut_short(fault, size))?;
         self.check(&header, size)?;

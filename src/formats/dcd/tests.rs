@@ -1,6 +1,6 @@
 //! Every variant of the format, written here and read back; then damage.
 
-#[path = "../../../fuzz/exercise/dcd.rs"]
+#[path = "../../../fuzz/checks/dcd.rs"]
 mod exercise;
 mod writer;
 

@@ -1,0 +1,64 @@
+//! What must hold for any bytes that are taken for an XTC frame.
+
+use paceline::atoms::Atoms;
+use paceline::error::Fault;
+use paceline::formats::xtc::{Header, XtcDecoder};
+use paceline::formats::{Decoder, FrameOut};
+
+/// The first two bytes choose atoms: every how many-th, and how many of the last to leave out.
+/// The rest is the frame.
+pub fn check(data: &[u8]) {
+    let Some((&[stride, left_out], frame)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok(header) = Header::parse(frame) else {
+        return;
+    };
+    // No frame holds more than an atom a byte: this one is cut, and not worth the memory.
+    let n = header.n_atoms;
+    if n > 2 * frame.len() {
+        return;
+    }
+    let end = n.saturating_sub(left_out.into());
+    let some: Vec<usize> = (0..end).step_by(1 + usize::from(stride)).collect();
+    let whole = decode(&(0..n).collect::<Vec<_>>(), n, frame);
+    let part = decode(&some, n, frame);
+    match (whole, part) {
+        (Ok(whole), Ok(part)) => {
+            let gather: Vec<u32> = some
+                .iter()
+                .flat_map(|&i| &whole[3 * i..][..3])
+                .copied()
+                .collect();
+            assert_eq!(part, gather);
+        }
+        (Ok(_), Err(fault)) => panic!("a part of a sound frame is refused: {fault:?}"),
+        (Err(_), _) => {}
+    }
+}
+
+/// Bits of the atoms' coordinates, read as a reader does: only what is asked for.
+fn decode(indices: &[usize], n: usize, frame: &[u8]) -> Result<Vec<u32>, Fault> {
+    let mut decoder = XtcDecoder::new(Atoms::new(indices, n).expect("increasing indices"));
+    let size = Header::parse(frame)?.size;
+    let mut positions = vec![0.0f32; 3 * indices.len()];
+    let mut asked = decoder.runs(0, size)[0].len as usize;
+    loop {
+        assert!(asked as u64 <= size);
+        let out = FrameOut {
+            positions: &mut positions,
+            dimensions: &mut [0.0; 6],
+            time: &mut 0.0,
+            step: &mut 0,
+        };
+        let read = &frame[..asked.min(frame.len())];
+        match decoder.decode(0, size, read, out) {
+            Ok(()) => return Ok(positions.iter().map(|x| x.to_bits()).collect()),
+            Err(Fault::Short { needed }) if asked < frame.len() => {
+                assert!(needed > asked);
+                asked = needed;
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Numbers of mixed radix, found in a 64-bit window on the file and divided by multiplying with
+//! reciprocals.
+
+use super::lanes::{Four, Two};
+use super::packed::{Packed, SMALL_MIN, SMALL_SIZES};
+
+/// The numbers of distances up to this index fit in 32 bits, so that products of 64 bits divide
+/// them exactly; `Reciprocal::new` proves it while compiling.
+pub(super) const SMALL_FAST: usize = 32;
+
+/// Bits of a number that a 64-bit load holds wherever in a byte the number begins.
+const WINDOW: u32 = 57;
+
+/// Finds a number in bits that are stored from its lowest byte to its highest.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// The whole bytes.
+    low: u64,
+    /// Where the bits of the last, cut byte stand once they are shifted to join them.
+    high: u64,
+    shift: u64,
+}
+
+impl Layout {
+    const fn new(bits: u32) -> Self {
+        let whole = 8 * ((bits - 1) / 8);
+        let rest = bits - whole;
+        Layout {
+            low: (1 << whole) - 1,
+            high: ((1 << rest) - 1) << whole,
+            shift: 8 - rest as u64,
+        }
+    }
+}
+
+/// Divides numbers below some limit: times `factor`, shifted by `shift`.
+#[derive(Debug, Clone, Copy)]
+struct Reciprocal {
+    factor: u64,
+    shift: u64,
+}
+
+impl Reciprocal {
+    /// With factor × divisor = 2^shift + excess, the quotient is too large by
+    /// number / divisor × excess / 2^shift: less than 1 / divisor, and so nothing once it is
+    /// rounded down, while number × excess < 2^shift.
+    const fn new(divisor: u64, limit: u64) -> Self {
+        let shift = 32 + (divisor - 1).ilog2() as u64;
+        let factor = (1u64 << shift).div_ceil(divisor);
+        let excess = factor * divisor - (1 << shift);
+        assert!(factor <= u32::MAX as u64 && limit <= 1 << 32);
+        assert!((limit as u128 - 1) * (excess as u128) < 1 << shift);
+        Reciprocal { factor, shift }
+    }
+}
+
+/// What a small index stands for, in both lanes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Small {
+    low: [u64; 2],
+    high: [u64; 2],
+    shift: [u64; 2],
+    size: [u64; 2],
+    /// 1 / size².
+    x_factor: [u64; 2],
+    x_shift: [u64; 2],
+    /// 1 / size.
+    xy_factor: [u64; 2],
+    xy_shift: [u64; 2],
+    /// size³ - 1: the highest number that is a distance.
+    last: [u64; 2],
+    /// What the digits of a distance of 0 are.
+    pub(super) half: [i32; 4],
+}
+
+impl Small {
+    const fn new(index: usize) -> Self {
+        let size = SMALL_SIZES[index] as u64;
+        let layout = Layout::new(index as u32);
+        let x = Reciprocal::new(size * size, size * size * size);
+        let xy = Reciprocal::new(size, size * size * size);
+        let half = size as i32 / 2;
+        Small {
+            low: [layout.low; 2],
+            high: [layout.high; 2],
+            shift: [layout.shift; 2],
+            size: [size; 2],
+            x_factor: [x.factor; 2],
+            x_shift: [x.shift; 2],
+            xy_factor: [xy.factor; 2],
+            xy_shift: [xy.shift; 2],
+            last: [size * size * size - 1; 2],
+            half: [half, half, half, 0],
+        }
+    }
+
+    /// The digits of the distances at the tops of two windows, and what is negative where there
+    /// are none. The divisions do not wait for each other.
+    #[inline(always)]
+    pub(super) fn digits(&self, windows: [u64; 2]) -> (Four, Four, Two) {
+        let two = Two::new;
+        let stored = two(windows.map(u64::swap_bytes));
+        let high = stored.right(two(self.shift)).and(two(self.high));
+        let number = stored.and(two(self.low)).or(high);
+        let size = two(self.size);
+        let x = number.times(two(self.x_factor)).right(two(self.x_shift));
+        let xy = number.times(two(self.xy_factor)).right(two(self.xy_shift));
+        let (y, z) = (xy.minus(x.times(size)), number.minus(xy.times(size)));
+        let (first, second) = Two::triples(x, y, z);
+        (first, second, two(self.last).minus(number))
+    }
+}
+
+/// Indices below the smallest repeat it; no walk uses them.
+pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
+    let mut table = [Small::new(SMALL_MIN); SMALL_FAST + 1];
+    let mut index = SMALL_MIN;
+    while index <= SMALL_FAST {
+        table[index] = Small::new(index);
+        index += 1;
+    }
+    table
+};
+
+/// How a whole position is stored in this frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Full {
+    layout: Layout,
+    pub(super) bits: usize,
+    size_yz: u64,
+    size_z: u64,
+    /// 2^(64 + `x_shift`) / (size y × size z), rounded up.
+    x_factor: u64,
+    x_shift: u32,
+    /// 2^64 / size z, rounded up.
+    y_factor: u64,
+}
+
+impl Full {
+    /// None where the divisions would not be exact. They are, as for `Reciprocal`, while
+    /// number × excess < 2^(64 + shift), and no excess is larger than its divisor.
+    pub(super) fn new(packed: &Packed) -> Option<Self> {
+        let bits = packed.full_bits();
+        let [_, y, z] = packed.sizes.map(u64::from);
+        let yz = y * z;
+        if packed.is_wide() || bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
+            return None;
+        }
+        let x_shift = (bits + yz.ilog2() + 1).saturating_sub(64);
+        let factor = (1u128 << (64 + x_shift)).div_ceil(yz.into());
+        Some(Full {
+            layout: Layout::new(bits),
+            bits: bits as usize,
+            size_yz: yz,
+            size_z: z,
+            x_factor: factor as u64,
+            x_shift,
+            y_factor: (1u128 << 64).div_ceil(z.into()) as u64,
+        })
+    }
+
+    /// The position at the top of `window`.
+    #[inline(always)]
+    pub(super) fn position(&self, window: u64) -> Four {
+        let stored = window.swap_bytes();
+        let number = stored & self.layout.low | stored >> self.layout.shift & self.layout.high;
+        let x = high_product(number, self.x_factor) >> self.x_shift;
+        let yz = number - x * self.size_yz;
+        let y = high_product(yz, self.y_factor);
+        let z = yz - y * self.size_z;
+        Four::new([x as i32, y as i32, z as i32, 0])
+    }
+}
+
+#[inline(always)]
+fn high_product(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
