@@ -242,6 +242,15 @@ def test_a_function_that_fails_is_named(function, message, backend, atoms):
     assert analysis.results == {}
 
 
+@pytest.mark.parametrize("block_frames", [16, 64])
+def test_a_merge_that_fails_is_named(block_frames, atoms, monkeypatch):
+    monkeypatch.setattr(Ends, "prepare", lambda self: NoMerging())
+    where = "when block 1 was merged" if block_frames == 16 else "on frames 0 to 63"
+    message = f"^Ends raised {where}: KeyError: 'no such residue'$"
+    with pytest.raises(AnalysisError, match=message):
+        Ends(atoms).run(backend="serial", block_frames=block_frames)
+
+
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_an_error_keeps_its_parts_on_the_way_from_a_worker(backend, adk, tmp_path):
     universe = paceline.Universe(adk.topology, str(damaged_copy(adk, tmp_path)))
@@ -302,6 +311,11 @@ class FirstAndLast:
 
     def merge(self, left, right):
         return left[0], right[1]
+
+
+class NoMerging(FirstAndLast):
+    def merge(self, left, right):
+        raise KeyError("no such residue")
 
 
 @pytest.mark.parametrize("backend", ["serial", "threads"])
