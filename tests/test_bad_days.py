@@ -214,32 +214,43 @@ def writes(block):
     return block.times
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+FAILURES = [
+    (raises, r"raised on frames \d+ to \d+: KeyError: 'no such residue'"),
+    (changes_shape, r"on block \d: expected rows of shape \(.*\) as from the other blocks"),
+    (changes_dtype, r"on block \d: expected (float64|int64) as from the other blocks, found"),
+    (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
+    (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
+    (returns_a_number, r"on frames 0 to 15: expected one row for each of the 16 frames, found"),
+    (returns_objects, r"on frames 0 to 15: expected numbers, found object"),
+    (returns_ragged, r"raised on frames .* ValueError: setting an array element"),
+]
+
+
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("backend", "function", "message"),
     [
-        (raises, r"raised on frames \d+ to \d+: KeyError: 'no such residue'"),
-        (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
-        (changes_shape, r"on block \d: expected rows of shape \(.*\) as from the other blocks"),
-        (changes_dtype, r"on block \d: expected (float64|int64) as from the other blocks, found"),
-        (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
-        (
-            returns_a_number,
-            r"on frames 0 to 15: expected one row for each of the 16 frames, found an array",
-        ),
-        (returns_objects, "on frames 0 to 15: expected numbers, found object"),
-        (returns_ragged, "raised on frames .* ValueError: setting an array element"),
+        (backend, *failure)
+        for backend in BACKENDS
+        # After a failure, processes are started anew: two cost as much as all the rest.
+        for failure in FAILURES[: 2 if backend == "processes" else None]
     ],
 )
-def test_a_function_that_fails_is_named(function, message, backend, atoms):
-    if backend == "processes" and function not in (raises, changes_shape):
-        pytest.skip("these fail like the others, after which workers are started anew")
+def test_a_function_that_fails_is_named(backend, function, message, atoms):
     analysis = paceline.TimeSeries(function, atoms)
     message = f"^TimeSeries of {function.__name__} {message}"
     with pytest.raises(AnalysisError, match=message) as caught:
         analysis.run(backend=backend, n_workers=None if backend == "serial" else 2, block_frames=16)
     assert "\n" not in str(caught.value)
     assert analysis.results == {}
+
+
+@pytest.mark.parametrize("block_frames", [16, 64])
+def test_a_merge_that_fails_is_named(block_frames, atoms, monkeypatch):
+    monkeypatch.setattr(Ends, "prepare", lambda self: NoMerging())
+    where = "when block 1 was merged" if block_frames == 16 else "on frames 0 to 63"
+    message = f"^Ends raised {where}: KeyError: 'no such residue'$"
+    with pytest.raises(AnalysisError, match=message):
+        Ends(atoms).run(backend="serial", block_frames=block_frames)
 
 
 @pytest.mark.parametrize("backend", ["threads", "processes"])
@@ -302,6 +313,11 @@ class FirstAndLast:
 
     def merge(self, left, right):
         return left[0], right[1]
+
+
+class NoMerging(FirstAndLast):
+    def merge(self, left, right):
+        raise KeyError("no such residue")
 
 
 @pytest.mark.parametrize("backend", ["serial", "threads"])

@@ -730,6 +730,25 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(change, backend, suffix
     assert analysis.results == {}
 
 
+@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+def test_a_file_that_grows_while_it_is_read_is_the_same(suffix, files, tmp_path):
+    file = files[suffix]
+    path = tmp_path / f"growing.{suffix}"
+    path.write_bytes(file.content)
+    grown = bytearray(file.content + file.content[file.borders[-2] :])
+    if suffix == "dcd":
+        # The number of frames and the last step, as NAMD and LAMMPS write them with each frame.
+        grown[8:12], grown[20:24] = i32(file.n_frames + 1), i32(1234)
+
+    def grow(block: paceline.worker.Block) -> np.ndarray:
+        overwrite(path, bytes(grown))
+        return block.positions
+
+    universe, _ = universe_of(path, file.n_atoms)
+    analysis = paceline.TimeSeries(grow, universe.atoms).run(backend="threads")
+    np.testing.assert_array_equal(analysis.results.timeseries, original(tmp_path, file))
+
+
 def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
     path = tmp_path / "changing.xtc"
     path.write_bytes(files["xtc"].content)

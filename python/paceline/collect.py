@@ -86,10 +86,17 @@ class _Merged:
     """One result for all frames, merged over the tree of blocks."""
 
     def __init__(self, n_blocks: int, part: Part):
+        self._name = part.name
         self._tree = Tree(n_blocks, part.computation.merge)  # type: ignore[union-attr]
 
     def add(self, outcome: Outcome, partial: Any) -> None:
-        self._tree.add(outcome.number, partial)
+        try:
+            self._tree.add(outcome.number, partial)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise AnalysisError(
+                f"{self._name} raised when block {outcome.number} was merged: {reason}"
+            ) from error
 
     @property
     def value(self) -> Any:
