@@ -220,8 +220,8 @@ FAILURES = [
     (changes_dtype, r"on block \d: expected (float64|int64) as from the other blocks, found"),
     (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
     (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
-    (returns_a_number, r"on frames 0 to 15: expected one row for each of the 16 frames, found"),
-    (returns_objects, r"on frames 0 to 15: expected numbers, found object"),
+    (returns_a_number, r"on frames \d+ to \d+: expected one row for each of the 16 frames, found"),
+    (returns_objects, r"on frames \d+ to \d+: expected numbers, found object"),
     (returns_ragged, r"raised on frames .* ValueError: setting an array element"),
 ]
 

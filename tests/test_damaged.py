@@ -202,7 +202,7 @@ def i32(*values: int) -> bytes:
 
 
 MOST = 2**31 - 1
-PRECISION = "a precision above 0"
+PRECISION = "a finite precision above 1e-27"
 SMALL = "a small index from 9 to 73"
 PACKED = "packed bytes for 60 atoms"
 HUGE = "packed bytes for 2147483647 atoms"
@@ -220,6 +220,7 @@ ROWS = [
     in_header("precision NaN", 56, PRECISION, "NaN", precision=float("nan")),
     in_header("negative precision", 56, PRECISION, "-1000", precision=-1000.0),
     in_header("infinite precision", 56, PRECISION, "inf", precision=float("inf")),
+    in_header("tiny precision", 56, PRECISION, "1e-40", precision=1e-40),
     in_header("small index 8", 84, SMALL, "8", small_index=8),
     in_header("small index 74", 84, SMALL, "74", small_index=74),
     in_header("small index -1", 84, SMALL, "-1", small_index=-1),

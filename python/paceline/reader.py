@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline import _core
 from paceline.backends import available_cpus
-from paceline.errors import AtomCountError, PacelineWarning, ReadError, UnsupportedError
+from paceline.errors import (
+    AtomCountError,
+    DamagedFileError,
+    PacelineWarning,
+    ReadError,
+    UnsupportedError,
+)
 from paceline.progress import Progress
 from paceline.worker import Clock
 
@@ -105,6 +112,39 @@ def open_file(
     return trajectory
 
 
+def read_headers(
+    core: "_core.Trajectory", frames: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells, times and steps of frames, without their positions.
+
+    Parameters
+    ----------
+    core : paceline._core.Trajectory
+        An open file.
+    frames : sequence of int
+        Frame numbers.
+
+    Returns
+    -------
+    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
+        Å and degrees; NaN for a damaged frame, zeros where there is no cell.
+    times : numpy.ndarray of float64, shape (n_frames,)
+        ps; NaN for a damaged frame.
+    steps : numpy.ndarray of int64, shape (n_frames,)
+        Of the simulation.
+    """
+    n = len(frames)
+    reader = _core.Reader(
+        core.path, core.layout, core.fingerprint, atoms=np.empty(0, dtype=np.int64)
+    )
+    numbers = np.asarray(frames, dtype=np.uint64)
+    dimensions = np.empty((n, 6), dtype=np.float32)
+    times, steps = np.empty(n), np.empty(n, dtype=np.int64)
+    nothing = np.empty((n, 0, 3), dtype=np.float32)
+    reader.read(numbers, *core.extents(numbers), nothing, dimensions, times, steps, skip=True)
+    return dimensions, times, steps
+
+
 class Reader(ReaderBase):
     """Reads XTC and DCD for MDAnalysis.
 
@@ -178,7 +218,13 @@ class Reader(ReaderBase):
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
         if dt is None:
             self.ts.dt = self._file_dt()
-        self._read_frame(0)
+        try:
+            self._read_frame(0)
+        except DamagedFileError as error:
+            # The other frames may be whole, and an analysis may be told to leave this one out.
+            warn(f"{error}; its positions are NaN")
+            self.ts.positions[:] = np.nan
+            self._frame = self.ts.frame = 0
 
     def _check(self, n_atoms: int | None) -> None:
         """Refuse a file that MDAnalysis could make nothing of."""
@@ -208,10 +254,9 @@ class Reader(ReaderBase):
         """Time between frames, ps: the header's, else between the first two, else 0."""
         if self.core.dt is not None:
             return self.core.dt
-        if self.n_frames < 2:
-            return 0.0
-        times, _ = self.core.times()
-        return float(times[1] - times[0])
+        _, times, _ = read_headers(self.core, range(min(2, self.n_frames)))
+        between = times[-1] - times[0]
+        return float(between) if np.isfinite(between) else 0.0
 
     @property
     def n_frames(self) -> int:

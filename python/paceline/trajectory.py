@@ -13,7 +13,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
-from paceline.errors import FileChangedError, UnsupportedError
+from paceline.errors import DamagedFileError, FileChangedError, UnsupportedError
 from paceline.reader import Reader, open_file, warn
 from paceline.worker import DAMAGED_STEP, Clock, FileFrames, FrameSource
 
@@ -144,6 +144,8 @@ def _refuse_edited(trajectory: Any) -> None:
     try:
         again = trajectory[ts.frame]
     except TypeError:  # a stream: it cannot go back
+        return
+    except DamagedFileError:  # a frame that nobody can have read
         return
     same = np.array_equal(positions, again.positions, equal_nan=True) and (
         dimensions is None

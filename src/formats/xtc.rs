@@ -36,6 +36,9 @@ pub const MAGIC_2023: i32 = 2023;
 /// Bytes that suffice to parse any header.
 pub const HEADER_MAX: usize = 96;
 
+/// No atom takes more: three fields of 32 bits, a flag and a run, rounded up.
+const ATOM_BYTES_MAX: u64 = 13;
+
 /// Frames of so many atoms or fewer hold plain floats.
 const PLAIN_ATOMS: usize = 9;
 const PLAIN_START: usize = 56;
@@ -132,6 +135,8 @@ impl XtcDecoder {
     /// How many bytes of a frame are likely to hold every wanted atom.
     fn likely_reach(&self, size: u64) -> u64 {
         let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
+        // What damage left between two headers can be of any size; its header will show it.
+        let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
         // A tenth less to read is not worth the risk of reading twice.
         if end >= total - total / 10 {
             return size;

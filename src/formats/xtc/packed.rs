@@ -41,6 +41,9 @@ pub(super) const RUN_MAX: usize = 10;
 /// Ranges up to this are multiplied to one number.
 const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
+/// Integers per nm: with fewer, an integer of 32 bits could stand for more Å than a float holds.
+const PRECISION_MIN: f32 = 1e-27;
+
 /// How the positions of a frame are packed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Packed {
@@ -62,8 +65,9 @@ impl Packed {
     pub(super) fn parse(xdr: &mut Xdr<'_>, n_atoms: usize, long: bool) -> Result<Self, Fault> {
         let at = xdr.at();
         let precision = xdr.f32()?;
-        if !(precision > 0.0 && precision.is_finite()) {
-            return Err(Fault::bad(at, "a precision above 0", precision));
+        if !(precision > PRECISION_MIN && precision.is_finite()) {
+            let expected = format!("a finite precision above {PRECISION_MIN:e}");
+            return Err(Fault::bad(at, expected, format!("{precision:?}")));
         }
         let minimum = xdr.i32x3()?;
         let sizes = parse_sizes(xdr, minimum)?;
