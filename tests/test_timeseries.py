@@ -1,6 +1,7 @@
 """Any function of a block, and which frames it is given."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from MDAnalysis.analysis import rms as theirs_rms
 
@@ -39,6 +40,18 @@ def test_a_block_has_the_atoms_attributes(universe):
 def test_rows_keep_their_dtype(dtype, universe):
     series = paceline.TimeSeries(lambda block: np.zeros((len(block), 2), dtype), universe.atoms)
     assert series.run(stop=40, n_workers=2).results.timeseries.dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "?", "c8", "U3", "M8[s]"])
+def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
+    system, frames = damaged
+    atoms = paceline.Universe(*system).atoms[:3]
+    series = paceline.TimeSeries(lambda block: np.ones((len(block), 2), dtype), atoms)
+    found = series.run(frames=[*range(98), 3], on_error="skip").results.timeseries
+    missing = found == "" if dtype == "U3" else pd.isna(found)
+    assert np.array_equal(missing.all(axis=1), np.isin([*range(98), 3], frames))
+    assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
+    assert found.dtype == ("f8" if dtype in ("i8", "?") else dtype)
 
 
 def test_a_function_may_fill_the_same_array_again(universe):

@@ -236,7 +236,8 @@ class TimeSeries(AnalysisBase):
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        What the function returned.
+        What the function returned. Where damaged frames were left out, their rows are NaN, and
+        whole numbers become float64 for that.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
