@@ -1,11 +1,18 @@
 """Trajectories that real programs wrote, each test session with copies of its own."""
 
+import multiprocessing
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import loky
+import MDAnalysis
 import pytest
 from MDAnalysisTests import datafiles
+
+import paceline
 
 
 class System(NamedTuple):
@@ -33,6 +40,73 @@ def adk(tmp_path_factory) -> System:
 def adk_in_water(tmp_path_factory) -> System:
     """Adenylate kinase in water, 47681 atoms, 10 frames: GROMACS's GRO and XTC."""
     return _copy(tmp_path_factory.mktemp("adk_in_water"), datafiles.GRO, datafiles.XTC)
+
+
+@pytest.fixture(scope="session")
+def adk_xtc(adk, tmp_path_factory) -> System:
+    """The same frames of adenylate kinase as XTC."""
+    path = tmp_path_factory.mktemp("adk_xtc") / "adk.xtc"
+    universe = MDAnalysis.Universe(*adk)
+    with MDAnalysis.Writer(str(path), universe.atoms.n_atoms) as writer:
+        for _ in universe.trajectory:
+            writer.write(universe.atoms)
+    return System(adk.topology, str(path))
+
+
+@pytest.fixture(scope="session")
+def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
+    """The same, with single frames and the whole second leaf of 16 frames damaged."""
+    frames = [3, *range(16, 32), 50, 97]
+    path = Path(shutil.copy(adk_xtc.trajectory, tmp_path_factory.mktemp("damaged")))
+    offsets = MDAnalysis.Universe(*adk_xtc).trajectory._xdr.offsets
+    data = bytearray(path.read_bytes())
+    for frame in frames:
+        # The first packed atom, far outside the box of all; the headers stay whole.
+        data[offsets[frame] + 92 : offsets[frame] + 108] = b"\xff" * 16
+    path.write_bytes(data)
+    return System(adk_xtc.topology, str(path)), frames
+
+
+@pytest.fixture(scope="session")
+def universe(adk) -> paceline.Universe:
+    """Adenylate kinase on our reader."""
+    return paceline.Universe(*adk)
+
+
+@pytest.fixture(scope="session")
+def theirs(adk) -> MDAnalysis.Universe:
+    """Adenylate kinase on MDAnalysis's own reader."""
+    return MDAnalysis.Universe(*adk)
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        "serial",
+        "threads-1",
+        "threads-2",
+        "threads-4",
+        "processes-2",
+        "ThreadPoolExecutor",
+        "ProcessPoolExecutor",
+        "loky",
+    ],
+)
+def where(request) -> Iterator[dict[str, Any]]:
+    """Every kind of backend, as `run` takes it."""
+    pools = {
+        "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),
+        "ProcessPoolExecutor": lambda: ProcessPoolExecutor(
+            2, mp_context=multiprocessing.get_context("spawn")
+        ),
+        "loky": lambda: loky.ProcessPoolExecutor(2),
+    }
+    if request.param in pools:
+        with pools[request.param]() as executor:
+            yield {"backend": executor}
+    else:
+        name, _, n_workers = request.param.partition("-")
+        yield {"backend": name, "n_workers": int(n_workers) if n_workers else None}
 
 
 def _copy(folder: Path, topology, trajectory) -> System:

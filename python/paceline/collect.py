@@ -32,13 +32,13 @@ class Collected:
     """
 
     def __init__(self, plan: Plan, parts: Sequence[Part], timings: Timings):
-        self._n_rows = len(plan.frames)
+        self._frames = plan.frames
         self._timings = timings
         self._collectors = [
-            _Merged(len(plan), part) if part.reduces else _Rows(self._n_rows, part)
+            _Merged(len(plan), part) if part.reduces else _Rows(len(plan.frames), part)
             for part in parts
         ]
-        self.times = np.empty(self._n_rows)
+        self.times = np.empty(len(plan.frames))
         self.damaged: list[tuple[int, str]] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -54,7 +54,8 @@ class Collected:
     @property
     def values(self) -> list[Any]:
         """All rows, or the merged partial result, of each analysis."""
-        return [collector.value for collector in self._collectors]
+        missing = np.isin(self._frames, [frame for frame, _ in self.damaged])
+        return [collector.whole(missing) for collector in self._collectors]
 
 
 class _Rows:
@@ -81,6 +82,18 @@ class _Rows:
             )
         self.value[outcome.first : outcome.first + outcome.n_frames] = rows
 
+    def whole(self, missing: np.ndarray) -> np.ndarray | None:
+        """All rows; NaN, or what comes next to it, for frames that were left out."""
+        if self.value is None or not missing.any():
+            return self.value
+        kind = self.value.dtype.kind
+        if kind in "biu":  # no whole number says that there is none
+            numbers = _allocate(self.value.shape, np.dtype(np.float64))
+            numbers[:] = self.value
+            self.value = numbers
+        self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
+        return self.value
+
 
 class _Merged:
     """One result for all frames, merged over the tree of blocks."""
@@ -98,8 +111,8 @@ class _Merged:
                 f"{self._name} raised when block {outcome.number} was merged: {reason}"
             ) from error
 
-    @property
-    def value(self) -> Any:
+    def whole(self, missing: np.ndarray) -> Any:
+        """What all frames gave; those that were left out never came here."""
         return self._tree.root
 
 

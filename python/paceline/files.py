@@ -32,9 +32,20 @@ def new_file(
     ------
     FileExistsError
         There is a file of that name and it is not to be replaced.
+    FileNotFoundError
+        Its folder does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "table.csv"
+    >>> with new_file(path) as file:
+    ...     _ = file.write("frame,RMSD")
+    >>> path.read_text()
+    'frame,RMSD'
     """
     path = Path(path)
-    refuse_existing(path, overwrite=overwrite)
+    refuse_impossible(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
     with writing_to(path):
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -44,7 +55,7 @@ def new_file(
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            refuse_existing(path, overwrite=overwrite)
+            refuse_impossible(path, overwrite=overwrite)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -64,7 +75,25 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
         raise
 
 
-def refuse_existing(path: str | os.PathLike, *, overwrite: bool) -> None:
-    """Raise `FileExistsError` where `path` exists and is not to be overwritten."""
+def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
+    """Raise where a file cannot be made: before hours of work rather than after them.
+
+    Parameters
+    ----------
+    path : path-like
+        Name of the file.
+    overwrite : bool
+        Whether a file of that name may be replaced.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file of that name and it is not to be replaced.
+    FileNotFoundError
+        Its folder does not exist.
+    """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{os.fspath(path)} exists; overwriting it must be asked for")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")

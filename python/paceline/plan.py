@@ -25,7 +25,15 @@ Frames = range | np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A block to be done: rows `first` to `stop` of the frames of a run."""
+    """A block to be done.
+
+    Attributes
+    ----------
+    number : int
+        The block.
+    first, stop : int
+        Its rows in the frames of the run, `stop` not included.
+    """
 
     number: int
     first: int
@@ -64,6 +72,11 @@ class Plan:
 
     def frame_numbers(self, task: Task) -> np.ndarray:
         """Frame numbers of a block.
+
+        Parameters
+        ----------
+        task : Task
+            The block.
 
         Returns
         -------
@@ -128,6 +141,18 @@ def make_plan(
 def fold(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
     """Merge neighbours pairwise, level by level; an odd last one rises as it is.
 
+    Parameters
+    ----------
+    values : sequence
+        At least one.
+    merge : callable
+        Takes two neighbours, left and right.
+
+    Returns
+    -------
+    object
+        All of them, merged.
+
     Examples
     --------
     >>> fold("abcde", lambda left, right: f"({left}{right})")
@@ -144,6 +169,18 @@ class Tree:
     """Merge values that arrive in any order exactly as `fold` would merge them in order.
 
     Holds at most a logarithm of them as long as they arrive nearly in order.
+
+    Parameters
+    ----------
+    n_values : int
+        How many will come.
+    merge : callable
+        Takes two neighbours, left and right.
+
+    Attributes
+    ----------
+    root : object
+        All of them, merged, once all have come.
 
     Examples
     --------

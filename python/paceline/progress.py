@@ -21,7 +21,13 @@ class Progress:
     unit : str
         Of what.
     show : bool, optional
-        Whether to show anything; None shows a bar on a terminal and a line a minute elsewhere.
+        Whether to show anything: a bar on a terminal, a line a minute elsewhere; so by default.
+
+    Examples
+    --------
+    >>> with Progress(100, show=False) as bar:
+    ...     bar.add(40)
+    ...     bar.set(80, 200)
     """
 
     def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None):
@@ -43,29 +49,43 @@ class Progress:
         return self
 
     def set(self, done: int, total: int) -> None:
-        """Say how much is done, and of how much: for work whose size shows itself on the way."""
+        """Say how much is done, and of how much: for work whose size shows itself on the way.
+
+        Parameters
+        ----------
+        done, total : int
+            In units.
+        """
         self._total = total
         if self._bar is not None:
             self._bar.total = total
         self.add(done - self._done)
 
     def add(self, n: int) -> None:
-        """Count `n` more."""
+        """Count more as done.
+
+        Parameters
+        ----------
+        n : int
+            In units.
+        """
         self._done += n
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(n)
-        elif self._show and now - self._logged >= LOG_INTERVAL:
+        elif self._show and self._done and now - self._logged >= LOG_INTERVAL:
             self._logged = now
-            rate = self._done / (now - self._start)
-            left = (self._total - self._done) / rate if rate else float("inf")
-            print(
-                f"{self._done} of {self._total} {self._unit}s "
-                f"({100 * self._done / self._total:.1f} %), "
-                f"{rate:.0f} {self._unit}s/s, {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            self._log(now - self._start)
+
+    def _log(self, elapsed: float) -> None:
+        left = (self._total - self._done) * elapsed / self._done
+        print(
+            f"{self._done} of {self._total} {self._unit}s "
+            f"({100 * self._done / self._total:.1f} %), "
+            f"{self._done / elapsed:.0f} {self._unit}s/s, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def __exit__(
         self,

@@ -80,11 +80,13 @@ def run(
     progress : bool, optional
         Whether to show progress; by default a bar on a terminal, a line a minute in a log.
     block_frames : int, optional
-        Frames dealt at a time; chosen by default. It changes no result.
+        Frames dealt at a time, rounded up to 16 times a power of two (of large systems to fewer
+        times one); chosen by default. It changes no result.
 
     Returns
     -------
-    The analyses, as given, with their results.
+    analysis or sequence of analyses
+        As given, now with their results.
 
     Raises
     ------
@@ -92,6 +94,10 @@ def run(
         A frame cannot be read and `on_error` is "raise".
     AnalysisError
         An analysis raised, or returned rows of a wrong shape.
+    FileChangedError
+        The trajectory was replaced or changed while it was read.
+    WorkerError
+        A worker process was killed, or cannot be sent an analysis.
     UnsupportedError
         Something that would be ignored or guessed is asked for; it is named.
 
@@ -110,13 +116,13 @@ def run(
 
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-    chosen: list[Analysis] = list(analyses) if isinstance(analyses, Sequence) else [analyses]
+    workers = make_backend(backend, n_workers)
+    chosen = _analyses(analyses)
     begun = time.monotonic_ns()
     trajectory = open_trajectory([analysis.atomgroup for analysis in chosen])
     numbers = _frame_numbers(trajectory.n_frames, start, stop, step, frames)
     if not trajectory.shareable:
-        backend, n_workers = "serial", None
-    workers = make_backend(backend, n_workers)
+        workers = make_backend("serial")
     atoms, parts = _parts(chosen)
     plan = make_plan(
         numbers,
@@ -127,7 +133,7 @@ def run(
         block_frames=block_frames,
     )
     job = Job(trajectory.frame_source(atoms), parts, plan.leaf_frames, on_error == "skip")
-    timings = Timings(backend=workers.name, start=begun, t_init_traj=trajectory.t_init)
+    timings = Timings(workers.name, begun, time.monotonic_ns(), t_init_traj=trajectory.t_init)
     collected = Collected(plan, parts, timings)
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with (
@@ -149,6 +155,21 @@ def run(
     return analyses
 
 
+def _analyses(given: Any) -> list[Analysis]:
+    """What `run` was given, as a list."""
+    analyses = list(given) if isinstance(given, Sequence) else [given]
+    if not analyses:
+        raise ValueError("no analyses to run: the list is empty")
+    for analysis in analyses:
+        if not (hasattr(analysis, "prepare") and hasattr(analysis, "finish")):
+            kind = type(analysis)
+            raise TypeError(
+                f"expected an analysis of paceline.analysis or a list of them, found "
+                f"{kind.__module__}.{kind.__qualname__}"
+            )
+    return analyses
+
+
 def _frame_numbers(
     n_frames: int,
     start: int | None,
@@ -163,18 +184,19 @@ def _frame_numbers(
         if not (start is stop is step is None):
             raise ValueError("give either frames or start, stop and step, not both")
         numbers = np.asarray(frames)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
+            raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
         if numbers.dtype == bool:
             if len(numbers) != n_frames:
                 raise ValueError(
                     f"frames has {len(numbers)} booleans, but the trajectory {n_frames} frames"
                 )
             numbers = np.flatnonzero(numbers)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-            raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
         outside = (numbers < -n_frames) | (numbers >= n_frames)
         if outside.any():
             raise IndexError(f"frame {numbers[outside][0]} is out of range for {n_frames} frames")
-        numbers = np.where(numbers < 0, numbers + n_frames, numbers)
+        numbers = numbers.astype(np.int64)
+        numbers[numbers < 0] += n_frames
     if len(numbers) == 0:
         raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")
     return numbers

@@ -4,18 +4,20 @@ The quantities are those of Khoshlessan et al. 2020, Table 3, where they still e
 """
 
 import csv
-import itertools
 import json
 import os
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-
-import numpy as np
 
 from paceline.files import new_file
 
-#: A worker whose seconds per frame exceed the median's by this factor is a straggler.
+#: A worker whose seconds per frame exceed the median's by this factor is a straggler …
 STRAGGLER = 1.5
+#: … if its frames took so many seconds more than at the median's pace; less is chance.
+NOTICEABLE = 0.1
+#: Parts of a block, in the order in which they happen.
+_PARTS = ("open", "read", "decode", "compute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,11 @@ class BlockTiming:
     worker : str
         host:process:thread.
     start, end : int
+        When the worker took the block, and when it was done with it.
     open, read, decode, compute : int
         Opening the file, waiting for bytes, decoding, and the analyses' own time.
     bytes, calls : int
-        Read from the file.
+        Bytes read from the file, and in how many calls.
     """
 
     block: int
@@ -53,9 +56,27 @@ class BlockTiming:
 class WorkerTiming:
     """Sums over the blocks of one worker, seconds.
 
-    `t_io` is what reading took. Bytes are fetched in the background ahead of it, so all of it
-    was spent waiting: `t_io_stall` is the same number. `t_wait` is the time between blocks and
-    until the last worker ended; `t_overhead` the rest.
+    The parts `t_init_traj`, `t_io`, `t_decode`, `t_compute`, `t_wait` and `t_overhead` add up to
+    the time from when blocks were first dealt until the last worker was done.
+
+    Attributes
+    ----------
+    worker : str
+        host:process:thread.
+    n_blocks, n_frames : int
+        What it did.
+    t_init_traj : float
+        Opening the file, s.
+    t_io : float
+        Reading, s. Bytes are fetched in the background ahead of it, so this is waiting alone.
+    t_decode, t_compute : float
+        Decoding, and the analyses' own time, s.
+    t_wait : float
+        Idle, s: until the first block (a process must start), between blocks, and at the end.
+    t_overhead : float
+        The rest of the time at blocks, s.
+    bytes, calls : int
+        Bytes read from the file, and in how many calls.
     """
 
     worker: str
@@ -72,12 +93,12 @@ class WorkerTiming:
 
     @property
     def t_io_stall(self) -> float:
-        """The part of reading that was not hidden, seconds."""
+        """The part of reading that was not hidden, s: as the rest is not counted, `t_io`."""
         return self.t_io
 
     @property
     def seconds_per_frame(self) -> float:
-        """Time at work per frame."""
+        """Time at work per frame, s."""
         busy = self.t_init_traj + self.t_io + self.t_decode + self.t_compute + self.t_overhead
         return busy / max(self.n_frames, 1)
 
@@ -89,17 +110,33 @@ class Timings:
     Attributes
     ----------
     backend : str
-    start, end : int
-        Of the whole run, nanoseconds of this host's clock.
+        Where blocks were computed.
+    start, dealt, end : int
+        When the run began, when blocks were first dealt, and when all was done: nanoseconds of
+        this host's clock.
     t_init_traj : float
-        Opening the trajectory and its index, seconds, once.
+        Opening the trajectory and its index, s: once, perhaps before the run.
     t_comm : float
-        Receiving and merging results, seconds, in the process that collects them.
+        Receiving and merging results, s, in the process that collects them.
     blocks : list of BlockTiming
+        Every block, in the order in which they were done.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.rms import RMSF
+    >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
+    >>> timings = RMSF(protein).run(backend="serial").timings
+    >>> [worker.n_frames for worker in timings.workers()]
+    [98]
+    >>> timings.stragglers()
+    []
     """
 
     backend: str = ""
     start: int = 0
+    dealt: int = 0
     end: int = 0
     t_init_traj: float = 0.0
     t_comm: float = 0.0
@@ -107,7 +144,7 @@ class Timings:
 
     @property
     def t_total(self) -> float:
-        """The whole run, seconds."""
+        """The whole run, s."""
         return (self.end - self.start) / 1e9
 
     @property
@@ -121,18 +158,33 @@ class Timings:
         for block in self.blocks:
             blocks_of.setdefault(block.worker, []).append(block)
         last = max((block.end for block in self.blocks), default=0)
-        return [_sum_worker(name, blocks_of[name], last) for name in sorted(blocks_of)]
+        return [_sum_worker(name, blocks_of[name], self.dealt, last) for name in sorted(blocks_of)]
 
     def stragglers(self) -> list[WorkerTiming]:
-        """Workers whose seconds per frame exceed 1.5 times the median."""
+        """Workers whose time per frame is over 1.5 times the median, by 0.1 s in all or more.
+
+        Of two in the middle, the faster is the median: so one of two workers can be slow.
+        """
         workers = self.workers()
         if len(workers) < 2:
             return []
-        median = np.median([worker.seconds_per_frame for worker in workers])
-        return [w for w in workers if w.seconds_per_frame > STRAGGLER * median]
+        median = statistics.median_low(worker.seconds_per_frame for worker in workers)
+        return [
+            worker
+            for worker in workers
+            if worker.seconds_per_frame > STRAGGLER * median
+            and (worker.seconds_per_frame - median) * worker.n_frames >= NOTICEABLE
+        ]
 
     def to_csv(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write one line a block; times in nanoseconds.
+
+        Parameters
+        ----------
+        path : path-like
+            What to write.
+        overwrite : bool
+            Whether an existing file may be replaced.
 
         Raises
         ------
@@ -145,18 +197,25 @@ class Timings:
             table.writerows(asdict(block) for block in self.blocks)
 
     def to_chrome_trace(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write a trace that Perfetto and chrome://tracing show.
+        """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+
+        Parameters
+        ----------
+        path : path-like
+            What to write.
+        overwrite : bool
+            Whether an existing file may be replaced.
 
         Raises
         ------
         FileExistsError
             `path` exists and is not to be overwritten.
         """
-        rows = {name: row for row, name in enumerate(sorted({b.worker for b in self.blocks}))}
-        events: list[dict] = [
-            {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": name}}
-            for name, row in rows.items()
-        ]
+        names = sorted({block.worker for block in self.blocks})
+        # Perfetto tells rows apart by number, and takes process 0 for the system's idle one.
+        rows = {name: row for row, name in enumerate(names, start=1)}
+        events = [_trace_name("process_name", 0, f"paceline, {self.backend}")]
+        events += [_trace_name("thread_name", row, name) for name, row in rows.items()]
         for block in self.blocks:
             events.extend(_trace_events(block, rows[block.worker], self.start))
         with new_file(path, overwrite=overwrite) as file:
@@ -166,10 +225,10 @@ class Timings:
         return "\n".join(_table(self))
 
 
-def _sum_worker(name: str, blocks: Iterable[BlockTiming], last: int) -> WorkerTiming:
+def _sum_worker(name: str, blocks: Iterable[BlockTiming], dealt: int, last: int) -> WorkerTiming:
+    """Sums over one worker's blocks; `dealt` and `last` are the ends of its wall time."""
     blocks = sorted(blocks, key=lambda block: block.start)
-    idle = sum(b.start - a.end for a, b in itertools.pairwise(blocks))
-    parts = {key: sum(getattr(b, key) for b in blocks) for key in _PARTS}
+    parts = {key: sum(getattr(block, key) for block in blocks) for key in _PARTS}
     busy = sum(block.end - block.start for block in blocks)
     return WorkerTiming(
         worker=name,
@@ -179,19 +238,20 @@ def _sum_worker(name: str, blocks: Iterable[BlockTiming], last: int) -> WorkerTi
         t_io=parts["read"] / 1e9,
         t_decode=parts["decode"] / 1e9,
         t_compute=parts["compute"] / 1e9,
-        t_wait=max(idle + last - blocks[-1].end, 0) / 1e9,
-        t_overhead=max(busy - sum(parts.values()), 0) / 1e9,
+        t_wait=(last - dealt - busy) / 1e9,
+        t_overhead=(busy - sum(parts.values())) / 1e9,
         bytes=sum(block.bytes for block in blocks),
         calls=sum(block.calls for block in blocks),
     )
 
 
-_PARTS = ("open", "read", "decode", "compute")
+def _trace_name(kind: str, row: int, name: str) -> dict:
+    return {"ph": "M", "name": kind, "pid": 1, "tid": row, "args": {"name": name}}
 
 
-def _trace_events(block: BlockTiming, row: int, origin: int) -> Iterable[dict]:
+def _trace_events(block: BlockTiming, row: int, origin: int) -> Iterator[dict]:
     """The block, and in it its parts one after another; microseconds."""
-    common = {"ph": "X", "pid": 0, "tid": row}
+    common = {"ph": "X", "pid": 1, "tid": row}
     args = {"first frame": block.first_frame, "frames": block.n_frames, "bytes": block.bytes}
     start = (block.start - origin) / 1e3
     length = (block.end - block.start) / 1e3
@@ -216,20 +276,20 @@ _COLUMNS = (
 )
 
 
-def _table(timings: Timings) -> Iterable[str]:
+def _table(timings: Timings) -> Iterator[str]:
     """Lines of the printed table."""
     scale = {"µs/frame": 1e6, "MB read": 1e-6}
     slow = {worker.worker for worker in timings.stragglers()}
-    rows = [("worker", *(title for title, _, _ in _COLUMNS))]
+    rows: list[Sequence[str]] = [("worker", *(title for title, _, _ in _COLUMNS))]
     for worker in timings.workers():
         cells = [
             form.format(getattr(worker, key) * scale.get(title, 1)) for title, key, form in _COLUMNS
         ]
         rows.append((worker.worker + (" (straggler)" if worker.worker in slow else ""), *cells))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *cells in rows:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield "  ".join((name.ljust(widths[0]), *numbers))
+    for name, *numbers in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        yield "  ".join((name.ljust(widths[0]), *cells))
     yield (
         f"{timings.backend}: {timings.n_frames} frames in {timings.t_total:.3f} s; "
         f"opening {timings.t_init_traj:.3f} s, collecting results {timings.t_comm:.3f} s"

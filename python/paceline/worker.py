@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import cloudpickle
@@ -52,11 +53,16 @@ class Block:
         self._columns = columns
         self._attributes = attributes
 
-    @property
+    @cached_property
     def positions(self) -> np.ndarray:
         """Positions, Å: numpy.ndarray of float32, shape (n_frames, n_atoms, 3)."""
-        positions = self._decoded.positions
-        return positions if self._columns is None else positions[:, self._columns]
+        if self._columns is None:
+            return self._decoded.positions
+        # Indexing would put atoms before frames in memory, and NumPy's sums into another order:
+        # a function would give other bits where it is run together with another analysis.
+        positions = np.take(self._decoded.positions, self._columns, axis=1)
+        positions.flags.writeable = False
+        return positions
 
     @property
     def raw(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -370,7 +376,8 @@ class Worker:
                 leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
                 partials = [part.computation.compute(leaf) for leaf in leaves]
                 return fold(partials, part.computation.merge)  # type: ignore[union-attr]
-            rows = np.asarray(part.computation.compute(block))
+            # A copy: the function may fill the same array again for the next block.
+            rows = np.array(part.computation.compute(block))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError(f"{part.name} raised on {where}: {reason}") from error

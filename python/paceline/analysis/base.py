@@ -14,6 +14,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis.results import Results, Table
+from paceline.errors import UnsupportedError
 from paceline.runner import run
 from paceline.timing import Timings
 from paceline.worker import Block, PerFrame, Reduction
@@ -24,7 +25,7 @@ class AnalysisBase:
 
     Parameters
     ----------
-    atomgroup : MDAnalysis.core.groups.AtomGroup
+    atomgroup : AtomGroup or Universe
         The atoms.
 
     Attributes
@@ -39,6 +40,32 @@ class AnalysisBase:
         Frames that were left out, and why.
     timings : Timings
         Who did what, when, for how long.
+    provenance : dict
+        The files that were read.
+
+    Raises
+    ------
+    UnsupportedError
+        The group updates itself.
+
+    Examples
+    --------
+    An analysis whose workers need nothing but the block's positions:
+
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> class Largest:
+    ...     def compute(self, block):
+    ...         return block.positions.max(axis=(0, 1))
+    ...     def merge(self, left, right):
+    ...         return np.maximum(left, right)
+    >>> class Extent(paceline.AnalysisBase):
+    ...     def prepare(self):
+    ...         return Largest()
+    ...     def finish(self, value):
+    ...         self.results.largest = value
+    >>> Extent(paceline.Universe(PSF, DCD)).run().results.largest.round(1)
+    array([25. , 23.5, 20.1], dtype=float32)
     """
 
     frames: np.ndarray
@@ -48,6 +75,7 @@ class AnalysisBase:
     provenance: dict[str, Any]
 
     def __init__(self, atomgroup: Any):
+        refuse_updating(atomgroup)
         self.atomgroup = atomgroup.atoms
         self.results = Results()
 
@@ -58,12 +86,12 @@ class AnalysisBase:
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms wanted, in the order in which the computation wants them."""
+        """Atoms wanted, as the computation wants them: ndarray of int64, shape (n_atoms,)."""
         return self.atomgroup.indices
 
     @property
     def attributes(self) -> Mapping[str, np.ndarray]:
-        """What of the atoms, beside their positions, the computation wants to see."""
+        """What of the atoms, beside positions, a block shall have: ndarrays, shape (n_atoms, …)."""
         return {}
 
     @property
@@ -84,7 +112,7 @@ class AnalysisBase:
             With `compute(block)`; and with `merge(left, right)` where all frames give one result.
             It is pickled, and must hold no MDAnalysis object.
         """
-        raise TypeError(f"{type(self).__name__} does not say how to prepare itself")
+        raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
     def finish(self, value: Any) -> None:
         """Fill `results`.
@@ -94,10 +122,21 @@ class AnalysisBase:
         value : numpy.ndarray or object
             All frames' rows, or the merged partial result.
         """
-        raise TypeError(f"{type(self).__name__} does not say how to finish")
+        raise NotImplementedError(f"{type(self).__name__} has no method finish")
 
     def run(self, **options: Any) -> Self:
-        """Run this analysis alone; see `paceline.run` for the options."""
+        """Run this analysis alone.
+
+        Parameters
+        ----------
+        **options
+            Those of `paceline.run`.
+
+        Returns
+        -------
+        AnalysisBase
+            This analysis, with its results.
+        """
         run(self, **options)
         return self
 
@@ -115,16 +154,65 @@ class AnalysisBase:
         }
 
 
+def refuse_updating(atomgroup: Any) -> None:
+    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        What an analysis was given.
+    """
+    # Only groups that update themselves know whether they are up to date.
+    if hasattr(atomgroup, "is_uptodate"):
+        raise UnsupportedError(
+            "an UpdatingAtomGroup changes from frame to frame; "
+            "analyse a fixed selection (updating=False)"
+        )
+
+
 def describe_atoms(atomgroup: Any) -> str:
-    """Number of atoms, and their indices where they are few runs."""
+    """Number of atoms, and their indices where they are few runs.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        The atoms.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> describe_atoms(SimpleNamespace(indices=np.array([0, 1, 2, 7])))
+    '4 atoms, indices 0-2 7'
+    """
     indices = atomgroup.indices
-    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1) + 1)
+    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
     text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
     return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
 
 
 def describe_frames(frames: np.ndarray) -> str:
-    """Frames as start:stop:step where they are that, else their number and the ends."""
+    """Frames as start:stop:step where they are that, else their number and the ends.
+
+    Parameters
+    ----------
+    frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers, at least one.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Examples
+    --------
+    >>> describe_frames(np.arange(0, 100, 10)), describe_frames(np.array([7, 3, 4]))
+    ('0:91:10', '3 frames from 7 to 4')
+    """
     steps = np.unique(np.diff(frames))
     if len(steps) == 0:
         return f"{frames[0]}"
@@ -142,15 +230,23 @@ class TimeSeries(AnalysisBase):
         Takes a block (`paceline.worker.Block`: `positions`, `dimensions`, `times`, `steps`,
         `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
         axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone.
-    atomgroup : MDAnalysis.core.groups.AtomGroup
+    atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        What the function returned.
-    results.frames, results.times : numpy.ndarray, shape (n_frames,)
-        Frame numbers, and times in ps.
+        What the function returned. Where damaged frames were left out, their rows are NaN, and
+        whole numbers become float64 for that.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    TypeError
+        The function cannot be called.
 
     Examples
     --------
@@ -203,7 +299,8 @@ class TimeSeries(AnalysisBase):
         table = None
         if value.ndim == 1:
             columns = {"frame": self.frames, "time (ps)": self.times, "value": value}
-            table = Table(columns, "time (ps)", ("value",), self.parameters()["function"])
+            name = self.parameters()["function"]
+            table = Table(columns, "time (ps)", {"value": name}, name)
         self.results = Results(
             table=table,
             provenance=self.record(),

@@ -3,7 +3,7 @@
 import csv
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +11,20 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.files import new_file
+
+#: A figure of one column of a journal: inches, and points.
+FIGURE_STYLE: dict[Any, Any] = {
+    "figure.figsize": (3.5, 2.6),
+    "figure.constrained_layout.use": True,
+    "font.size": 8,
+    "lines.linewidth": 1,
+    "savefig.dpi": 300,
+    # Text stays text, so that a journal can set it in its own type.
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+#: Rows of a table that are turned into text at a time.
+ROWS = 2**16
 
 
 @dataclass(frozen=True)
@@ -23,26 +37,29 @@ class Table:
         By title, unit included.
     x : str
         The column along the abscissa.
-    y : sequence of str
-        The columns along the ordinate.
+    y : mapping of str to str
+        The columns along the ordinate, and their names in the legend.
     y_label : str
-        What they are.
+        What they are, unit included.
     """
 
     columns: Mapping[str, np.ndarray]
     x: str
-    y: tuple[str, ...]
+    y: Mapping[str, str]
     y_label: str
-
-
-@dataclass
-class _Hidden:
-    table: Table | None = None
-    provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Results(dict[str, Any]):
     """Arrays by name, as items or as attributes.
+
+    Parameters
+    ----------
+    table : Table, optional
+        The same numbers as columns, to be tabulated and plotted.
+    provenance : mapping, optional
+        Files, fingerprints, versions and parameters that the results come from.
+    **arrays : numpy.ndarray
+        The results.
 
     Examples
     --------
@@ -59,7 +76,8 @@ class Results(dict[str, Any]):
         **arrays: Any,
     ):
         super().__init__(arrays)
-        self.__dict__["_hidden"] = _Hidden(table, provenance or {})
+        # Past `__setattr__`, which would make results of them.
+        self.__dict__.update(_table_or_none=table, _provenance=dict(provenance or {}))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -73,16 +91,19 @@ class Results(dict[str, Any]):
         self[name] = value
 
     def __reduce__(self) -> Any:
-        return _restore, (dict(self), self._hidden.table, self._hidden.provenance)
+        return _restore, (dict(self), self._table_or_none, self._provenance)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self]
 
     @property
-    def provenance(self) -> Mapping[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters that these results come from."""
-        return self._hidden.provenance
+        return self._provenance
 
     @property
     def _table(self) -> Table:
-        table = self._hidden.table
+        table = self._table_or_none
         if table is None:
             raise UnsupportedError(
                 "these results make no table: the analysis was not run, or has several numbers "
@@ -108,22 +129,18 @@ class Results(dict[str, Any]):
         UnsupportedError
             Another ending, or results that make no table.
         """
-        kind = Path(path).suffix.lower()
-        if kind == ".npz":
-            provenance = np.array([f"{key}: {value}" for key, value in self.provenance.items()])
+        refuse_unknown_ending(path)
+        if _ending(path) != ".npz":
+            _ = self._table  # raises before a file is made
+        # One line each, whatever line breaks a selection has.
+        provenance = [" ".join(f"{key}: {value}".split()) for key, value in self.provenance.items()]
+        if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                np.savez(file, **self, provenance=provenance)
-        elif kind in (".csv", ".tsv"):
-            # Asked for before the file is made, so that a refusal leaves none.
-            self._table  # noqa: B018
-            with new_file(path, overwrite=overwrite) as file:
-                for key, value in self.provenance.items():
-                    print(f"# {key}: {value}", file=file)
-                self.write_table(file, delimiter="," if kind == ".csv" else "\t")
+                np.savez(file, **self, provenance=np.array(provenance, dtype=str))
         else:
-            raise UnsupportedError(
-                f"{os.fspath(path)}: results are saved as .npz, .csv or .tsv, not as {kind!r}"
-            )
+            with new_file(path, overwrite=overwrite) as file:
+                file.writelines(f"# {line}\n" for line in provenance)
+                self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
     def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
         """Write the table to an open file, every digit of each number.
@@ -138,10 +155,18 @@ class Results(dict[str, Any]):
         columns = self._table.columns
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+        n_rows = max(map(len, columns.values()))
+        for first in range(0, n_rows, ROWS):
+            rows = slice(first, first + ROWS)
+            writer.writerows(zip(*(v[rows].tolist() for v in columns.values()), strict=True))
 
     def to_dataframe(self) -> Any:
         """The table as a `pandas.DataFrame`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a frame, or an atom; columns as in a saved table.
 
         Raises
         ------
@@ -163,23 +188,24 @@ class Results(dict[str, Any]):
         Returns
         -------
         matplotlib.axes.Axes
+            With labels and units.
         """
-        table = self._table
-        if ax is None:
-            from matplotlib import pyplot
+        if ax is not None:
+            return _draw(self._table, ax)
+        from matplotlib import pyplot
 
-            ax = pyplot.subplots(figsize=(7, 4), layout="constrained")[1]
-        for title in table.y:
-            ax.plot(table.columns[table.x], table.columns[title], lw=0.8, label=title)
-        ax.set_xlabel(table.x)
-        ax.set_ylabel(table.y_label)
-        ax.margins(x=0)
-        if len(table.y) > 1:
-            ax.legend(frameon=False)
-        return ax
+        with pyplot.rc_context(FIGURE_STYLE):
+            return _draw(self._table, pyplot.figure().subplots())
 
     def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Draw the table into a file of the format that its ending names.
+
+        Parameters
+        ----------
+        path : path-like
+            Ending in .pdf, .png, .svg or another that matplotlib knows.
+        overwrite : bool
+            Whether an existing file may be replaced.
 
         Raises
         ------
@@ -188,15 +214,63 @@ class Results(dict[str, Any]):
         UnsupportedError
             matplotlib has no such format.
         """
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        kind = Path(path).suffix.lstrip(".").lower()
-        if kind not in figure.canvas.get_supported_filetypes():
-            raise UnsupportedError(f"{os.fspath(path)}: no figure can be written as {kind!r}")
-        self.plot(figure.subplots())
-        with new_file(path, overwrite=overwrite, binary=True) as file:
-            figure.savefig(file, format=kind, dpi=150)
+        refuse_unknown_figure(path)
+        with rc_context(FIGURE_STYLE):
+            figure = Figure()
+            _draw(self._table, figure.subplots())
+            with new_file(path, overwrite=overwrite, binary=True) as file:
+                figure.savefig(file, format=_ending(path)[1:])
+
+
+def _draw(table: Table, ax: Any) -> Any:
+    """Draw a table into `matplotlib.axes.Axes`."""
+    for title, name in table.y.items():
+        ax.plot(table.columns[table.x], table.columns[title], label=name)
+    ax.set_xlabel(table.x)
+    ax.set_ylabel(table.y_label)
+    ax.margins(x=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(table.y) > 1:
+        # Above the axes: nowhere else is sure to be free of lines.
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0)
+    return ax
+
+
+def refuse_unknown_ending(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` for a name by which results are not saved.
+
+    Parameters
+    ----------
+    path : path-like
+        Name of a file to be.
+    """
+    if _ending(path) not in (".npz", ".csv", ".tsv"):
+        raise UnsupportedError(
+            f"{os.fspath(path)}: results are saved as .npz, .csv or .tsv, not {_ending(path)!r}"
+        )
+
+
+def refuse_unknown_figure(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` for a figure of a kind that matplotlib does not write.
+
+    Parameters
+    ----------
+    path : path-like
+        Name of a file to be.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if _ending(path)[1:] not in FigureCanvasBase.get_supported_filetypes():
+        raise UnsupportedError(
+            f"{os.fspath(path)}: figures are saved as .pdf, .png or .svg, not {_ending(path)!r}"
+        )
+
+
+def _ending(path: str | os.PathLike) -> str:
+    return Path(path).suffix.lower()
 
 
 def _restore(arrays: dict, table: Table | None, provenance: Mapping[str, Any]) -> Results:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.base import AnalysisBase, describe_atoms, refuse_updating
 from paceline.analysis.results import Results, Table
 from paceline.errors import SelectionError
 from paceline.worker import Block, PerFrame, Reduction
@@ -57,6 +57,8 @@ class RMSD(AnalysisBase):
     ------
     SelectionError
         The groups do not have the same number of atoms, none at all, or other masses.
+    UnsupportedError
+        A group updates itself.
     TypeError, ValueError
         Weights that are not of the right type or length.
 
@@ -146,10 +148,14 @@ class RMSD(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Put frame numbers and times before the deviations."""
         rmsd = np.column_stack([self.frames, self.times, value])
-        titles = ["RMSD (Å)"] + [f"RMSD of {selection} (Å)" for selection in self.groupselections]
+        legend = {"RMSD (Å)": "all" if self.select is None else f"{self.select}"}
+        for k, selection in enumerate(self.groupselections, start=1):
+            title = f"RMSD of {selection} (Å)"
+            # The same atoms again, with other weights.
+            legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = {"frame": self.frames, "time (ps)": self.times}
-        columns.update(zip(titles, value.T, strict=True))
-        table = Table(columns, "time (ps)", tuple(titles), "RMSD (Å)")
+        columns.update(zip(legend, value.T, strict=True))
+        table = Table(columns, "time (ps)", legend, "RMSD (Å)")
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
@@ -164,13 +170,13 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
 
     Parameters
     ----------
-    atomgroup : AtomGroup
+    atomgroup : AtomGroup or Universe
         The atoms.
 
     Attributes
     ----------
     results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
-        Å.
+        Å, in the order of the atoms.
 
     Examples
     --------
@@ -192,12 +198,12 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
             rmsf = np.full(len(self.atomgroup), np.nan)
         else:
             rmsf = np.sqrt(squares.sum(axis=1) / count)
-        columns = {"atom": self.atomgroup.indices}
+        columns = {"atom index": self.atomgroup.indices}
         for title, name in (("resid", "resids"), ("resname", "resnames"), ("name", "names")):
             if hasattr(self.atomgroup, name):
                 columns[title] = getattr(self.atomgroup, name)
         columns["RMSF (Å)"] = rmsf
-        table = Table(columns, "atom", ("RMSF (Å)",), "RMSF (Å)")
+        table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)")
         self.results = Results(table=table, provenance=self.record(), rmsf=rmsf)
 
 
@@ -274,6 +280,7 @@ def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any
 
 
 def _choose(group: Any, selection: str | list[str] | None) -> Any:
+    refuse_updating(group)
     if selection is None:
         return group.atoms
     return group.select_atoms(*([selection] if isinstance(selection, str) else selection))

@@ -1,7 +1,6 @@
 """Where blocks are computed: one small file each.
 
-A backend is an object with `name`, `n_workers` and `run(job, works)`, which yields the outcome of
-each block as it comes, in any order. Closing that generator early stops the work.
+`base.Backend` says what one is.
 """
 
 from concurrent.futures import Executor
@@ -35,11 +34,18 @@ def make_backend(backend: Any = "threads", n_workers: int | None = None) -> Back
     Returns
     -------
     Backend
+        With `name`, `n_workers` and `run`.
 
     Raises
     ------
     ValueError
         An unknown name, or a number of workers that the backend cannot have.
+
+    Examples
+    --------
+    >>> backend = make_backend("threads", 4)
+    >>> backend.name, backend.n_workers
+    ('threads', 4)
     """
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")

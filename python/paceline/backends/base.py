@@ -10,13 +10,34 @@ from paceline.worker import Job, Outcome, Work
 
 
 class Backend(Protocol):
-    """Where blocks are computed."""
+    """Where blocks are computed.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in the timings.
+    n_workers : int
+        Blocks that are computed at the same time.
+    """
 
     name: str
     n_workers: int
 
     def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
-        """Do every block; yield outcomes as they come."""
+        """Do every block; yield outcomes as they come. Closing the generator stops the work.
+
+        Parameters
+        ----------
+        job : Job
+            What all blocks have in common.
+        works : iterable of Work
+            The blocks; taken from it as workers come free.
+
+        Yields
+        ------
+        Outcome
+            Of each block, in any order.
+        """
 
 
 def available_cpus() -> int:
@@ -26,6 +47,11 @@ def available_cpus() -> int:
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> 1 <= available_cpus() <= os.cpu_count()
+    True
     """
     counts = [os.cpu_count() or 1]
     if hasattr(os, "sched_getaffinity"):

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 import traceback
 import warnings
@@ -10,10 +11,20 @@ from typing import Any
 
 from paceline._core import __version__
 from paceline.cli import index, info, rmsd, rmsf
-from paceline.errors import PacelineError, PacelineWarning, SelectionError, UnsupportedError
+from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
+
+EXAMPLES = """\
+examples:
+  paceline info md.xtc
+  paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
+  paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
+  paceline index run*/md.xtc
+
+paceline COMMAND --help explains each command.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,22 +40,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
     """
-    args = _parser().parse_args(argv)
-    warnings.showwarning = _show_warning
-    try:
-        args.run(args)
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python must not complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("paceline: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        if args.debug:
-            traceback.print_exc()
-        else:
-            print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
-        return _status(error)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser()
+    if not argv:
+        parser.print_help()
+        return 0
+    args = parser.parse_args(argv, argparse.Namespace(command_line=f"paceline {shlex.join(argv)}"))
+    with warnings.catch_warnings():
+        warnings.showwarning = _Warnings().show
+        try:
+            args.run(args)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has enough; Python must not complain once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            print("paceline: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except Exception as error:
+            if args.debug:
+                traceback.print_exc()
+            else:
+                print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
+            return _status(error)
     return 0
 
 
@@ -52,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paceline",
         description="Analyse molecular dynamics trajectories on every core.",
-        epilog="paceline COMMAND --help explains each command, with examples.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -65,19 +84,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _status(error: Exception) -> int:
     """Whether the arguments or the data are at fault."""
-    from MDAnalysis.exceptions import SelectionError as TheirSelectionError
-
-    arguments = (
-        SelectionError,
-        TheirSelectionError,
-        UnsupportedError,
-        FileNotFoundError,
-        FileExistsError,
-    )
-    if isinstance(error, arguments):
+    # By name: MDAnalysis's own is not worth importing it for.
+    if type(error).__name__ == "SelectionError":
         return BAD_ARGUMENTS
-    ours = isinstance(error, PacelineError)
-    return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError) and not ours else BAD_DATA
+    if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError):
+        return BAD_ARGUMENTS
+    if isinstance(error, PacelineError):
+        return BAD_DATA
+    return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else BAD_DATA
 
 
 def _one_line(error: Exception) -> str:
@@ -86,8 +100,15 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _show_warning(
-    message: Warning | str, category: type[Warning], *place: Any, **more: Any
-) -> None:
-    if issubclass(category, PacelineWarning):
-        print(f"paceline: warning: {message}", file=sys.stderr)
+class _Warnings:
+    """Ours, each once; those of libraries are for programmers."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def show(
+        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
+    ) -> None:
+        if issubclass(category, PacelineWarning) and str(message) not in self._said:
+            self._said.add(str(message))
+            print(f"paceline: warning: {message}", file=sys.stderr)

@@ -5,16 +5,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from paceline.files import refuse_existing
+from paceline.files import refuse_impossible
 
 #: Picoseconds in a unit of time.
 UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
 
 
 def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
-    """What every analysis can be told."""
+    """Add what every analysis can be told.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    select : str
+        Default selection.
+    """
     add = parser.add_argument
     add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
     add("trajectory", nargs="+", help="trajectory; several are taken one after another")
@@ -53,7 +59,23 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
 
 
 def positive(text: str) -> int:
-    """An integer above 0."""
+    """Read an integer above 0.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    int
+        The number.
+
+    Examples
+    --------
+    >>> positive("12")
+    12
+    """
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
@@ -61,7 +83,23 @@ def positive(text: str) -> int:
 
 
 def bound(text: str) -> tuple[str, float]:
-    """A frame number, or a time: ("frame", 100) or ("time", picoseconds)."""
+    """Read a frame number, or a time with its unit.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    tuple
+        ("frame", number) or ("time", picoseconds).
+
+    Examples
+    --------
+    >>> bound("100"), bound("2.5ns")
+    (('frame', 100), ('time', 2500.0))
+    """
     for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
         if text.endswith(unit):
             try:
@@ -77,58 +115,57 @@ def bound(text: str) -> tuple[str, float]:
 
 
 def open_universe(args: argparse.Namespace) -> Any:
-    """The Universe of the command, once its outputs are known to be possible."""
+    """Open the Universe of the command, once its outputs are known to be possible.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    paceline.Universe
+        Of the topology and the trajectories.
+    """
+    from paceline.analysis.results import refuse_unknown_ending, refuse_unknown_figure
     from paceline.universe import Universe
 
-    for path in (args.output, args.plot):
-        if path is None:
-            continue
-        refuse_existing(path, overwrite=args.overwrite)
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+    for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
+        if path is not None:
+            refuse(path)
+            refuse_impossible(path, overwrite=args.overwrite)
     return Universe(args.topology, *args.trajectory)
 
 
-def frames_of(args: argparse.Namespace, trajectory: Any) -> np.ndarray | range:
-    """Frame numbers between the bounds."""
-    numbers = range(trajectory.n_frames)
-    limits = {"begin": args.begin, "end": args.end}
-    by_frame = {side: int(at[1]) for side, at in limits.items() if at and at[0] == "frame"}
-    by_time = {side: at[1] for side, at in limits.items() if at and at[0] == "time"}
-    numbers = numbers[by_frame.get("begin") : by_frame.get("end")]
-    if not by_time:
-        return numbers[:: args.step]
-    times = _times(trajectory)[numbers.start : numbers.stop]
-    inside = (times >= by_time.get("begin", -np.inf)) & (times <= by_time.get("end", np.inf))
-    if not inside.any():
-        raise ValueError(
-            f"no frame lies between the times asked for: the trajectory goes from "
-            f"{np.nanmin(times):g} to {np.nanmax(times):g} ps"
-        )
-    return np.asarray(numbers)[inside][:: args.step]
-
-
-def _times(trajectory: Any) -> np.ndarray:
-    """Times of all frames, ps; from the index where there is one."""
-    core = getattr(trajectory, "core", None)
-    return core.times()[0] if core else np.array([ts.time for ts in trajectory])
-
-
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
-    """Run an analysis and write what was asked for."""
+    """Run an analysis and write what was asked for.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    universe : paceline.Universe
+        Whose trajectory is analysed.
+    analysis : AnalysisBase
+        Of this Universe.
+    """
+    from paceline.cli.frames import frames_between
+
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=frames_of(args, universe.trajectory),
+        frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
         on_error=args.on_error,
     )
+    analysis.results.provenance["command"] = args.command_line
     for frame, reason in analysis.damaged:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
     if args.timings:
         print(analysis.timings, file=sys.stderr)
-    if args.output is None:
-        analysis.results.write_table(sys.stdout, delimiter="\t")
-    else:
-        analysis.results.save(args.output, overwrite=args.overwrite)
     if args.plot is not None:
         analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+    if args.output is not None:
+        analysis.results.save(args.output, overwrite=args.overwrite)
+    else:
+        # Last: who reads it may stop reading, and that ends the command.
+        analysis.results.write_table(sys.stdout, delimiter="\t")

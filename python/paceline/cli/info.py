@@ -1,10 +1,7 @@
 """paceline info."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 EXAMPLES = """\
 examples:
@@ -18,7 +15,8 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "info",
         help="what a trajectory file holds",
-        description="Format, atoms, frames, times and cell of trajectory files.",
+        description="Format, atoms, frames, times and cell of trajectory files, and where the "
+        "frame index is kept.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -29,8 +27,10 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
+    from paceline.cli.facts import facts_of
+
     for k, path in enumerate(args.file):
-        facts = dict(_facts(path))
+        facts = dict(facts_of(path))
         if args.tsv:
             if k == 0:
                 print(*facts, sep="\t")
@@ -40,56 +40,3 @@ def run(args: argparse.Namespace) -> None:
             print(*(f"{key:{width}}  {value}" for key, value in facts.items()), sep="\n")
             if k + 1 < len(args.file):
                 print()
-
-
-def _facts(path: str) -> Iterator[tuple[str, Any]]:
-    from paceline import _core
-    from paceline.reader import open_file
-
-    core = open_file(path)
-    yield "file", path
-    yield "format", core.format
-    yield "atoms", core.n_atoms
-    yield "frames", core.n_frames
-    times, steps = core.times()
-    known = times[np.isfinite(times)]
-    yield "first time (ps)", f"{known[0]:g}" if len(known) else "-"
-    yield "last time (ps)", f"{known[-1]:g}" if len(known) else "-"
-    yield "time between frames (ps)", _spacing(times)
-    yield "first step", steps[0] if len(steps) else "-"
-    yield "cell (Å, degrees)", _cell(core, _core)
-    yield "size (bytes)", core.size
-    yield "fingerprint", core.fingerprint
-    yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
-
-
-def _spacing(times: np.ndarray) -> str:
-    """One number where all are alike, else the least and the largest."""
-    between = np.diff(times)
-    between = between[np.isfinite(between)]
-    if len(between) == 0:
-        return "-"
-    low, high = between.min(), between.max()
-    # Times of XTC are 32-bit: neighbours are rounded apart by this much.
-    rounding = 2 * np.spacing(np.float32(np.nanmax(np.abs(times))))
-    return f"{between.mean():g}" if high - low <= rounding else f"{low:g} to {high:g}"
-
-
-def _cell(core: Any, module: Any) -> str:
-    if core.n_frames == 0:
-        return "-"
-    reader = module.Reader(
-        core.path, core.layout, core.fingerprint, atoms=np.empty(0, dtype=np.int64)
-    )
-    frame = np.zeros(1, dtype=np.uint64)
-    dimensions = np.empty((1, 6), dtype=np.float32)
-    reader.read(
-        frame,
-        *core.extents(frame),
-        np.empty((1, 0, 3), dtype=np.float32),
-        dimensions,
-        np.empty(1),
-        np.empty(1, dtype=np.int64),
-        skip=False,
-    )
-    return " ".join(f"{value:g}" for value in dimensions[0]) if dimensions.any() else "none"

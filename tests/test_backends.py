@@ -1,0 +1,190 @@
+"""Workers: how many, what they load, and how functions reach them."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import paceline
+from paceline.backends import available_cpus, make_backend
+from paceline.backends import base as backends_base
+
+SCRIPT = """
+import sys
+import numpy as np
+import paceline
+
+FACTOR = 3
+def of_main(block):
+    return FACTOR * block.frames
+def make(k):
+    return lambda block: helper(k, block)
+def helper(k, block):
+    return np.full(len(block), k)
+
+atoms = paceline.Universe(*sys.argv[1:]).atoms[:10]
+analyses = [
+    paceline.TimeSeries(of_main, atoms),
+    paceline.TimeSeries(lambda block: -block.frames, atoms),
+    paceline.TimeSeries(make(7), atoms),
+]
+paceline.run(analyses, backend="processes", n_workers=2)
+print(*(int(one.results.timeseries.sum()) for one in analyses))
+"""
+TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
+
+
+@pytest.mark.parametrize("how", ["file", "stdin", "-c"])
+def test_a_script_needs_no_main_guard(how, adk, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    call = {"file": [str(script)], "stdin": ["-"], "-c": ["-c", SCRIPT]}[how]
+    done = subprocess.run(
+        [sys.executable, *call, *adk],
+        input=SCRIPT if how == "stdin" else None,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == TOTALS
+
+
+@pytest.mark.parametrize("kind", ["processes", "spawned"])
+def test_worker_processes_load_no_mdanalysis(kind, adk, tmp_path):
+    # In an interpreter of its own: workers that pytest's own functions reached load what those ask.
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import sys
+import numpy as np
+if __name__ == "__main__":
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    import paceline
+    from paceline.analysis.rms import RMSD, RMSF
+    backend = sys.argv[1]
+    if backend == "spawned":
+        backend = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+    def loaded(block):
+        heavy = {"MDAnalysis", "matplotlib", "scipy", "paceline.universe", "paceline.reader"}
+        return np.full(len(block), len(heavy & set(sys.modules)))
+    atoms = paceline.Universe(*sys.argv[2:]).atoms
+    loaded = paceline.TimeSeries(loaded, atoms)
+    paceline.run([RMSD(atoms), RMSF(atoms), loaded], backend=backend, n_workers=2)
+    print(loaded.results.timeseries.sum(), "MDAnalysis" in sys.modules)
+"""
+    )
+    command = [sys.executable, str(script), kind, *adk]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 True\n"
+
+
+def test_an_executor_stays_open_and_tells_its_workers(universe):
+    with ThreadPoolExecutor(3) as executor:
+        assert make_backend(executor).n_workers == 3
+        assert make_backend(executor, 5).n_workers == 5
+        for _ in range(2):
+            paceline.TimeSeries(lambda block: block.times, universe.atoms).run(backend=executor)
+        assert executor.submit(int, "3").result() == 3
+
+
+def test_blocks_are_shared_out(universe):
+    def name_thread(block):
+        import threading
+        import time
+
+        time.sleep(0.01)
+        return np.full(len(block), threading.get_ident())
+
+    for backend in ("threads", ThreadPoolExecutor(2)):
+        series = paceline.TimeSeries(name_thread, universe.atoms[:3])
+        series.run(backend=backend, n_workers=2)
+        assert len(set(series.results.timeseries)) == 2
+        assert len(series.timings.workers()) == 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "n_workers", "words"),
+    [
+        ("thraeds", None, "'serial', 'threads', 'processes' or a concurrent.futures.Executor"),
+        (None, None, "not None"),
+        ("threads", 0, "at least 1"),
+        ("threads", -1, "at least 1"),
+        ("serial", 2, "one worker"),
+    ],
+)
+def test_unknown_backends_are_refused(backend, n_workers, words, universe):
+    with pytest.raises(ValueError, match=words):
+        paceline.TimeSeries(len, universe.atoms).run(backend=backend, n_workers=n_workers)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """64 CPUs, all for this process, until a test says otherwise."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    monkeypatch.setattr(backends_base, "_cgroup_quotas", lambda: iter(()))
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    return monkeypatch
+
+
+def test_all_cpus_by_default(machine):
+    assert available_cpus() == 64
+    machine.delattr(os, "sched_getaffinity")
+    assert available_cpus() == 64
+    machine.setattr(os, "cpu_count", lambda: None)
+    assert available_cpus() == 1
+
+
+def test_affinity_and_slurm_and_quota_limit(machine):
+    machine.setattr(os, "sched_getaffinity", lambda pid: {3, 4, 5, 9})
+    assert available_cpus() == 4
+    machine.setenv("SLURM_CPUS_PER_TASK", "3")
+    assert available_cpus() == 3
+    machine.setenv("SLURM_CPUS_PER_TASK", "nonsense")
+    assert available_cpus() == 4
+    machine.setattr(backends_base, "_cgroup_quotas", lambda: iter([8, 2]))
+    assert available_cpus() == 2
+    machine.setenv("SLURM_CPUS_PER_TASK", "0")
+    assert available_cpus() == 1
+    assert make_backend("processes").n_workers == 1
+
+
+def quotas(root, own):
+    return list(backends_base._cgroup_quotas(root, own))
+
+
+def test_quota_of_cgroup_version_2(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("0::/slurm/job_7/step_0\n")
+    job = tmp_path / "cgroup" / "slurm" / "job_7"
+    (job / "step_0").mkdir(parents=True)
+    (job / "step_0" / "cpu.max").write_text("max 100000\n")
+    assert quotas(tmp_path / "cgroup", own) == []
+    (job / "cpu.max").write_text("250000 100000\n")
+    assert quotas(tmp_path / "cgroup", own) == [3]
+    (tmp_path / "cgroup" / "cpu.max").write_text("800000 100000\n")
+    assert quotas(tmp_path / "cgroup", own) == [3, 8]
+
+
+def test_quota_of_cgroup_version_1(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n")
+    # Within a container the path is the host's; the quota is at the root.
+    cpu = tmp_path / "cgroup" / "cpu"
+    cpu.mkdir(parents=True)
+    (cpu / "cpu.cfs_period_us").write_text("100000\n")
+    (cpu / "cpu.cfs_quota_us").write_text("-1\n")
+    assert quotas(tmp_path / "cgroup", own) == []
+    (cpu / "cpu.cfs_quota_us").write_text("50000\n")
+    assert quotas(tmp_path / "cgroup", own) == [1]
+
+
+def test_without_cgroups_there_is_no_quota(tmp_path):
+    assert quotas(tmp_path, tmp_path / "nothing") == []
+    own = tmp_path / "own"
+    own.write_text("0::/../elsewhere\n")
+    assert quotas(tmp_path, own) == []

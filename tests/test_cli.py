@@ -1,0 +1,274 @@
+"""The command line: clean output, one sentence an error, and nothing overwritten."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import paceline
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.cli import main, rmsd
+from paceline.cli.common import bound
+from paceline.cli.frames import frames_between
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command here: status, what it wrote, and what it said beside."""
+
+    def run(*arguments):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            status = stop.code
+        written = capsys.readouterr()
+        return status, written.out, written.err
+
+    return run
+
+
+def table(text):
+    """Numbers of a table on standard output."""
+    lines = text.splitlines()
+    assert len({line.count("\t") for line in lines}) == 1
+    return np.array([[float(cell) for cell in line.split("\t")] for line in lines[1:]])
+
+
+@pytest.mark.parametrize("command", [[], ["info"], ["rmsd"], ["rmsf"], ["index"]])
+def test_help_has_examples(command, run):
+    status, out, err = run(*command, "--help")
+    assert (status, err) == (0, "")
+    assert "examples:\n  paceline " in out
+    for name in command or ["info", "rmsd", "rmsf", "index"]:
+        assert f"\n  paceline {name} " in out
+
+
+def test_paceline_alone_prints_help(run):
+    status, out, _ = run()
+    assert status == 0
+    assert out.startswith("usage: paceline")
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from paceline.cli import main\n"
+        "try: main(['rmsd', '--help'])\n"
+        "except SystemExit: print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stderr.split()) & {"MDAnalysis", "numpy", "matplotlib", "tqdm", "loky"}
+
+
+def test_version(run):
+    assert run("--version")[:2] == (0, f"paceline {paceline.__version__}\n")
+
+
+def test_rmsd_writes_a_table_to_stdout(adk, universe, run):
+    status, out, err = run("rmsd", *adk, "--group", "resid 1-29", "--mass", "--ref", "7")
+    wanted = RMSD(
+        universe,
+        select="protein and name CA",
+        groupselections=["resid 1-29"],
+        weights="mass",
+        ref_frame=7,
+    ).run()
+    assert status == 0
+    assert out.splitlines()[0] == "frame\ttime (ps)\tRMSD (Å)\tRMSD of resid 1-29 (Å)"
+    assert np.array_equal(table(out), wanted.results.rmsd)
+    # What is odd about this file is said once, though it is opened more often.
+    assert err.count("header says") == 1
+    assert err.count("\n") == 1
+
+
+def test_rmsf_writes_a_table(adk, universe, run):
+    _, out, _ = run("rmsf", *adk, "--select", "name CB")
+    last = [line.split("\t")[-1] for line in out.splitlines()]
+    assert last[0] == "RMSF (Å)"
+    wanted = RMSF(universe.select_atoms("name CB")).run().results.rmsf
+    assert np.array_equal([float(cell) for cell in last[1:]], wanted)
+
+
+def test_the_reference_may_be_a_file(adk, adk_xtc, universe, tmp_path, run):
+    reference = tmp_path / "reference.pdb"
+    universe.trajectory[50]
+    universe.select_atoms("name CA").write(str(reference))
+    _, out, _ = run("rmsd", *adk, "--ref", reference)
+    assert table(out)[50, 2] < 0.01
+    assert table(out)[0, 2] > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "frames"),
+    [
+        (["--begin", "90"], range(90, 98)),
+        (["--end", "3"], range(3)),
+        (["--begin", "-5", "--end", "-1", "--step", "2"], range(93, 97, 2)),
+        (["--begin", "95ps"], range(94, 98)),
+        (["--end", "3ps"], range(3)),
+        (["--begin", "0.01ns", "--end", "0.02ns", "--step", "5"], range(9, 20, 5)),
+        (["--begin", "94", "--end", "96ps"], range(94, 96)),
+        (["--begin", "3000fs", "--end", "4"], range(2, 4)),
+    ],
+)
+def test_bounds_are_frames_or_times(arguments, frames, adk, run):
+    # Frame k of this trajectory is at k + 1 ps, but for rounding.
+    status, out, _ = run("rmsd", *adk, "--select", "name CA", *arguments)
+    assert status == 0
+    assert table(out)[:, 0].tolist() == list(frames)
+
+
+class Times:
+    """A trajectory of which only the times matter."""
+
+    def __init__(self, times):
+        self.core = self
+        self.times = lambda: (np.asarray(times), None)
+        self.n_frames = len(times)
+
+
+def test_a_bound_on_a_frame_s_time_includes_it():
+    stored = np.arange(0, 1000, 0.1).astype(np.float32).astype(float)
+    chosen = frames_between(Times(stored), bound("100.2ps"), bound("100.4ps"))
+    assert chosen.tolist() == [1002, 1003, 1004]
+    long = 1e9 + np.arange(10) * 0.01
+    assert frames_between(Times(long), ("time", long[3]), ("time", long[5])).tolist() == [3, 4, 5]
+    unknown = np.array([0.0, np.nan, 2.0])
+    assert frames_between(Times(unknown), ("time", 0.0), None).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "npz"])
+def test_output_has_provenance_and_is_not_overwritten(ending, adk, tmp_path, run):
+    path = tmp_path / f"rmsd.{ending}"
+    arguments = ["rmsd", *adk, "--select", "resid 1", "-o", path]
+    status, out, _ = run(*arguments)
+    assert (status, out) == (0, "")
+    if ending == "npz":
+        provenance = "\n".join(np.load(path)["provenance"])
+    else:
+        provenance = path.read_text(encoding="utf-8")
+        assert len(pd.read_csv(path, comment="#", sep={"csv": ",", "tsv": "\t"}[ending])) == 98
+    command = f"paceline rmsd {adk.topology} {adk.trajectory} --select 'resid 1'"
+    assert f"command: {command}" in provenance
+    before = path.read_bytes()
+    status, _, err = run(*arguments)
+    assert status == 2
+    assert f"paceline: error: {path} exists" in err
+    assert path.read_bytes() == before
+    assert run(*arguments, "--overwrite")[0] == 0
+
+
+def test_plot_and_timings(adk, tmp_path, run):
+    status, out, err = run(
+        "rmsf", *adk, "--plot", tmp_path / "a.svg", "--timings", "--backend", "serial"
+    )
+    assert status == 0
+    assert out.startswith("atom index\tresid")
+    assert "decode s" in err
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--select", "nam CA"], 2, "Unknown selection token"),
+        (["--select", "name XYZ"], 2, "no atoms match"),
+        (["--begin", "200"], 2, "no frames"),
+        (["--begin", "200ps"], 2, "from 1 to 98 ps"),
+        (["--begin", "2.5"], 2, "a frame number or a time such as 100ps"),
+        (["--step", "0"], 2, "at least 1"),
+        (["--ref", "1000"], 2, "1000"),
+        (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
+        (["-o", "a.txt"], 2, "a.txt: results are saved as"),
+        (["-o", "nowhere/a.csv"], 2, "no folder nowhere"),
+        (["--plot", "a.docx"], 2, "a.docx: figures are saved as"),
+        (["--backend", "serial", "--n-workers", "2"], 2, "one worker"),
+        (["--backend", "mpj"], 2, "invalid choice"),
+    ],
+)
+def test_wrong_arguments_end_with_status_2(arguments, status, words, adk, run):
+    found, out, err = run("rmsd", *adk, *arguments)
+    assert found == status
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()[-1]) > 20
+
+
+def test_missing_files_end_with_status_2(adk, run):
+    for command in (["info"], ["index"], ["rmsd", adk.topology]):
+        status, _, err = run(*command, "nowhere.xtc")
+        assert status == 2
+        assert "nowhere.xtc: " in err
+        assert "No such file" in err
+
+
+def test_damaged_files_end_with_status_1(damaged, run):
+    system, frames = damaged
+    status, out, err = run("rmsd", *system)
+    assert (status, out) == (1, "")
+    assert f"{system.trajectory}: frame 3" in err
+    assert err.count("\n") == 1
+    status, out, err = run("rmsd", *system, "--on-error", "skip")
+    assert status == 0
+    assert np.isnan(table(out)[frames, 2]).all()
+    assert err.count("paceline: left out frame ") == len(frames)
+
+
+def test_debug_shows_where(damaged, run):
+    status, _, err = run("rmsd", *damaged[0], "--debug")
+    assert status == 1
+    assert "Traceback" in err
+
+
+def test_ctrl_c_ends_with_status_130(adk, run, monkeypatch):
+    def interrupt(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rmsd, "run", interrupt)
+    status, out, err = run("rmsd", *adk)
+    assert (status, out, err) == (130, "", "paceline: interrupted\n")
+
+
+def test_info_tells_what_a_file_holds(adk, adk_in_water, run):
+    status, out, _ = run("info", adk.trajectory, adk_in_water.trajectory)
+    assert status == 0
+    assert "atoms                     3341\n" in out
+    assert "atoms                     47681\n" in out
+    _, out, _ = run("info", "--tsv", adk.trajectory, adk_in_water.trajectory)
+    header, *rows = (line.split("\t") for line in out.splitlines())
+    assert len(rows) == 2
+    facts = dict(zip(header, rows[1], strict=True))
+    assert facts["format"] == "XTC"
+    assert facts["frames"] == "10"
+    assert facts["last time (ps)"] == "900"
+    assert facts["time between frames (ps)"] == "100"
+    assert facts["cell (Å, degrees)"].endswith("60 60 90")
+
+
+def test_index_says_how_it_came_about(adk_in_water, tmp_path, run):
+    path = shutil.copy(adk_in_water.trajectory, tmp_path)
+    origins = [run("index", path, *more)[1].split("\t")[2] for more in ([], [], ["--refresh"])]
+    assert origins == ["scanned", "loaded", "scanned"]
+
+
+def test_a_reader_that_has_enough_is_no_error(adk, tmp_path):
+    code = "import sys; from paceline.cli import main; sys.exit(main())"
+    plot = tmp_path / "a.png"
+    command = [sys.executable, "-c", code, "rmsd", *adk, "--plot", str(plot)]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 0
+    assert "Broken" not in done.stderr
+    assert plot.exists()
+
+
+def test_several_trajectories_follow_one_another(adk, adk_xtc, run):
+    status, out, _ = run("rmsd", *adk, adk_xtc.trajectory)
+    assert status == 0
+    assert len(table(out)) == 2 * 98

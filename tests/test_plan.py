@@ -1,0 +1,94 @@
+"""Blocks cover the frames, and the tree of merges does not depend on how they are dealt."""
+
+import random
+
+import numpy as np
+import pytest
+
+from paceline.plan import LEAF_BYTES, Tree, fold, make_plan
+
+SYSTEM = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
+
+
+def pair(left, right):
+    return f"({left}{right})"
+
+
+@pytest.mark.parametrize("n_frames", [1, 15, 16, 17, 98, 1000])
+@pytest.mark.parametrize("block_frames", [None, 1, 16, 17, 64, 10**6])
+def test_blocks_cover_every_frame_once(n_frames, block_frames):
+    frames = np.random.default_rng(1).permutation(n_frames)
+    plan = make_plan(frames, block_frames=block_frames, **SYSTEM)
+    blocks = [plan.frame_numbers(task) for task in plan.tasks()]
+    assert np.array_equal(np.concatenate(blocks), frames)
+    assert all(len(block) for block in blocks)
+    assert len(blocks) == len(plan)
+
+
+@pytest.mark.parametrize("block_frames", [None, 1, 16, 17, 64, 10**6])
+def test_a_block_is_a_subtree_of_leaves(block_frames):
+    plan = make_plan(range(1000), block_frames=block_frames, **SYSTEM)
+    leaves = plan.block_frames / plan.leaf_frames
+    assert plan.leaf_frames == 16
+    assert leaves == int(leaves)
+    assert int(leaves).bit_count() == 1
+
+
+@pytest.mark.parametrize("n_atoms", [0, 1, 3341, 10**5, 10**6, 10**8])
+def test_leaves_depend_on_the_system_alone(n_atoms):
+    leaves = {
+        make_plan(
+            range(n_frames),
+            n_atoms=n_atoms,
+            n_wanted=n_wanted,
+            frame_bytes=100,
+            n_workers=n_workers,
+        ).leaf_frames
+        for n_frames in (1, 10**5)
+        for n_wanted in (1, n_atoms)
+        for n_workers in (1, 64)
+    }
+    assert len(leaves) == 1
+    (leaf,) = leaves
+    assert leaf == 1 or leaf * 12 * n_atoms <= LEAF_BYTES
+
+
+def test_every_worker_gets_many_blocks():
+    plan = make_plan(range(10**5), n_atoms=1000, n_wanted=10, frame_bytes=100, n_workers=64)
+    assert len(plan) >= 16 * 64
+
+
+def test_a_block_of_a_large_system_stays_small():
+    plan = make_plan(range(10**5), n_atoms=10**6, n_wanted=10**6, frame_bytes=4e6, n_workers=1)
+    assert plan.block_frames == 1
+
+
+@pytest.mark.parametrize("n_leaves", [*range(1, 20), 64, 100])
+@pytest.mark.parametrize("leaves_of_block", [1, 2, 4, 8, 128])
+def test_blocks_merge_as_leaves_would(n_leaves, leaves_of_block):
+    leaves = [f"{k}." for k in range(n_leaves)]
+    blocks = [
+        fold(leaves[k : k + leaves_of_block], pair) for k in range(0, n_leaves, leaves_of_block)
+    ]
+    order = list(range(len(blocks)))
+    random.Random(n_leaves).shuffle(order)
+    tree = Tree(len(blocks), pair)
+    for number in order:
+        tree.add(number, blocks[number])
+    assert tree.root == fold(leaves, pair)
+
+
+def test_a_value_may_be_none():
+    merged = []
+    tree = Tree(2, lambda left, right: merged.append((left, right)))
+    tree.add(1, None)
+    tree.add(0, None)
+    assert merged == [(None, None)]
+
+
+def test_nearly_in_order_the_tree_holds_little():
+    tree, most = Tree(1024, pair), 0
+    for number in range(1024):
+        tree.add(number, "")
+        most = max(most, len(tree._waiting))
+    assert most <= 10

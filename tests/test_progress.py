@@ -1,0 +1,91 @@
+"""Progress is seen by those who wait, and by nobody else."""
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from paceline import progress
+from paceline.progress import Progress
+
+WORK = """
+import sys, time
+from paceline import progress
+progress.PATIENCE = float(sys.argv[1])
+with progress.Progress(1000, show={"None": None, "False": False}[sys.argv[2]]) as bar:
+    for _ in range(10):
+        time.sleep(0.06)
+        bar.add(100)
+"""
+
+
+def on_terminal(patience, show):
+    """What a terminal shows of 0.6 s of work."""
+    parent, child = pty.openpty()
+    termios.tcsetwinsize(child, (24, 80))
+    command = [sys.executable, "-c", WORK, str(patience), str(show)]
+    process = subprocess.Popen(command, stderr=child)
+    os.close(child)
+    shown = b""
+    try:
+        while data := os.read(parent, 4096):
+            shown += data
+    except OSError:  # Linux's word for the end of a terminal
+        pass
+    os.close(parent)
+    assert process.wait() == 0
+    return shown.decode()
+
+
+def test_a_terminal_shows_a_bar_with_rate_and_time_left():
+    shown = on_terminal(0.2, None)
+    assert "frames/s" in shown
+    assert "<00:0" in shown
+    assert "/1.00k" in shown
+
+
+def test_what_is_soon_over_shows_nothing():
+    assert progress.PATIENCE == 2
+    assert on_terminal(2, None) == ""
+
+
+def test_nothing_is_shown_unasked():
+    assert on_terminal(0, False) == ""
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes only when it is told to."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_a_minute(clock, capsys):
+    with Progress(1000) as bar:
+        for _ in range(10):
+            clock[0] += 25
+            bar.add(50)
+    assert capsys.readouterr().err.splitlines() == [
+        "150 of 1000 frames (15.0 %), 2 frames/s, 425 s left",
+        "300 of 1000 frames (30.0 %), 2 frames/s, 350 s left",
+        "450 of 1000 frames (45.0 %), 2 frames/s, 275 s left",
+    ]
+
+
+def test_work_may_show_its_size_on_the_way(clock, capsys):
+    with Progress(0, unit="byte") as bar:
+        bar.set(0, 500)
+        clock[0] += 100
+        bar.set(400, 2000)
+    assert capsys.readouterr().err == "400 of 2000 bytes (20.0 %), 4 bytes/s, 400 s left\n"
+
+
+def test_a_log_gets_nothing_if_nothing_is_wanted(clock, capsys):
+    with Progress(1000, show=False) as bar:
+        clock[0] += 100
+        bar.add(50)
+    assert capsys.readouterr().err == ""

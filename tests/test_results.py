@@ -1,0 +1,145 @@
+"""Results keep every bit on disk, say where they come from, and make figures."""
+
+import copy
+import pickle
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+import paceline
+from paceline.analysis.results import Results
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.errors import UnsupportedError
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def rmsd(universe):
+    # A selection with a line break, as in a script, must not break a file.
+    return RMSD(universe, select="name CA\n or name CB", groupselections=["resid 1-29"]).run()
+
+
+@pytest.fixture(scope="module")
+def rmsf(universe):
+    return RMSF(universe.select_atoms("name CA")).run()
+
+
+def test_npz_keeps_every_bit(rmsd, tmp_path):
+    rmsd.results.save(tmp_path / "rmsd.npz")
+    with np.load(tmp_path / "rmsd.npz") as saved:
+        assert np.array_equal(saved["rmsd"], rmsd.results.rmsd)
+        provenance = dict(line.split(": ", 1) for line in saved["provenance"])
+    assert provenance["paceline"] == paceline.__version__
+    assert provenance["select"] == "name CA or name CB"
+    assert provenance["frames analysed"] == "0:98:1"
+    assert provenance["trajectory"].endswith("adk_dims.dcd")
+    assert set(provenance) > {"topology", "fingerprint", "MDAnalysis", "numpy", "weights"}
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
+    path = tmp_path / f"rmsd.{ending}"
+    rmsd.results.save(path)
+    with path.open(encoding="utf-8") as file:
+        comments = [line for line in file if line.startswith("#")]
+    assert len(comments) == len(rmsd.results.provenance)
+    read = pd.read_csv(path, comment="#", sep=delimiter, engine="python")
+    wanted = ["frame", "time (ps)", "RMSD (Å)", "RMSD of resid 1-29 (Å)"]
+    assert list(read) == wanted
+    assert np.array_equal(read.to_numpy(float), rmsd.results.rmsd)
+    assert read["frame"].dtype == np.int64
+
+
+def test_a_table_longer_than_a_chunk_is_whole(universe, tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.analysis.results.ROWS", 16)
+    series = paceline.TimeSeries(lambda block: block.times, universe.atoms[:3]).run()
+    series.results.save(tmp_path / "times.csv")
+    read = pd.read_csv(tmp_path / "times.csv", comment="#", engine="python")
+    assert np.array_equal(read["value"], series.results.timeseries)
+
+
+def test_rmsf_s_table_names_the_atoms(rmsf, tmp_path):
+    rmsf.results.save(tmp_path / "rmsf.csv")
+    read = pd.read_csv(tmp_path / "rmsf.csv", comment="#", engine="python")
+    assert list(read) == ["atom index", "resid", "resname", "name", "RMSF (Å)"]
+    assert np.array_equal(read["RMSF (Å)"], rmsf.results.rmsf)
+    assert np.array_equal(read["atom index"], rmsf.atomgroup.indices)
+    assert set(read["name"]) == {"CA"}
+    pd.testing.assert_frame_equal(read, rmsf.results.to_dataframe(), check_dtype=False)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.tsv"])
+def test_files_are_not_overwritten_unasked(name, rmsf, tmp_path):
+    path = tmp_path / name
+    path.write_text("precious")
+    with pytest.raises(FileExistsError, match=name):
+        rmsf.results.save(path)
+    assert path.read_text() == "precious"
+    rmsf.results.save(path, overwrite=True)
+    assert path.stat().st_size > 1000
+
+
+def test_figures_are_not_overwritten_unasked(rmsf, tmp_path):
+    path = tmp_path / "a.png"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError, match=r"a\.png"):
+        rmsf.results.save_figure(path)
+    rmsf.results.save_figure(path, overwrite=True)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
+    matrices = paceline.TimeSeries(lambda block: block.positions, universe.atoms[:3]).run(stop=3)
+    for save, results, name, words in (
+        ("save", rmsf.results, "a.txt", r"\.npz, \.csv or \.tsv, not '\.txt'"),
+        ("save", rmsf.results, "a", "not ''"),
+        ("save", matrices.results, "a.csv", "several numbers an entry"),
+        ("save", RMSF(universe).results, "a.csv", "not run"),
+        ("save_figure", rmsf.results, "a.docx", r"not '\.docx'"),
+        ("save_figure", matrices.results, "a.png", "several numbers an entry"),
+    ):
+        with pytest.raises(UnsupportedError, match=words):
+            getattr(results, save)(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        rmsf.results.save(tmp_path / "nowhere" / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+    matrices.results.save(tmp_path / "a.npz")
+
+
+def test_results_are_items_and_attributes(rmsd):
+    results = rmsd.results
+    assert results["rmsd"] is results.rmsd
+    assert list(results) == ["rmsd"]
+    assert "rmsd" in dir(results)
+    results = Results()
+    results.mine = 3
+    assert results["mine"] == 3
+    with pytest.raises(AttributeError, match="'rmsd'; run the analysis first"):
+        _ = results.rmsd
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))])
+def test_results_can_be_pickled(again, rmsd):
+    same = again(rmsd.results)
+    assert isinstance(same, Results)
+    assert np.array_equal(same.rmsd, rmsd.results.rmsd)
+    assert same.provenance == rmsd.results.provenance
+    assert same.to_dataframe().equals(rmsd.results.to_dataframe())
+
+
+def test_figures_have_labels_with_units(rmsd, rmsf):
+    axes = rmsd.results.plot()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "name CA\n or name CB",
+        "resid 1-29",
+    ]
+    assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
+    assert rmsf.results.plot(axes) is axes
+    alone = rmsf.results.plot()
+    assert (alone.get_xlabel(), alone.get_ylabel()) == ("atom index", "RMSF (Å)")
+    assert alone.get_legend() is None
+    mpl.pyplot.close("all")

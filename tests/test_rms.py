@@ -1,0 +1,257 @@
+"""RMSD and RMSF against MDAnalysis, MDTraj and plain NumPy, wherever they are computed."""
+
+import inspect
+import warnings
+
+import mdtraj
+import numpy as np
+import pytest
+from MDAnalysis.analysis import rms as theirs_rms
+
+import paceline
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.errors import SelectionError, UnsupportedError
+
+# MDAnalysis superimposes in single precision in part: it is this far off.
+ANGSTROM = 1e-5
+
+
+def unsorted(universe):
+    """Some atoms in no order, some of them twice."""
+    atoms = universe.select_atoms("name CA").indices
+    return universe.atoms[np.random.default_rng(3).choice(atoms, 150)]
+
+
+#: For each case what is analysed, and with which options, given a Universe and another of it.
+CASES = {
+    "defaults": lambda u, other: (u, {}),
+    "atomgroup": lambda u, other: (u.select_atoms("name CA"), {}),
+    "ref_frame": lambda u, other: (u, {"select": "backbone", "ref_frame": 42}),
+    "last ref_frame": lambda u, other: (u, {"select": "backbone", "ref_frame": -1}),
+    "another universe": lambda u, other: (
+        u.select_atoms("name CA"),
+        {"reference": other.select_atoms("name CA"), "ref_frame": 97},
+    ),
+    "tuple": lambda u, other: (u, {"select": ("name CA", "name CA and protein")}),
+    "dict": lambda u, other: (
+        u,
+        {"select": {"mobile": "resid 1-50 and name C", "reference": "resid 3-52 and name C"}},
+    ),
+    "ordered": lambda u, other: (
+        u,
+        {"select": {"mobile": ["resid 9", "resid 5"], "reference": ["resid 9", "resid 5"]}},
+    ),
+    "None": lambda u, other: (u.select_atoms("name CA"), {"select": None}),
+    "unsorted, repeated": lambda u, other: (
+        unsorted(u),
+        {"select": None, "reference": unsorted(other), "weights": "mass"},
+    ),
+    "mass": lambda u, other: (u, {"select": "protein", "weights": "mass"}),
+    "weights": lambda u, other: (
+        u.select_atoms("name CA"),
+        {"weights": np.linspace(0.0, 3.0, 214)},
+    ),
+    "groups": lambda u, other: (
+        u,
+        {"select": "name CA", "groupselections": ["resid 1-29", "resid 122-159 and name CA"]},
+    ),
+    "groups, mass": lambda u, other: (
+        u,
+        {
+            "select": "backbone",
+            "weights": "mass",
+            "groupselections": ["resid 1-29", ("resid 1-29", "resid 1-29")],
+        },
+    ),
+    "groups, weights": lambda u, other: (
+        u,
+        {
+            "select": "name CA",
+            "weights": np.linspace(1.0, 2.0, 214),
+            "groupselections": ["name CA", {"mobile": "name C", "reference": "name C"}, "name N"],
+            "weights_groupselections": ["mass", None, np.linspace(0.5, 1.0, 214)],
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def expected(theirs):
+    """What MDAnalysis says of each case; each computed once."""
+    other, known = theirs.copy(), {}
+
+    def compute(case):
+        if case not in known:
+            group, options = CASES[case](theirs, other)
+            known[case] = theirs_rms.RMSD(group, **options).run().results.rmsd
+        return known[case]
+
+    return compute
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rmsd_is_mdanalysis_s(case, where, universe, theirs, expected):
+    group, options = CASES[case](universe, theirs)
+    found = RMSD(group, **options).run(**where).results.rmsd
+    wanted = expected(case)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found[:, 0], wanted[:, 0])
+    np.testing.assert_allclose(found[:, 1], wanted[:, 1], rtol=1e-7)
+    np.testing.assert_allclose(found[:, 2:], wanted[:, 2:], rtol=0, atol=ANGSTROM)
+
+
+def test_rmsf_is_mdanalysis_s(where, universe, theirs):
+    for group in (lambda u: u.atoms, unsorted):
+        found = RMSF(group(universe)).run(**where).results.rmsf
+        wanted = theirs_rms.RMSF(group(theirs)).run().results.rmsf
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("weights", [None, "mass"])
+def test_without_superposition_positions_are_compared_as_they_are(weights, universe, theirs):
+    groups = ["resid 1-29"]
+    rmsd = RMSD(
+        universe,
+        select="name CA",
+        groupselections=groups,
+        weights=weights,
+        ref_frame=5,
+        superposition=False,
+    )
+    found = rmsd.run().results.rmsd
+    for column, selection in ((2, "name CA"), (3, "resid 1-29")):
+        atoms = theirs.select_atoms(selection)
+        w = np.ones(len(atoms)) if weights is None else atoms.masses
+        x = np.array([atoms.positions for _ in theirs.trajectory], dtype=float)
+        squares = ((x - x[5]) ** 2).sum(axis=2)
+        np.testing.assert_allclose(
+            found[:, column], np.sqrt((squares * w).sum(axis=1) / w.sum()), rtol=1e-12, atol=1e-12
+        )
+
+
+def test_a_list_selects_in_its_order(universe, expected):
+    found = RMSD(universe, select=["resid 9", "resid 5"]).run().results.rmsd
+    np.testing.assert_allclose(found, expected("ordered"), rtol=1e-7, atol=ANGSTROM)
+
+
+def test_rmsd_is_mdtraj_s(adk_xtc):
+    trajectory = mdtraj.load(adk_xtc.trajectory, top=adk_xtc.topology)
+    atoms = trajectory.topology.select("name CA")
+    wanted = 10 * mdtraj.rmsd(trajectory, trajectory, frame=3, atom_indices=atoms)
+    found = RMSD(paceline.Universe(*adk_xtc), select="name CA", ref_frame=3).run().results.rmsd
+    # In single precision, the least RMSD is a difference of large numbers: bad where it is small.
+    near = wanted < 0.1
+    np.testing.assert_allclose(found[~near, 2], wanted[~near], rtol=1e-3)
+    np.testing.assert_allclose(found[near, 2], wanted[near], atol=0.02)
+
+
+def test_parameters_are_mdanalysis_s():
+    def parameters(function):
+        named = inspect.signature(function).parameters.values()
+        return [(p.name, p.default) for p in named if p.kind is not p.VAR_KEYWORD]
+
+    assert parameters(RMSD.__init__) == [
+        *parameters(theirs_rms.RMSD.__init__),
+        ("superposition", True),
+    ]
+    assert parameters(RMSF.__init__) == parameters(theirs_rms.RMSF.__init__)
+
+
+def test_an_mdanalysis_universe_works_too(theirs, expected):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", paceline.errors.PacelineWarning)
+        warnings.filterwarnings("ignore", ".*header says.*")
+        rmsd = RMSD(theirs, select="protein", weights="mass").run(backend="threads", n_workers=2)
+    np.testing.assert_allclose(rmsd.results.rmsd, expected("mass"), rtol=1e-7, atol=ANGSTROM)
+    assert rmsd.timings.backend == "threads"
+
+
+def test_the_trajectory_stays_where_it_was(universe):
+    universe.trajectory[7]
+    RMSD(universe, ref_frame=3).run(stop=20)
+    assert universe.trajectory.ts.frame == 7
+
+
+def test_two_groups_of_one_selection_are_two_columns(universe):
+    rmsd = RMSD(
+        universe,
+        select="backbone",
+        groupselections=["name CA", "name CA"],
+        weights_groupselections=[None, np.linspace(1, 2, 214)],
+    ).run(stop=3)
+    assert list(rmsd.results.to_dataframe()) == [
+        "frame",
+        "time (ps)",
+        "RMSD (Å)",
+        "RMSD of name CA (Å)",
+        "RMSD of group 2 (Å)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"select": "name XYZ"}, SelectionError, "no atoms match 'name XYZ'"),
+        ({"select": ("name CA", "resid 1")}, SelectionError, "214 atoms .* 19 atoms"),
+        ({"select": ("name CA",)}, ValueError, "a tuple is"),
+        ({"select": {"mobile": "name CA"}}, KeyError, "reference"),
+        ({"select": 3}, TypeError, "must be a str"),
+        ({"select": ("resid 1-2 and name CA", "resid 1-2 and name N")}, SelectionError, "mass"),
+        ({"weights": "charge"}, TypeError, "'charge'"),
+        ({"weights": [1.0, 2.0]}, ValueError, "3341 atoms"),
+        ({"weights": [[1.0], [2.0, 3.0]]}, TypeError, "1D array"),
+        ({"select": "name CA", "weights": np.zeros(214)}, ValueError, "not all zero"),
+        (
+            {"groupselections": ["name CA"], "weights_groupselections": [None, None]},
+            ValueError,
+            "1 groupselections, found 2",
+        ),
+        ({"groupselections": ["name XYZ"]}, SelectionError, r"groupselections\[0\]"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(options, error, words, universe):
+    with pytest.raises(error, match=words):
+        RMSD(universe, **options)
+
+
+def test_masses_may_differ_as_much_as_is_allowed(universe):
+    pair = ("resid 1-2 and name CA", "resid 1-2 and name N")
+    assert RMSD(universe, select=pair, tol_mass=3.0).run(stop=2).results.rmsd.shape == (2, 3)
+
+
+def test_groups_that_update_themselves_are_refused(universe):
+    near = universe.select_atoms("around 5 resid 10", updating=True)
+    for make in (
+        lambda: RMSF(near),
+        lambda: RMSD(near),
+        lambda: RMSD(universe, near),
+        lambda: paceline.TimeSeries(len, near),
+    ):
+        with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+            make()
+
+
+def test_an_unknown_reference_frame_is_an_error(universe):
+    with pytest.raises(IndexError, match="1000"):
+        RMSD(universe, ref_frame=1000).run()
+
+
+def test_damaged_frames_are_left_out(damaged, adk_xtc):
+    system, frames = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")
+    rmsd, rmsf = paceline.run([RMSD(ca), RMSF(ca)], on_error="skip")
+    assert [frame for frame, _ in rmsd.damaged] == frames
+    assert np.array_equal(np.isnan(rmsd.results.rmsd[:, 2]), np.isin(np.arange(98), frames))
+    assert np.array_equal(rmsd.results.rmsd[:, 0], np.arange(98))
+    whole = paceline.Universe(*adk_xtc).select_atoms("name CA")
+    kept = [frame for frame in range(98) if frame not in frames]
+    wanted = RMSF(whole).run(frames=kept).results.rmsf
+    np.testing.assert_allclose(rmsf.results.rmsf, wanted, rtol=1e-12)
+
+
+def test_rmsf_of_damaged_frames_alone_is_nan(damaged):
+    system, frames = damaged
+    rmsf = RMSF(paceline.Universe(*system).atoms).run(frames=frames, on_error="skip")
+    assert np.isnan(rmsf.results.rmsf).all()

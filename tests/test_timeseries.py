@@ -1,0 +1,141 @@
+"""Any function of a block, and which frames it is given."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from MDAnalysis.analysis import rms as theirs_rms
+
+import paceline
+
+
+def test_the_function_sees_what_mdanalysis_sees(where, universe, theirs):
+    group = universe.select_atoms("resid 5 or resid 1")[::-1]
+
+    def flat(block):
+        return block.positions.reshape(len(block), -1)
+
+    series = paceline.TimeSeries(flat, group).run(**where)
+    same = theirs.atoms[group.indices]
+    wanted = np.array([same.positions.ravel() for _ in theirs.trajectory])
+    assert series.results.timeseries.dtype == np.float32
+    assert np.array_equal(series.results.timeseries, wanted)
+    np.testing.assert_allclose(
+        series.results.times, [ts.time for ts in theirs.trajectory], rtol=1e-7
+    )
+    assert np.array_equal(series.results.frames, np.arange(98))
+
+
+def test_a_block_has_the_atoms_attributes(universe):
+    ca = universe.select_atoms("name CA")[::-1]
+
+    def attributes(block):
+        assert block.names.tolist() == ["CA"] * 214
+        return np.broadcast_to(np.column_stack([block.masses, block.charges]), (len(block), 214, 2))
+
+    found = paceline.TimeSeries(attributes, ca).run(stop=2).results.timeseries
+    assert np.array_equal(found[1], np.column_stack([ca.masses, ca.charges]))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u8", "?", "c16", "U3", "M8[s]"])
+def test_rows_keep_their_dtype(dtype, universe):
+    series = paceline.TimeSeries(lambda block: np.zeros((len(block), 2), dtype), universe.atoms)
+    assert series.run(stop=40, n_workers=2).results.timeseries.dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "?", "c8", "U3", "M8[s]"])
+def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
+    system, frames = damaged
+    atoms = paceline.Universe(*system).atoms[:3]
+    series = paceline.TimeSeries(lambda block: np.ones((len(block), 2), dtype), atoms)
+    found = series.run(frames=[*range(98), 3], on_error="skip").results.timeseries
+    missing = found == "" if dtype == "U3" else pd.isna(found)
+    assert np.array_equal(missing.all(axis=1), np.isin([*range(98), 3], frames))
+    assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
+    assert found.dtype == ("f8" if dtype in ("i8", "?") else dtype)
+
+
+def test_a_function_may_fill_the_same_array_again(universe):
+    out = np.empty(16)
+
+    def fill(block):
+        out[: len(block)] = block.frames
+        return out[: len(block)]
+
+    found = paceline.TimeSeries(fill, universe.atoms).run(backend="serial", block_frames=1)
+    assert np.array_equal(found.results.timeseries, np.arange(98))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"start": 10},
+        {"start": -10},
+        {"stop": -3, "step": 7},
+        {"stop": 1000},
+        {"start": 50, "stop": 10, "step": -1},
+        {"step": -3},
+        {"frames": [3]},
+        {"frames": [-1, 3, 3, 0, -98]},
+        {"frames": np.array([5, 4, 3], dtype=np.uint8)},
+        {"frames": np.arange(98) % 5 == 0},
+        {"frames": [True] + [False] * 97},
+    ],
+)
+def test_frames_are_chosen_as_in_mdanalysis(options, universe, theirs):
+    def frames(block):
+        return block.frames
+
+    series = paceline.TimeSeries(frames, universe.atoms[:3]).run(**options)
+    wanted = theirs_rms.RMSD(theirs.atoms[:3]).run(**options)
+    assert np.array_equal(series.results.timeseries, wanted.results.rmsd[:, 0])
+    assert np.array_equal(series.frames, wanted.frames)
+    np.testing.assert_allclose(series.times, wanted.times, rtol=1e-7)
+    assert series.n_frames == len(wanted.frames)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"frames": [98]}, IndexError, "frame 98 is out of range for 98 frames"),
+        ({"frames": [0, -99]}, IndexError, "frame -99"),
+        ({"frames": [0.5]}, ValueError, "integers or booleans"),
+        ({"frames": [[1, 2]]}, ValueError, "one-dimensional"),
+        ({"frames": True}, ValueError, "one-dimensional"),
+        ({"frames": [True, False]}, ValueError, "2 booleans"),
+        ({"frames": []}, ValueError, "no frames"),
+        ({"start": 98}, ValueError, "no frames"),
+        ({"step": 0}, ValueError, "zero"),
+        ({"frames": [1], "stop": 3}, ValueError, "not both"),
+        ({"on_error": "ignore"}, ValueError, "'ignore'"),
+    ],
+)
+def test_impossible_frames_are_errors(options, error, words, universe):
+    with pytest.raises(error, match=words):
+        paceline.TimeSeries(lambda block: block.frames, universe.atoms).run(**options)
+
+
+def test_several_analyses_read_their_atoms_once(adk_in_water):
+    atoms = paceline.Universe(*adk_in_water).atoms
+    left, right = atoms[:2000], atoms[1000:20000:3]
+
+    def bytes_read(*groups):
+        analyses = [paceline.TimeSeries(lambda block: block.times, group) for group in groups]
+        paceline.run(analyses, backend="serial")
+        return sum(block.bytes for block in analyses[0].timings.blocks)
+
+    assert bytes_read(left, right) == bytes_read(left | right)
+    assert bytes_read(left) < bytes_read(right)
+    assert bytes_read(right, right) == bytes_read(right)
+
+
+def test_several_analyses_are_given_back_as_they_came(universe):
+    analyses = (paceline.TimeSeries(len, universe.atoms), universe)
+    with pytest.raises(TypeError, match=r"found paceline\.universe\.Universe"):
+        paceline.run(analyses)
+    with pytest.raises(TypeError, match=r"found MDAnalysis\.analysis\.rms\.RMSD"):
+        paceline.run(theirs_rms.RMSD(universe))
+    with pytest.raises(ValueError, match="empty"):
+        paceline.run([])
+    with pytest.raises(TypeError, match="found int"):
+        paceline.TimeSeries(3, universe.atoms)
