@@ -373,7 +373,7 @@ def universe_of(path: Path, n_atoms: int) -> tuple[paceline.Universe, list[str]]
     return universe, [str(w.message) for w in caught if w.category is PacelineWarning]
 
 
-def positions_of(block: paceline.worker.Block) -> np.ndarray:
+def positions_of(block: paceline.block.Block) -> np.ndarray:
     return block.positions
 
 
@@ -720,7 +720,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(change, backend, suffix
     start = file.borders[6]
     other[start + 60 : start + 90] = other[start + 30 : start + 60]
 
-    def change_it(block: paceline.worker.Block) -> np.ndarray:
+    def change_it(block: paceline.block.Block) -> np.ndarray:
         if block.frames[0] == 0:
             change(path, bytes(other))
         return block.times
@@ -743,7 +743,7 @@ def test_a_file_that_grows_while_it_is_read_is_the_same(suffix, files, tmp_path)
         # The number of frames and the last step, as NAMD and LAMMPS write them with each frame.
         grown[8:12], grown[20:24] = i32(file.n_frames + 1), i32(1234)
 
-    def grow(block: paceline.worker.Block) -> np.ndarray:
+    def grow(block: paceline.block.Block) -> np.ndarray:
         overwrite(path, bytes(grown))
         return block.positions
 

@@ -17,6 +17,8 @@ PYTHON_LAYERS = (
     ("files", "progress"),
     ("timing",),
     ("plan",),
+    ("block",),
+    ("job",),
     ("worker",),
     ("backends",),
     ("collect",),

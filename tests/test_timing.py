@@ -105,10 +105,12 @@ def block(number, worker, start, length, n_frames=100):
         worker=worker,
         start=start,
         end=start + length,
+        wait=0,
         open=0,
         read=0,
         decode=0,
         compute=length,
+        comm=0,
         bytes=1_000_000,
         calls=1,
     )
@@ -148,7 +150,7 @@ def test_the_printed_table_is_aligned():
         "   0.500   0.000   20000.0      1.0\n"
         "host:1:2                   2     200   0.000   0.000     0.000      1.000"
         "   1.500   0.000    5000.0      2.0\n"
-        "threads: 300 frames in 4.000 s; opening 0.250 s, collecting results 0.001 s"
+        "threads: 300 frames in 4.000 s; collecting results 0.001 s; trajectory 0.250 s"
     )
 
 

@@ -4,15 +4,16 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from paceline.errors import AnalysisError
 from paceline.files import writing_to
+from paceline.job import Outcome, Part
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
-from paceline.worker import Outcome, Part
 
 #: Per-frame results larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
@@ -48,8 +49,9 @@ class Collected:
             collector.add(outcome, value)
         self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
         self.damaged.extend(outcome.damaged)
-        self._timings.blocks.append(outcome.timing)
-        self._timings.t_comm += (time.monotonic_ns() - begun) / 1e9
+        done = time.monotonic_ns()
+        self._timings.blocks.append(replace(outcome.timing, comm=done - outcome.timing.end))
+        self._timings.t_comm += (done - begun) / 1e9
 
     @property
     def values(self) -> list[Any]:

@@ -27,8 +27,8 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
+from paceline.job import Clock
 from paceline.progress import Progress
-from paceline.worker import Clock
 
 #: Packages whose lines tell a user nothing.
 _INTERNAL = ("paceline", "MDAnalysis")

@@ -9,10 +9,10 @@ import numpy as np
 
 from paceline.backends import make_backend
 from paceline.collect import Collected
+from paceline.job import Job, Part, PerFrame, Reduction, Work
 from paceline.plan import Frames, Plan, make_plan
 from paceline.progress import Progress
 from paceline.timing import Timings
-from paceline.worker import Job, Part, PerFrame, Reduction, Work
 
 if TYPE_CHECKING:
     from paceline.trajectory import OpenTrajectory
@@ -133,7 +133,13 @@ def run(
         block_frames=block_frames,
     )
     job = Job(trajectory.frame_source(atoms), parts, plan.leaf_frames, on_error == "skip")
-    timings = Timings(workers.name, begun, time.monotonic_ns(), t_init_traj=trajectory.t_init)
+    timings = Timings(
+        workers.name,
+        begun,
+        time.monotonic_ns(),
+        t_init_top=trajectory.t_init_top,
+        t_init_traj=trajectory.t_init_traj,
+    )
     collected = Collected(plan, parts, timings)
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with (

@@ -5,6 +5,7 @@ The quantities are those of Khoshlessan et al. 2020, Table 3, where they still e
 
 import csv
 import json
+import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +33,12 @@ class BlockTiming:
         host:process:thread.
     start, end : int
         When the worker took the block, and when it was done with it.
+    wait : int
+        Before `start`, since the worker was free.
     open, read, decode, compute : int
         Opening the file, waiting for bytes, decoding, and the analyses' own time.
+    comm : int
+        From `end` until the results were in their place; the worker may be at its next block.
     bytes, calls : int
         Bytes read from the file, and in how many calls.
     """
@@ -44,10 +49,12 @@ class BlockTiming:
     worker: str
     start: int
     end: int
+    wait: int
     open: int
     read: int
     decode: int
     compute: int
+    comm: int
     bytes: int
     calls: int
 
@@ -75,6 +82,8 @@ class WorkerTiming:
         Idle, s: until the first block (a process must start), between blocks, and at the end.
     t_overhead : float
         The rest of the time at blocks, s.
+    t_comm : float
+        Returning results, s: mostly while the worker is at its next block, so no part of the sum.
     bytes, calls : int
         Bytes read from the file, and in how many calls.
     """
@@ -88,6 +97,7 @@ class WorkerTiming:
     t_compute: float
     t_wait: float
     t_overhead: float
+    t_comm: float
     bytes: int
     calls: int
 
@@ -114,8 +124,9 @@ class Timings:
     start, dealt, end : int
         When the run began, when blocks were first dealt, and when all was done: nanoseconds of
         this host's clock.
-    t_init_traj : float
-        Opening the trajectory and its index, s: once, perhaps before the run.
+    t_init_top, t_init_traj : float
+        Parsing the topology, and opening the trajectory and its index, s: once, before the run.
+        NaN for what was not ours to do.
     t_comm : float
         Receiving and merging results, s, in the process that collects them.
     blocks : list of BlockTiming
@@ -138,7 +149,8 @@ class Timings:
     start: int = 0
     dealt: int = 0
     end: int = 0
-    t_init_traj: float = 0.0
+    t_init_top: float = math.nan
+    t_init_traj: float = math.nan
     t_comm: float = 0.0
     blocks: list[BlockTiming] = field(default_factory=list)
 
@@ -240,6 +252,7 @@ def _sum_worker(name: str, blocks: Iterable[BlockTiming], dealt: int, last: int)
         t_compute=parts["compute"] / 1e9,
         t_wait=(last - dealt - busy) / 1e9,
         t_overhead=(busy - sum(parts.values())) / 1e9,
+        t_comm=sum(block.comm for block in blocks) / 1e9,
         bytes=sum(block.bytes for block in blocks),
         calls=sum(block.calls for block in blocks),
     )
@@ -290,7 +303,12 @@ def _table(timings: Timings) -> Iterator[str]:
     for name, *numbers in rows:
         cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
         yield "  ".join((name.ljust(widths[0]), *cells))
-    yield (
-        f"{timings.backend}: {timings.n_frames} frames in {timings.t_total:.3f} s; "
-        f"opening {timings.t_init_traj:.3f} s, collecting results {timings.t_comm:.3f} s"
+    opening = {"topology": timings.t_init_top, "trajectory": timings.t_init_traj}
+    before = (f"{what} {t:.3f} s" for what, t in opening.items() if not math.isnan(t))
+    yield "; ".join(
+        (
+            f"{timings.backend}: {timings.n_frames} frames in {timings.t_total:.3f} s",
+            f"collecting results {timings.t_comm:.3f} s",
+            *before,
+        )
     )

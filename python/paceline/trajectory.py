@@ -1,5 +1,6 @@
 """What a run needs of the trajectory behind an AtomGroup."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
+from paceline.block import DAMAGED_STEP
 from paceline.errors import DamagedFileError, FileChangedError, UnsupportedError
+from paceline.job import Clock, FileFrames, FrameSource
 from paceline.reader import Reader, open_file, warn
-from paceline.worker import DAMAGED_STEP, Clock, FileFrames, FrameSource
 
 Extents = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -27,12 +29,16 @@ class OpenTrajectory(Protocol):
     ----------
     shareable : bool
         Whether workers other than the calling thread can read it.
-    t_init : float
-        What opening took, seconds.
+    t_init_traj : float
+        Opening the trajectory, s; NaN where it was not ours to do.
     """
 
     shareable: bool
-    t_init: float
+    t_init_traj: float
+
+    @property
+    def t_init_top(self) -> float:
+        """Parsing the topology, s; NaN where it was not ours to do."""
 
     @property
     def n_atoms(self) -> int:
@@ -168,8 +174,12 @@ class _File:
     core: "_core.Trajectory"
     clock: Clock
     sub: np.ndarray | None
-    t_init: float
+    t_init_traj: float
     shareable = True
+
+    @property
+    def t_init_top(self) -> float:
+        return getattr(self.universe, "t_init_top", math.nan)
 
     @property
     def n_atoms(self) -> int:
@@ -219,7 +229,7 @@ class _UniverseFrames:
     """Frames that only MDAnalysis can give, one at a time, in the calling thread."""
 
     shareable = False
-    t_init = 0.0
+    t_init_top = t_init_traj = math.nan
 
     def __init__(self, universe: Any, reason: str):
         self._universe = universe

@@ -1,6 +1,7 @@
 """A genuine MDAnalysis Universe on our reader."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     **kwargs
         As for `MDAnalysis.Universe`.
 
+    Attributes
+    ----------
+    t_init_top : float
+        Parsing the topology, and making atoms of it, s.
+
     Raises
     ------
     AtomCountError
@@ -49,6 +55,12 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     >>> paceline.Universe(PSF, DCD).trajectory.n_frames
     98
     """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        begun = time.perf_counter()
+        super().__init__(*args, **kwargs)
+        opening = getattr(self._trajectory, "t_init", 0.0)
+        self.t_init_top = time.perf_counter() - begun - opening
 
     def load_new(self, filename: Any, format: Any = None, *args: Any, **kwargs: Any) -> "Universe":
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""

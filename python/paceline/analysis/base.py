@@ -14,10 +14,11 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis.results import Results, Table
+from paceline.block import Block
 from paceline.errors import UnsupportedError
+from paceline.job import PerFrame, Reduction
 from paceline.runner import run
 from paceline.timing import Timings
-from paceline.worker import Block, PerFrame, Reduction
 
 
 class AnalysisBase:
@@ -124,20 +125,28 @@ class AnalysisBase:
         """
         raise NotImplementedError(f"{type(self).__name__} has no method finish")
 
-    def run(self, **options: Any) -> Self:
+    def run(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        **options: Any,
+    ) -> Self:
         """Run this analysis alone.
 
         Parameters
         ----------
+        start, stop, step : int, optional
+            Frames, as in a slice.
         **options
-            Those of `paceline.run`.
+            The other options of `paceline.run`.
 
         Returns
         -------
         AnalysisBase
             This analysis, with its results.
         """
-        run(self, **options)
+        run(self, start=start, stop=stop, step=step, **options)
         return self
 
     def record(self) -> dict[str, Any]:
@@ -227,7 +236,7 @@ class TimeSeries(AnalysisBase):
     Parameters
     ----------
     function : callable
-        Takes a block (`paceline.worker.Block`: `positions`, `dimensions`, `times`, `steps`,
+        Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
         `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
         axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone.
     atomgroup : AtomGroup or Universe

@@ -9,8 +9,9 @@ import numpy as np
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, describe_atoms, refuse_updating
 from paceline.analysis.results import Results, Table
+from paceline.block import Block
 from paceline.errors import SelectionError
-from paceline.worker import Block, PerFrame, Reduction
+from paceline.job import PerFrame, Reduction
 
 
 class RMSD(AnalysisBase):

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from paceline.worker import Job, Outcome, Work
+from paceline.job import Job, Outcome, Work
 
 
 class Backend(Protocol):

@@ -6,7 +6,8 @@ from itertools import islice
 
 from paceline.backends.base import available_cpus
 from paceline.errors import WorkerError
-from paceline.worker import Job, Outcome, SealedJob, Work, run_sealed
+from paceline.job import Job, Outcome, Work
+from paceline.worker import SealedJob, run_sealed
 
 
 class ExecutorBackend:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable
 
 from paceline.backends.executor import ExecutorBackend
-from paceline.worker import Job, Outcome, Work
+from paceline.job import Job, Outcome, Work
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5

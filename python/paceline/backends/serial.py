@@ -2,7 +2,8 @@
 
 from collections.abc import Generator, Iterable
 
-from paceline.worker import Job, Outcome, Work, Worker
+from paceline.job import Job, Outcome, Work
+from paceline.worker import Worker
 
 
 class SerialBackend:

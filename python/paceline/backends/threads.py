@@ -4,7 +4,8 @@ import queue
 import threading
 from collections.abc import Generator, Iterable
 
-from paceline.worker import Job, Outcome, Work, Worker
+from paceline.job import Job, Outcome, Work
+from paceline.worker import Worker
 
 
 class ThreadsBackend:
