@@ -150,10 +150,12 @@ impl Source for FileSource {
     }
 }
 
-/// Bytes in memory, for tests and fuzz targets.
+/// Bytes in memory, for tests.
+#[cfg(test)]
 #[derive(Debug)]
 pub struct MemorySource(pub Vec<u8>);
 
+#[cfg(test)]
 impl Source for MemorySource {
     fn path(&self) -> &Path {
         Path::new("<memory>")
