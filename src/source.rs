@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
+/// Bytes that lie between two wanted ranges and are read along with them: copying them costs
+/// about what a further call would.
+pub const GAP: u64 = 4096;
+
 /// Positional reads. A source is shared between threads and has no cursor.
 pub trait Source: Send + Sync {
     /// The name to use in messages.
