@@ -239,6 +239,19 @@ fn an_index_goes_where_it_can() {
 }
 
 #[test]
+fn an_index_that_cannot_be_replaced_does_not_hide_a_longer_one() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(20));
+    let files = [folder.0.join("old"), folder.0.join("new")];
+    open_with(&path, files[..1].to_vec()).unwrap();
+    folder.write("a.xtc", &xtc(40));
+    open_with(&path, files[1..].to_vec()).unwrap();
+    let index = open_with(&path, files.to_vec()).unwrap();
+    assert_eq!(index.origin(), Origin::Loaded);
+    assert_eq!(index.index_file(), Some(files[1].as_path()));
+}
+
+#[test]
 fn an_interrupted_open_saves_nothing() {
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40));
