@@ -37,7 +37,7 @@ pub use watch::Progress;
 
 /// Where the frames of a file are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frames {
+enum Frames {
     /// Start of each frame, then the end of the last.
     Listed(Vec<u64>),
     /// The first frame may have another size than all the others.
@@ -50,22 +50,18 @@ pub enum Frames {
 }
 
 impl Frames {
-    pub fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         match self {
             Frames::Listed(borders) => borders.len().saturating_sub(1) as u64,
             Frames::Regular { n, .. } => *n,
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Offset and size of a frame, in bytes.
     ///
     /// # Panics
     /// Where there is no such frame.
-    pub fn extent(&self, frame: u64) -> (u64, u64) {
+    fn extent(&self, frame: u64) -> (u64, u64) {
         assert!(frame < self.len(), "frame {frame} of {}", self.len());
         match self {
             Frames::Listed(borders) => {
@@ -141,11 +137,25 @@ pub struct Index {
     layout: Layout,
     frames: Frames,
     fingerprint: Fingerprint,
-    damaged: Vec<u64>,
     notes: Vec<String>,
     origin: Origin,
     file: Option<PathBuf>,
     moments: OnceLock<store::Moments>,
+}
+
+/// The format of a file by its first bytes; nothing where it is none of ours.
+///
+/// # Errors
+/// What the source gives.
+pub fn detect(source: &dyn Source) -> Result<Option<Format>> {
+    Ok(Format::detect(&read_head(source, source.size()?)?))
+}
+
+/// The bytes that tell the format of a file of `size` bytes.
+fn read_head(source: &dyn Source, size: u64) -> Result<Vec<u8>> {
+    let mut head = vec![0; size.min(Format::HEAD_LEN as u64) as usize];
+    source.read_at(0, &mut head)?;
+    Ok(head)
 }
 
 /// Open a trajectory: recognise its format and find its frames.
@@ -156,8 +166,7 @@ pub struct Index {
 /// what the source gives.
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
-    let mut head = vec![0; size.min(Format::HEAD_LEN as u64) as usize];
-    source.read_at(0, &mut head)?;
+    let head = read_head(&*source, size)?;
     match Format::detect(&head) {
         Some(Format::Dcd) => Index::compute(source, size),
         Some(Format::Xtc) => {
@@ -197,7 +206,6 @@ impl Index {
             source,
             layout: Layout::Dcd(layout),
             frames,
-            damaged: Vec::new(),
             notes,
             origin: Origin::Computed,
             file: None,
@@ -211,7 +219,6 @@ impl Index {
             layout,
             fingerprint,
             borders,
-            damaged,
             ..
         } = opened.listing;
         Index {
@@ -219,7 +226,6 @@ impl Index {
             layout,
             frames: Frames::Listed(borders),
             fingerprint,
-            damaged,
             notes,
             origin: opened.origin,
             file: opened.file,
@@ -239,10 +245,6 @@ impl Index {
         &self.layout
     }
 
-    pub fn frames(&self) -> &Frames {
-        &self.frames
-    }
-
     /// Offset and size of a frame, in bytes.
     ///
     /// # Panics
@@ -254,12 +256,6 @@ impl Index {
     /// The content that the index was made of.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
-    }
-
-    /// Numbers of the entries that the scan could not make frames of. Other frames may be damaged
-    /// as well: a scan reads headers only.
-    pub fn damaged(&self) -> &[u64] {
-        &self.damaged
     }
 
     /// What a user should be told when the file is opened.

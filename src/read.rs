@@ -1,19 +1,19 @@
 //! A block of frames: few large reads, each frame decoded straight into its place.
 
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::formats::dcd::DcdDecoder;
+use crate::formats::dcd::{self, DcdDecoder};
 use crate::formats::xtc::XtcDecoder;
 use crate::formats::{Decoder, FrameOut, Layout};
-use crate::source::Source;
-
-/// Bytes that lie between two wanted ranges and are read along with them: copying them costs
-/// about what a further call would.
-const GAP: u64 = 4096;
+use crate::source::{GAP, Source};
 
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
 /// cost the same; a distant file system wants them large.
@@ -35,6 +35,29 @@ pub struct Extents<'a> {
     pub frames: &'a [u64],
     pub offsets: &'a [u64],
     pub sizes: &'a [u64],
+}
+
+impl Extents<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
+    fn check(&self, file_size: u64) -> Result<()> {
+        let n = self.frames.len();
+        if self.offsets.len() != n || self.sizes.len() != n {
+            return Err(Error::Argument(format!(
+                "expected {n} offsets and sizes, one for each frame, found {} and {}",
+                self.offsets.len(),
+                self.sizes.len()
+            )));
+        }
+        for (&offset, &size) in self.offsets.iter().zip(self.sizes) {
+            if offset.checked_add(size).is_none_or(|end| end > file_size) {
+                return Err(Error::Argument(format!(
+                    "{size} bytes from byte {offset} on are not within a file of {file_size} bytes"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where a block goes: one row a frame.
@@ -63,6 +86,8 @@ pub struct BlockReport {
 /// One worker's hand on a trajectory: a source, a decoder and a buffer that is used again.
 pub struct BlockReader {
     source: Arc<dyn Source>,
+    /// Bytes of the file when it was opened.
+    file_size: u64,
     decoder: Box<dyn Decoder>,
     n_wanted: usize,
     buffer: Vec<u8>,
@@ -89,24 +114,21 @@ impl BlockReader {
                 layout.n_atoms()
             )));
         }
+        let file_size = source.size()?;
         let n_wanted = atoms.len();
         let decoder: Box<dyn Decoder> = match layout {
             Layout::Xtc { .. } => Box::new(XtcDecoder::new(atoms)),
             Layout::Dcd(layout) => {
                 let mut decoder = DcdDecoder::new(layout.clone(), atoms);
                 if decoder.needs_first_frame() {
-                    let (start, size) = (layout.header_size(), layout.first_frame_size());
-                    let mut first = vec![0; size as usize];
-                    source.read_at(start, &mut first)?;
-                    decoder.set_first_frame(&first).map_err(|fault| {
-                        Error::damaged(source.path(), Some(0), start, size, fault)
-                    })?;
+                    read_first_frame(&*source, file_size, layout, &mut decoder)?;
                 }
                 Box::new(decoder)
             }
         };
         Ok(BlockReader {
             source,
+            file_size,
             decoder,
             n_wanted,
             buffer: Vec::new(),
@@ -115,19 +137,14 @@ impl BlockReader {
         })
     }
 
-    /// Number of atoms in each row.
-    pub fn n_wanted(&self) -> usize {
-        self.n_wanted
-    }
-
-    pub fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
     /// Ask for the bytes of a block that will be read soon, where reading has been found to wait.
-    pub fn read_ahead(&mut self, extents: Extents<'_>) {
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the frames have no places in the file.
+    pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
+        extents.check(self.file_size)?;
         if self.blocks_ahead == 0 {
-            return;
+            return Ok(());
         }
         let mut pending: Option<Range<u64>> = None;
         for (k, &frame) in extents.frames.iter().enumerate() {
@@ -147,6 +164,7 @@ impl BlockReader {
         if let Some(range) = pending {
             self.source.will_need(range.start, range.end - range.start);
         }
+        Ok(())
     }
 
     /// Read and decode a block.
@@ -161,7 +179,8 @@ impl BlockReader {
         skip: bool,
     ) -> Result<BlockReport> {
         let n = extents.frames.len();
-        check(extents, &out, self.n_wanted)?;
+        extents.check(self.file_size)?;
+        out.check(n, self.n_wanted)?;
         let before = self.source.traffic();
         let mut report = BlockReport::default();
         let mut next = 0;
@@ -211,7 +230,7 @@ impl BlockReader {
             .decoder
             .runs(extents.frames[first], extents.sizes[first]);
         if runs.len() == 1 {
-            return self.fetch_row_of_frames(extents, first);
+            return self.fetch_neighbours(extents, first);
         }
         let len = runs.iter().map(|run| run.len as usize).sum();
         grow(&mut self.buffer, len);
@@ -230,7 +249,8 @@ impl BlockReader {
         Ok(first + 1)
     }
 
-    fn fetch_row_of_frames(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
+    /// Read the one run of row `first`, and those of the rows behind it that follow closely.
+    fn fetch_neighbours(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         let mut range: Option<Range<u64>> = None;
         let mut row = first;
         while row < extents.frames.len() {
@@ -276,31 +296,49 @@ impl BlockReader {
             extents.offsets[row],
             extents.sizes[row],
         );
-        let bytes = &self.buffer[piece.start..piece.start + piece.len];
-        let mut outcome = self
-            .decoder
-            .decode(frame, size, bytes, out.row(row, self.n_wanted));
-        let mut have = piece.len as u64;
-        let mut longer = Vec::new();
-        while let Err(Fault::Short { needed }) = outcome {
-            if needed as u64 <= have || needed as u64 > size {
-                break;
+        let mut bytes = Cow::from(&self.buffer[piece.start..piece.start + piece.len]);
+        loop {
+            let out = out.row(row, self.n_wanted);
+            let fault = match self.decoder.decode(frame, size, &bytes, out) {
+                Ok(()) => return Ok(()),
+                Err(fault) => fault,
+            };
+            let have = bytes.len();
+            match fault {
+                Fault::Short { needed } if needed > have && needed as u64 <= size => {
+                    let started = Instant::now();
+                    let bytes = bytes.to_mut();
+                    bytes.resize(needed.max(2 * have).min(size as usize), 0);
+                    self.source
+                        .read_at(offset + have as u64, &mut bytes[have..])?;
+                    *read_again += started.elapsed();
+                }
+                fault => {
+                    let path = self.source.path();
+                    return Err(Error::damaged(path, Some(frame), offset, size, fault));
+                }
             }
-            let started = Instant::now();
-            have = size.min((needed as u64).max(2 * have));
-            longer.resize(have as usize, 0);
-            self.source.read_at(offset, &mut longer)?;
-            *read_again += started.elapsed();
-            outcome = self
-                .decoder
-                .decode(frame, size, &longer, out.row(row, self.n_wanted));
         }
-        outcome
-            .map_err(|fault| Error::damaged(self.source.path(), Some(frame), offset, size, fault))
     }
 }
 
 impl BlockOut<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    fn check(&self, n: usize, n_wanted: usize) -> Result<()> {
+        let fits = self.positions.len() == n * n_wanted * 3
+            && self.dimensions.len() == n
+            && self.times.len() == n
+            && self.steps.len() == n;
+        if fits {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they have \
+             atoms"
+        )))
+    }
+
     fn row(&mut self, row: usize, n_wanted: usize) -> FrameOut<'_> {
         let width = 3 * n_wanted;
         FrameOut {
@@ -321,6 +359,27 @@ impl BlockOut<'_> {
     }
 }
 
+/// Show the decoder the atoms that only the first frame of a DCD file holds.
+fn read_first_frame(
+    source: &dyn Source,
+    file_size: u64,
+    layout: &dcd::Layout,
+    decoder: &mut DcdDecoder,
+) -> Result<()> {
+    let (start, size) = (layout.header_size(), layout.first_frame_size());
+    let extents = Extents {
+        frames: &[0],
+        offsets: &[start],
+        sizes: &[size],
+    };
+    extents.check(file_size)?;
+    let mut first = vec![0; size as usize];
+    source.read_at(start, &mut first)?;
+    decoder
+        .set_first_frame(&first)
+        .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
+}
+
 /// Whether a range starting at `start` can be read by the call that reads up to `end`.
 fn within_reach(end: u64, start: u64) -> bool {
     start >= end && start - end <= GAP
@@ -330,20 +389,4 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
     if buffer.len() < len {
         buffer.resize(len, 0);
     }
-}
-
-fn check(extents: Extents<'_>, out: &BlockOut<'_>, n_wanted: usize) -> Result<()> {
-    let n = extents.frames.len();
-    let fits = extents.offsets.len() == n
-        && extents.sizes.len() == n
-        && out.positions.len() == n * n_wanted * 3
-        && out.dimensions.len() == n
-        && out.times.len() == n
-        && out.steps.len() == n;
-    if fits {
-        return Ok(());
-    }
-    Err(Error::Argument(format!(
-        "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they have atoms"
-    )))
 }

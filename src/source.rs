@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
+/// Bytes that lie between two wanted ranges and are read along with them: copying them costs
+/// about what a further call would.
+pub const GAP: u64 = 4096;
+
 /// Positional reads. A source is shared between threads and has no cursor.
 pub trait Source: Send + Sync {
     /// The name to use in messages.
@@ -150,10 +154,12 @@ impl Source for FileSource {
     }
 }
 
-/// Bytes in memory, for tests and fuzz targets.
+/// Bytes in memory, for tests.
+#[cfg(test)]
 #[derive(Debug)]
 pub struct MemorySource(pub Vec<u8>);
 
+#[cfg(test)]
 impl Source for MemorySource {
     fn path(&self) -> &Path {
         Path::new("<memory>")

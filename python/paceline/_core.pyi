@@ -47,8 +47,6 @@ class Trajectory:
     def dt(self) -> float | None: ...
     @property
     def first(self) -> float: ...
-    @property
-    def traffic(self) -> tuple[int, int]: ...
     def extents(
         self, frames: NDArray[np.uint64]
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]: ...
@@ -91,7 +89,6 @@ class Rmsd:
         cls,
         groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],
         columns: NDArray[np.int64] | None,
-        n_atoms: int,
         *,
         superposition: bool,
     ) -> Rmsd: ...

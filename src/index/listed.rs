@@ -47,9 +47,8 @@ pub fn open(
         true => None,
         false => load(source, size, &layout, &options.index_files)?,
     };
-    let mut grown = None;
-    if let Some((path, listing)) = saved {
-        if listing.fingerprint.size() == size {
+    let grown = match saved {
+        Some((path, listing)) if listing.fingerprint.size() == size => {
             return Ok(Opened {
                 listing,
                 moments: None,
@@ -57,20 +56,10 @@ pub fn open(
                 file: Some(path),
             });
         }
-        grown = Some((path, listing));
-    }
+        grown => grown,
+    };
     let fingerprint = Fingerprint::of(source, size)?;
-    let extended = match grown {
-        Some((path, listing)) => extend(file, &path, listing, options)?,
-        None => None,
-    };
-    let (origin, found) = match extended {
-        Some(found) => (Origin::Extended, found),
-        None => (
-            Origin::Scanned,
-            scan(file, first, options.n_threads, options.progress)?,
-        ),
-    };
+    let (origin, found) = find(file, first, grown, options)?;
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
     fingerprint.verify(source)?;
     let (borders, moments) = borders_and_moments(found.chain, found.end);
@@ -89,6 +78,22 @@ pub fn open(
         origin,
         file,
     })
+}
+
+/// Extend what was saved when the file was shorter, or scan all of it.
+fn find(
+    file: Trajectory<'_>,
+    first: Place,
+    grown: Option<(PathBuf, Listing)>,
+    options: &OpenOptions<'_>,
+) -> Result<(Origin, Scan)> {
+    if let Some((path, listing)) = grown
+        && let Some(found) = extend(file, &path, listing, options)?
+    {
+        return Ok((Origin::Extended, found));
+    }
+    let found = scan(file, first, options.n_threads, options.progress)?;
+    Ok((Origin::Scanned, found))
 }
 
 /// The times of `frames`, which a scan of the first `size` bytes of `source` gave, read from the
@@ -140,23 +145,29 @@ fn first_place(source: &dyn Source, format: &dyn Framed, size: u64) -> Result<Pl
     }
 }
 
-/// The first saved index that fits the file's first bytes.
+/// Of the saved indexes that fit the file's first bytes, the one of the most bytes.
 fn load(
     source: &dyn Source,
     size: u64,
     layout: &Layout,
     files: &[PathBuf],
 ) -> Result<Option<(PathBuf, Listing)>> {
+    let mut best: Option<(PathBuf, Listing)> = None;
     for path in files {
+        let known = best.as_ref().map(|(_, listing)| listing.fingerprint.size());
+        if known == Some(size) {
+            break;
+        }
         if let Some(listing) = store::read(path)
             && listing.layout == *layout
             && listing.fingerprint.size() <= size
+            && Some(listing.fingerprint.size()) > known
             && Fingerprint::of(source, listing.fingerprint.size())? == listing.fingerprint
         {
-            return Ok(Some((path.clone(), listing)));
+            best = Some((path.clone(), listing));
         }
     }
-    Ok(None)
+    Ok(best)
 }
 
 /// Scan a file that has grown since it was listed, from its last frame on. Where there was damage,

@@ -158,7 +158,7 @@ pub fn read(file: &Path) -> Option<Listing> {
         damaged,
         cut: Some(head.cut).filter(|&size| size > 0),
     };
-    (!listing.borders.is_empty() && listing.is_sound()).then_some(listing)
+    listing.is_sound().then_some(listing)
 }
 
 /// The times and steps of the `n_frames` frames of the file with this fingerprint; nothing where

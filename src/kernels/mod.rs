@@ -5,8 +5,8 @@
 //! the frame. Sums over atoms run in a few interleaved partial sums (`tile::Sum`), which a
 //! compiler may compute side by side without changing them.
 //!
-//! A block holds whole frames of `n_atoms` positions (x, y, z, Å). A frame that was left out on
-//! request is marked by a first coordinate that is NaN.
+//! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
+//! as NaN: a kernel leaves out nothing that it was given.
 
 use std::ops::Range;
 use std::slice::ChunksExact;
@@ -103,11 +103,6 @@ fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
             positions.len()
         ))),
     }
-}
-
-/// Whether a frame is marked as left out.
-fn is_skipped(frame: &[f32]) -> bool {
-    frame.first().is_some_and(|x| x.is_nan())
 }
 
 /// # Errors

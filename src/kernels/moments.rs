@@ -1,15 +1,14 @@
-//! Mean and second moment of each coordinate over frames, and the RMSF they give.
+//! Mean and second moment of each coordinate over frames.
 //!
 //! Frames are added one by one, in order, within a leaf (Welford 1962, Technometrics 4, 419), and
 //! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). So what is carried
 //! is a count, means, and sums of squared deviations from them.
 
-use super::{Columns, check_len, frames, is_skipped};
+use super::{Columns, check_len, frames};
 use crate::error::Result;
 
-/// Add the frames of a block to the moments of a leaf, leaving out those that are marked.
-/// `positions` has the shape (frames, `n_atoms`, 3), Å; `mean` (Å) and `m2` (Å²) have 3 numbers a
-/// column, all zero where `count` is.
+/// Add the frames of a block to the moments of a leaf. `positions` has the shape (frames,
+/// `n_atoms`, 3), Å; `mean` (Å) and `m2` (Å²) have 3 numbers a column, all zero where `count` is.
 ///
 /// # Errors
 /// [`Error::Argument`](crate::error::Error::Argument) where these do not belong together.
@@ -25,7 +24,7 @@ pub fn accumulate(
     check_len("means", mean.len(), columns.len().saturating_mul(3))?;
     check_len("second moments", m2.len(), mean.len())?;
     let mut scratch = Vec::new();
-    for frame in frames(positions, n_atoms)?.filter(|frame| !is_skipped(frame)) {
+    for frame in frames(positions, n_atoms)? {
         *count += 1;
         let share = 1.0 / *count as f64;
         let xs = columns.pick(frame, &mut scratch);
@@ -75,19 +74,6 @@ pub fn merge(
         let difference = right_mean[i] - *mean;
         *mean += difference * share;
         *m2 += right_m2[i] + difference * difference * (left_count * share);
-    }
-    Ok(())
-}
-
-/// The root mean square fluctuation (Å) of each atom, as `MDAnalysis.analysis.rms.RMSF` defines
-/// it, from second moments over `count` frames; NaN where there are none.
-///
-/// # Errors
-/// [`Error::Argument`](crate::error::Error::Argument) where `m2` does not have 3 numbers an atom.
-pub fn rmsf(m2: &[f64], count: u64, out: &mut [f64]) -> Result<()> {
-    check_len("second moments", m2.len(), out.len().saturating_mul(3))?;
-    for (rmsf, m2) in out.iter_mut().zip(m2.chunks_exact(3)) {
-        *rmsf = ((m2[0] + m2[1] + m2[2]) / count as f64).sqrt();
     }
     Ok(())
 }
@@ -207,28 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn skipped_frames_do_not_count() {
+    fn a_position_that_is_no_number_shows() {
         let (mut block, columns) = (trajectory(3), Columns::new(&[2, 3]));
-        let kept = [&block[..FRAME], &block[2 * FRAME..]].concat();
+        let known = leaf(&block, &columns);
         block[FRAME] = f32::NAN;
-        assert_eq!(leaf(&block, &columns), leaf(&kept, &columns));
-    }
-
-    #[test]
-    fn fluctuations_of_a_known_motion() {
-        let mut block = vec![3.0; 4 * FRAME];
-        for (frame, x) in block.chunks_mut(FRAME).zip([1.0, -1.0, 1.0, -1.0]) {
-            frame[0] = x;
-            frame[1] = -2.0 * x;
-            frame[2] = 2.0 * x;
-        }
-        let moments = leaf(&block, &Columns::new(&[0, 1]));
-        let mut out = [0.0; 2];
-        rmsf(&moments.m2, moments.count, &mut out).unwrap();
-        assert!((out[0] - 3.0).abs() < 1e-15);
-        assert_eq!(out[1], 0.0);
-        rmsf(&[0.0; 6], 0, &mut out).unwrap();
-        assert!(out.iter().all(|x| x.is_nan()));
+        assert_eq!(leaf(&block, &columns), known, "of an atom not asked for");
+        block[FRAME + 3 * 2] = f32::NAN;
+        let unknown = leaf(&block, &columns);
+        assert_eq!(unknown.count, 3);
+        let nan: Vec<bool> = unknown.m2.iter().map(|x| x.is_nan()).collect();
+        assert_eq!(nan, [true, false, false, false, false, false]);
     }
 
     #[test]
@@ -243,6 +217,5 @@ mod tests {
         assert!(!add(8, &mut [0.0; 3], &mut [0.0; 3]));
         assert!(!add(8, &mut [0.0; 6], &mut [0.0; 3]));
         assert!(merge(&mut [0.0], &mut [0.0], &mut count, &[0.0; 2], &[0.0; 2], 1).is_err());
-        assert!(rmsf(&[0.0; 5], 1, &mut [0.0; 2]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! RMSD of each frame of a block, as `MDAnalysis.analysis.rms.RMSD` defines it.
 
 use super::superpose::{Motion, Reference};
-use super::{Columns, check_len, frames, is_skipped};
+use super::{Columns, check_len, frames};
 use crate::error::{Error, Result};
 
 /// Atoms of a block and what to compare them with.
@@ -77,8 +77,8 @@ impl Rmsd {
     }
 }
 
-/// The RMSDs (Å) of a block's frames, one row of `task.n_columns()` a frame; NaN where the frame
-/// was left out. `positions` has the shape (frames, `n_atoms`, 3), Å.
+/// The RMSDs (Å) of a block's frames, one row of `task.n_columns()` a frame; NaN where a position
+/// that counts is. `positions` has the shape (frames, `n_atoms`, 3), Å.
 ///
 /// # Errors
 /// [`Error::Argument`] where the block, the task and `out` do not belong together.
@@ -90,11 +90,7 @@ pub fn rmsd_block(positions: &[f32], n_atoms: usize, task: &Rmsd, out: &mut [f64
     check_len("RMSDs to fill", out.len(), frames.len() * task.n_columns())?;
     let mut scratch = Vec::new();
     for (frame, row) in frames.zip(out.chunks_exact_mut(task.n_columns())) {
-        if is_skipped(frame) {
-            row.fill(f64::NAN);
-        } else {
-            task.frame(frame, &mut scratch, row);
-        }
+        task.frame(frame, &mut scratch, row);
     }
     Ok(())
 }
@@ -211,17 +207,31 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_frame_is_nan_in_all_columns() {
-        let (mut block, frames) = trajectory(3);
-        block[3 * N_ATOMS] = f32::NAN;
-        let group = Group {
+    fn a_position_that_is_no_number_shows() {
+        let (mut block, frames) = trajectory(4);
+        let size = 3 * N_ATOMS;
+        let reference = pick(&frames[0], &[5, 6, 7]);
+        let fitted = Group {
             columns: &[5, 6, 7],
-            reference: &pick(&frames[0], &[5, 6, 7]),
+            reference: &reference,
             weights: None,
         };
-        let out = run(&block, &Rmsd::new(&[group, group], true).unwrap());
-        let nan: Vec<bool> = out.iter().map(|x| x.is_nan()).collect();
-        assert_eq!(nan, [false, false, true, true, false, false]);
+        let other = Group {
+            columns: &[8, 9, 10],
+            ..fitted
+        };
+        block[size..2 * size].fill(f32::NAN);
+        block[2 * size] = f32::NAN;
+        block[3 * size + 3 * 9] = f32::NAN;
+        for superposition in [true, false] {
+            let out = run(&block, &Rmsd::new(&[fitted, other], superposition).unwrap());
+            let nan: Vec<bool> = out.iter().map(|x| x.is_nan()).collect();
+            // All of a frame; an atom not asked for; an atom of the second group.
+            let expected = [false, false, true, true, false, false, false, true];
+            assert_eq!(nan, expected, "superposition: {superposition}");
+        }
+        let alone = run(&block, &Rmsd::new(&[fitted], true).unwrap());
+        assert!(alone[1].is_nan() && alone[2].is_finite());
     }
 
     #[test]

@@ -10,14 +10,6 @@ use super::{OrRaise, indices};
 use crate::kernels::rmsd::{self, Group};
 use crate::kernels::{Columns, moments};
 
-/// Columns of a block: those given, or all.
-fn columns(given: Option<PyReadonlyArray1<'_, i64>>, n_atoms: usize) -> PyResult<Vec<usize>> {
-    match given {
-        Some(given) => indices(given.as_slice()?),
-        None => Ok((0..n_atoms).collect()),
-    }
-}
-
 /// A superposition bound to the columns of a block.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Rmsd {
@@ -33,28 +25,36 @@ type GroupArrays<'py> = (
 #[pymethods]
 impl Rmsd {
     #[new]
-    #[pyo3(signature = (groups, columns, n_atoms, *, superposition))]
+    #[pyo3(signature = (groups, columns, *, superposition))]
     fn new(
         py: Python<'_>,
         groups: Vec<GroupArrays<'_>>,
         columns: Option<PyReadonlyArray1<'_, i64>>,
-        n_atoms: usize,
         superposition: bool,
     ) -> PyResult<Self> {
-        let all = self::columns(columns, n_atoms)?;
-        let mut rest = &all[..];
+        let mut references = Vec::with_capacity(groups.len());
+        for (reference, _) in &groups {
+            references.push(reference.as_slice()?);
+        }
+        let n_columns = references.iter().map(|reference| reference.len() / 3).sum();
+        let columns = match columns {
+            Some(columns) => indices(columns.as_slice()?)?,
+            None => (0..n_columns).collect(),
+        };
+        if columns.len() != n_columns {
+            return Err(PyValueError::new_err(format!(
+                "expected {n_columns} columns, one for each reference position, found {}",
+                columns.len()
+            )));
+        }
+        let mut rest = &columns[..];
         let mut slices = Vec::with_capacity(groups.len());
-        for (reference, weights) in &groups {
-            let n = reference.shape()[0];
-            let Some((columns, behind)) = rest.split_at_checked(n) else {
-                return Err(PyValueError::new_err(
-                    "fewer columns than reference positions",
-                ));
-            };
+        for (reference, (_, weights)) in references.into_iter().zip(&groups) {
+            let (columns, behind) = rest.split_at(reference.len() / 3);
             rest = behind;
             slices.push(Group {
                 columns,
-                reference: reference.as_slice()?,
+                reference,
                 weights: weights
                     .as_ref()
                     .map(|weights| weights.as_slice())
@@ -89,7 +89,10 @@ pub(super) fn accumulate_moments(
     mut squares: PyReadwriteArray2<'_, f64>,
 ) -> PyResult<u64> {
     let n_atoms = positions.shape()[1];
-    let columns = Columns::new(&self::columns(columns, n_atoms)?);
+    let columns = match columns {
+        Some(columns) => Columns::new(&indices(columns.as_slice()?)?),
+        None => Columns::Run(0..n_atoms),
+    };
     let positions = positions.as_slice()?;
     let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
     let mut count = 0;

@@ -73,8 +73,7 @@ impl Reader {
             offsets: offsets.as_slice()?,
             sizes: sizes.as_slice()?,
         };
-        py.detach(|| self.lock().map(|mut blocks| blocks.read_ahead(extents)))
-            .or_raise(py)
+        py.detach(|| self.lock()?.read_ahead(extents)).or_raise(py)
     }
 
     /// Read and decode a block into the arrays given.

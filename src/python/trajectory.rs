@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 use super::OrRaise;
 use crate::formats::{Format, Layout};
 use crate::index::{self, Index, OpenOptions, Origin};
-use crate::source::{FileSource, Source};
+use crate::source::FileSource;
 
 /// Offsets and sizes of frames.
 type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
@@ -25,7 +25,6 @@ type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Trajectory {
     index: Index,
-    source: Arc<FileSource>,
     path: PathBuf,
 }
 
@@ -59,15 +58,13 @@ impl Trajectory {
             })
         };
         let opened = py.detach(|| {
-            let source = Arc::new(FileSource::open(&path)?);
             let options = OpenOptions {
                 index_files: index::index_files(&path, cache_folder.as_deref()),
                 refresh,
                 n_threads,
                 progress: &report,
             };
-            let index = index::open(source.clone(), &options)?;
-            Ok((index, source))
+            index::open(Arc::new(FileSource::open(&path)?), &options)
         });
         if let Some(error) = refused
             .into_inner()
@@ -75,12 +72,8 @@ impl Trajectory {
         {
             return Err(error);
         }
-        let (index, source) = opened.or_raise(py)?;
-        Ok(Trajectory {
-            index,
-            source,
-            path,
-        })
+        let index = opened.or_raise(py)?;
+        Ok(Trajectory { index, path })
     }
 
     #[getter]
@@ -160,13 +153,6 @@ impl Trajectory {
         }
     }
 
-    /// Bytes read from the trajectory so far, and calls made.
-    #[getter]
-    fn traffic(&self) -> (u64, u64) {
-        let traffic = self.source.traffic();
-        (traffic.bytes, traffic.calls)
-    }
-
     fn extents<'py>(
         &self,
         py: Python<'py>,
@@ -211,9 +197,7 @@ impl Trajectory {
 pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
     py.detach(|| {
         let source = FileSource::open(&path)?;
-        let mut head = vec![0; source.size()?.min(Format::HEAD_LEN as u64) as usize];
-        source.read_at(0, &mut head)?;
-        Ok(Format::detect(&head).map(Format::name))
+        Ok(index::detect(&source)?.map(Format::name))
     })
     .or_raise(py)
 }

@@ -230,7 +230,6 @@ class _Deviation:
             self._bound = _core.Rmsd(
                 [(group.reference, group.weights) for group in self._groups],
                 columns,
-                positions.shape[1],
                 superposition=self._superposition,
             )
         out = np.empty((len(positions), len(self._groups)))

@@ -4,9 +4,7 @@ use super::layout::{CELL_LEN, Layout};
 use super::records::bytes_at;
 use crate::atoms::Atoms;
 use crate::formats::Run;
-
-/// Runs whose gap is at most this many bytes become one: reading on costs less than another call.
-const MAX_GAP: u64 = 4096;
+use crate::source::GAP;
 
 /// What to read of a frame, and how to decode that.
 #[derive(Debug)]
@@ -125,7 +123,7 @@ impl Plan {
             places = numbers.collect();
             places.first().copied().unwrap_or(0)
         });
-        if size - reading.end() <= MAX_GAP {
+        if size - reading.end() <= GAP {
             reading.mark(record(3) - width, numbers);
             if layout.four_dims {
                 reading.mark(record(3), numbers);
@@ -216,7 +214,7 @@ impl Reading {
     fn want(&mut self, start: u64, len: u64) -> usize {
         let gap = start - self.end();
         match self.runs.last_mut() {
-            Some(last) if gap <= MAX_GAP => {
+            Some(last) if gap <= GAP => {
                 last.len += gap + len;
                 self.len += gap as usize;
             }

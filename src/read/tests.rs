@@ -1,0 +1,249 @@
+//! Blocks of frames of one atom, in a format made up for it.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::*;
+use crate::formats::Run;
+use crate::source::Traffic;
+
+const FRAME: u64 = 8000;
+const N_FRAMES: u64 = 400;
+
+/// A file whose frame k holds nothing but the byte k, and the reads of it.
+#[derive(Default)]
+struct File {
+    reads: Mutex<Vec<Range<u64>>>,
+    ahead: Mutex<Vec<Range<u64>>>,
+}
+
+impl Source for File {
+    fn path(&self) -> &Path {
+        Path::new("made.up")
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(FRAME * N_FRAMES)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let range = offset..offset + buffer.len() as u64;
+        for (byte, at) in buffer.iter_mut().zip(range.clone()) {
+            *byte = (at / FRAME) as u8;
+        }
+        self.reads.lock().unwrap().push(range);
+        Ok(())
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.ahead.lock().unwrap().push(offset..offset + len);
+    }
+
+    fn traffic(&self) -> Traffic {
+        let reads = self.reads.lock().unwrap();
+        Traffic {
+            bytes: reads.iter().map(|range| range.end - range.start).sum(),
+            calls: reads.len() as u64,
+        }
+    }
+}
+
+/// Asks for `runs` of each frame, then for as many bytes as it `needs`.
+struct Picky {
+    runs: Vec<Run>,
+    needs: usize,
+    refuses: u64,
+}
+
+impl Decoder for Picky {
+    fn runs(&mut self, _frame: u64, _size: u64) -> &[Run] {
+        &self.runs
+    }
+
+    fn decode(
+        &mut self,
+        frame: u64,
+        _size: u64,
+        bytes: &[u8],
+        out: FrameOut<'_>,
+    ) -> std::result::Result<(), Fault> {
+        if bytes.len() < self.needs {
+            return Err(Fault::Short { needed: self.needs });
+        }
+        assert!(bytes.iter().all(|&byte| byte == frame as u8));
+        if frame == self.refuses {
+            return Err(Fault::bad(3, "another frame", frame));
+        }
+        out.positions.fill(frame as f32);
+        (*out.time, *out.step) = (frame as f64, frame as i64);
+        Ok(())
+    }
+}
+
+fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
+    let runs = runs.iter().map(|&(start, len)| Run { start, len });
+    let file = Arc::new(File::default());
+    let reader = BlockReader {
+        source: file.clone(),
+        file_size: FRAME * N_FRAMES,
+        decoder: Box::new(Picky {
+            runs: runs.collect(),
+            needs,
+            refuses: 13,
+        }),
+        n_wanted: 1,
+        buffer: Vec::new(),
+        pieces: Vec::new(),
+        blocks_ahead: 0,
+    };
+    (file, reader)
+}
+
+/// The steps of the rows, after making sure that the positions are theirs.
+fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
+    let n = frames.len();
+    let (mut positions, mut steps) = (vec![-1.0; 3 * n], vec![-1; n]);
+    let (mut dimensions, mut times) = (vec![[0.0; 6]; n], vec![-1.0; n]);
+    let out = BlockOut {
+        positions: &mut positions,
+        dimensions: &mut dimensions,
+        times: &mut times,
+        steps: &mut steps,
+    };
+    let offsets: Vec<u64> = frames.iter().map(|frame| frame * FRAME).collect();
+    let extents = Extents {
+        frames,
+        offsets: &offsets,
+        sizes: &vec![FRAME; n],
+    };
+    let report = reader.read(extents, out, skip)?;
+    for (position, step) in positions.chunks(3).zip(&steps) {
+        match *step {
+            i64::MIN => assert!(position.iter().all(|x| x.is_nan())),
+            step => assert_eq!(position, [step as f32; 3]),
+        }
+    }
+    Ok((steps, report))
+}
+
+fn reads(file: &File) -> Vec<Range<u64>> {
+    std::mem::take(&mut file.reads.lock().unwrap())
+}
+
+#[test]
+fn frames_that_follow_each_other_are_read_together() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let (steps, report) = read(&mut reader, &[4, 5, 6, 9, 2, 2, 3], false).unwrap();
+    assert_eq!(steps, [4, 5, 6, 9, 2, 2, 3]);
+    let expected = [(4, 7), (9, 10), (2, 3), (2, 4)].map(|(a, b)| a * FRAME..b * FRAME);
+    assert_eq!(reads(&file), expected);
+    assert_eq!((report.bytes, report.calls), (7 * FRAME, 4));
+}
+
+#[test]
+fn small_gaps_are_read_along_and_large_ones_left_out() {
+    for (len, n_calls) in [(FRAME - GAP, 1), (FRAME - GAP - 1, 3)] {
+        let (file, mut reader) = reader(&[(0, len)], 0);
+        assert_eq!(read(&mut reader, &[7, 8, 9], false).unwrap().0, [7, 8, 9]);
+        assert_eq!(reads(&file).len(), n_calls, "{len} bytes of each frame");
+    }
+}
+
+#[test]
+fn a_call_reads_no_more_than_it_may() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames: Vec<u64> = (100..N_FRAMES).collect();
+    read(&mut reader, &frames, false).unwrap();
+    let reads = reads(&file);
+    assert!(reads.iter().all(|range| range.end - range.start <= CHUNK));
+    assert_eq!(reads.len() as u64, 300_u64.div_ceil(CHUNK / FRAME));
+}
+
+#[test]
+fn runs_of_a_frame_are_handed_over_in_one_piece() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 27);
+    assert_eq!(read(&mut reader, &[3, 4], false).unwrap().0, [3, 4]);
+    let start = [3 * FRAME, 4 * FRAME];
+    let expected = start.map(|at| [at + 10..at + 30, at + 5000..at + 5007]);
+    assert_eq!(reads(&file), expected.as_flattened());
+}
+
+#[test]
+fn what_was_read_is_not_read_again() {
+    let (file, mut reader) = reader(&[(0, 100)], 5000);
+    let (steps, report) = read(&mut reader, &[1], false).unwrap();
+    assert_eq!(steps, [1]);
+    assert_eq!(
+        reads(&file),
+        [FRAME..FRAME + 100, FRAME + 100..FRAME + 5000]
+    );
+    assert_eq!((report.bytes, report.calls), (5000, 2));
+}
+
+#[test]
+fn a_frame_that_needs_more_than_it_has_is_damaged() {
+    let (_, mut reader) = reader(&[(0, FRAME)], FRAME as usize + 1);
+    assert_eq!(
+        read(&mut reader, &[2], false).unwrap_err().to_string(),
+        "made.up: frame 2, byte 24000: expected a frame of at least 8001 bytes, found 8000 bytes"
+    );
+}
+
+#[test]
+fn a_damaged_frame_ends_the_block_or_is_left_out() {
+    let (_, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames = [12, 13, 14];
+    let message = "made.up: frame 13, byte 104003: expected another frame, found 13";
+    let error = read(&mut reader, &frames, false).unwrap_err();
+    assert_eq!(error.to_string(), message);
+    let (steps, report) = read(&mut reader, &frames, true).unwrap();
+    assert_eq!(steps, [12, i64::MIN, 14]);
+    let [(1, error)] = &report.skipped[..] else {
+        panic!("{:?}", report.skipped);
+    };
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
+fn places_outside_the_file_are_refused() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let error = read(&mut reader, &[0, N_FRAMES], false).unwrap_err();
+    assert!(matches!(error, Error::Argument(_)), "{error}");
+    for (offsets, sizes) in [
+        (&[0][..], &[u64::MAX][..]),
+        (&[u64::MAX], &[2]),
+        (&[], &[FRAME]),
+        (&[0], &[]),
+    ] {
+        let extents = Extents {
+            frames: &[0],
+            offsets,
+            sizes,
+        };
+        assert!(reader.read_ahead(extents).is_err(), "{extents:?}");
+    }
+    assert_eq!(reads(&file), []);
+}
+
+#[test]
+fn blocks_are_asked_for_ahead_only_where_reading_waits() {
+    let (file, mut reader) = reader(&[(0, 100)], 0);
+    let extents = Extents {
+        frames: &[1, 2],
+        offsets: &[FRAME, 2 * FRAME],
+        sizes: &[FRAME; 2],
+    };
+    let report = |read| BlockReport {
+        read,
+        bytes: 1000,
+        calls: 1,
+        ..BlockReport::default()
+    };
+    reader.learn(&report(CACHED_CALL));
+    reader.read_ahead(extents).unwrap();
+    assert_eq!(*file.ahead.lock().unwrap(), []);
+    reader.learn(&report(Duration::from_millis(1)));
+    reader.read_ahead(extents).unwrap();
+    let expected = [FRAME..FRAME + 100, 2 * FRAME..2 * FRAME + 100];
+    assert_eq!(*file.ahead.lock().unwrap(), expected);
+}
