@@ -30,7 +30,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
 use crate::formats::{Format, Layout};
-use crate::source::Source;
+use crate::source::{Source, Traffic};
 
 pub use fingerprint::Fingerprint;
 pub use watch::Progress;
@@ -256,6 +256,11 @@ impl Index {
     /// The content that the index was made of.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
+    }
+
+    /// What has been read of the trajectory so far, to find its frames or recognise it.
+    pub fn traffic(&self) -> Traffic {
+        self.source.traffic()
     }
 
     /// What a user should be told when the file is opened.

@@ -153,6 +153,13 @@ impl Trajectory {
         }
     }
 
+    /// Bytes and calls that opening took of the trajectory.
+    #[getter]
+    fn traffic(&self) -> (u64, u64) {
+        let traffic = self.index.traffic();
+        (traffic.bytes, traffic.calls)
+    }
+
     fn extents<'py>(
         &self,
         py: Python<'py>,

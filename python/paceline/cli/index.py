@@ -31,5 +31,6 @@ def run(args: argparse.Namespace) -> None:
 
     for path in args.file:
         core = open_file(path, refresh=args.refresh)
+        read = f"{core.traffic[0]} of {core.size} bytes read"
         where = core.index_file or "not saved"
-        print(path, f"{core.n_frames} frames", core.index_origin, where, sep="\t")
+        print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")
