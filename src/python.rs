@@ -39,9 +39,13 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             source,
         } => {
             // With an errno, Python makes a FileNotFoundError, PermissionError, … of it.
-            let reason = format!("{action}: {source}");
             return match source.raw_os_error() {
-                Some(errno) => PyOSError::new_err((errno, reason, path.into_os_string())),
+                Some(errno) => {
+                    let reason = format!("{action}: {source}");
+                    // Python says the number itself.
+                    let reason = reason.replace(&format!(" (os error {errno})"), "");
+                    PyOSError::new_err((errno, reason, path.into_os_string()))
+                }
                 None => PyOSError::new_err(text),
             };
         }
