@@ -210,7 +210,8 @@ def test_damaged_files_end_with_status_1(damaged, run):
     system, frames = damaged
     status, out, err = run("rmsd", *system)
     assert (status, out) == (1, "")
-    assert f"{system.trajectory}: frame 3" in err
+    # Blocks are done side by side: which of the damaged frames is met first is chance.
+    assert any(f"{system.trajectory}: frame {frame}, byte" in err for frame in frames)
     assert err.count("\n") == 1
     status, out, err = run("rmsd", *system, "--on-error", "skip")
     assert status == 0

@@ -142,7 +142,9 @@ def test_the_printed_table_is_aligned():
         block(1, "host:1:2", second, second // 2),
         block(2, "host:1:2", 2 * second, second // 2),
     ]
-    timings = Timings("threads", 0, second // 2, 4 * second, 0.25, 0.001, blocks)
+    timings = Timings(
+        "threads", 0, second // 2, 4 * second, t_init_traj=0.25, t_comm=0.001, blocks=blocks
+    )
     assert str(timings) == (
         "worker                blocks  frames  open s  read s  decode s  compute s"
         "  wait s  rest s  µs/frame  MB read\n"

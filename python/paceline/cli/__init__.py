@@ -52,18 +52,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.run(args)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read our output has enough; Python must not complain once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _let_go_of_output()  # whoever read it has enough
         except KeyboardInterrupt:
             print("paceline: interrupted", file=sys.stderr)
             return INTERRUPTED
         except Exception as error:
+            _let_go_of_output()
             if args.debug:
                 traceback.print_exc()
             else:
                 print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
             return _status(error)
     return 0
+
+
+def _let_go_of_output() -> None:
+    """Write what can be written, so that Python does not fail at it once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
