@@ -23,6 +23,9 @@ import numpy as np
 #: Does n items of work; what it returns is passed on, untimed.
 Run = Callable[[int], Any]
 
+#: Slopes of a steady subject differ between rounds by this factor at most.
+STEADY = 1.5
+
 PROCESS_IO = Path("/proc/self/io")
 PROCESS_STATUS = Path("/proc/self/status")
 
@@ -33,9 +36,10 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """A run: its wall time, the bytes that came from the disk, and what it returned."""
+    """A run: its wall and processor time, the bytes from the disk, and what it returned."""
 
     seconds: float
+    cpu_seconds: float
     disk_bytes: int | None
     values: Any
 
@@ -61,6 +65,8 @@ class Slope:
     n: int
     short: np.ndarray
     long: np.ndarray
+    cpu_short: np.ndarray
+    cpu_long: np.ndarray
 
     @property
     def per_item(self) -> np.ndarray:
@@ -68,9 +74,19 @@ class Slope:
         return (self.long - self.short) / self.n
 
     @property
+    def cpu_per_item(self) -> np.ndarray:
+        """Processor seconds per item in each round: what others' load disturbs least."""
+        return (self.cpu_long - self.cpu_short) / self.n
+
+    @property
     def fixed(self) -> np.ndarray:
         """Seconds that a run costs whatever its length, in each round."""
         return 2 * self.short - self.long
+
+    @property
+    def steady(self) -> bool:
+        """Whether the rounds agree: a load that changes between two runs spoils their slope."""
+        return bool(0 < self.per_item.max() <= STEADY * self.per_item.min())
 
 
 class Subject:
@@ -155,12 +171,14 @@ def subjects(wanted: dict[str, tuple[Any, ...]]) -> Iterator[tuple[list[Subject]
 
 def slopes(subjects: list[Subject], n: int, repeats: int, at_least: float) -> dict[str, Slope]:
     """Time n and 2n items of every subject, `repeats` times in turn."""
-    seconds: dict[str, list[tuple[float, float]]] = {subject.name: [] for subject in subjects}
+    seconds: dict[str, list[tuple[float, ...]]] = {subject.name: [] for subject in subjects}
     for _ in range(repeats):
         for subject in subjects:
-            short, long = (subject.run(m, at_least=at_least).seconds for m in (n, 2 * n))
-            seconds[subject.name].append((short, long))
-    return {name: Slope(n, *np.transpose(pairs)) for name, pairs in seconds.items()}
+            short, long = (subject.run(m, at_least=at_least) for m in (n, 2 * n))
+            seconds[subject.name].append(
+                (short.seconds, long.seconds, short.cpu_seconds, long.cpu_seconds)
+            )
+    return {name: Slope(n, *np.transpose(rounds)) for name, rounds in seconds.items()}
 
 
 def samples(
@@ -211,6 +229,7 @@ def _timed(run: Run, n: int, at_least: float, cold: Path | None) -> Sample:
         drop_from_cache(cold)
     disk_before = _disk_bytes()
     runs = 0
+    cpu_start = _cpu_seconds()
     start = time.perf_counter()
     while True:
         values = run(n)
@@ -218,9 +237,16 @@ def _timed(run: Run, n: int, at_least: float, cold: Path | None) -> Sample:
         elapsed = time.perf_counter() - start
         if elapsed >= at_least:
             break
+    cpu = _cpu_seconds() - cpu_start
     disk_after = _disk_bytes()
     read = None if disk_before is None or disk_after is None else disk_after - disk_before
-    return Sample(elapsed / runs, read, values)
+    return Sample(elapsed / runs, cpu / runs, read, values)
+
+
+def _cpu_seconds() -> float:
+    """Processor time of this process, its threads and its ended children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _disk_bytes() -> int | None:
