@@ -23,9 +23,6 @@ import numpy as np
 #: Does n items of work; what it returns is passed on, untimed.
 Run = Callable[[int], Any]
 
-#: Slopes of a steady subject differ between rounds by this factor at most.
-STEADY = 1.5
-
 PROCESS_IO = Path("/proc/self/io")
 PROCESS_STATUS = Path("/proc/self/status")
 
@@ -82,11 +79,6 @@ class Slope:
     def fixed(self) -> np.ndarray:
         """Seconds that a run costs whatever its length, in each round."""
         return 2 * self.short - self.long
-
-    @property
-    def steady(self) -> bool:
-        """Whether the rounds agree: a load that changes between two runs spoils their slope."""
-        return bool(0 < self.per_item.max() <= STEADY * self.per_item.min())
 
 
 class Subject:
