@@ -42,6 +42,7 @@ class Worker:
         opened = time.monotonic_ns()
         if work.ahead is not None:
             self._reader.read_ahead(*work.ahead)
+        asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(work)
         read = time.monotonic_ns()
         values = [self._compute(part, decoded) for part in self._job.parts]
@@ -63,7 +64,7 @@ class Worker:
                 end=end,
                 wait=start - free_since,
                 open=opened - start,
-                read=read_ns,
+                read=read_ns + asked_ahead - opened,
                 decode=decode_ns,
                 compute=end - read,
                 comm=0,
