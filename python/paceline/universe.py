@@ -56,9 +56,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     98
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
-        super().__init__(*args, **kwargs)
+        super().__init__(topology, *coordinates, **kwargs)
         opening = getattr(self._trajectory, "t_init", 0.0)
         self.t_init_top = time.perf_counter() - begun - opening
 
