@@ -27,7 +27,7 @@ def test_blocks_cover_every_frame_once(n_frames, block_frames):
 
 @pytest.mark.parametrize("block_frames", [None, 1, 16, 17, 64, 10**6])
 def test_a_block_is_a_subtree_of_leaves(block_frames):
-    plan = make_plan(range(1000), block_frames=block_frames, **SYSTEM)
+    plan = make_plan(np.arange(1000), block_frames=block_frames, **SYSTEM)
     leaves = plan.block_frames / plan.leaf_frames
     assert plan.leaf_frames == 16
     assert leaves == int(leaves)
@@ -54,12 +54,12 @@ def test_leaves_depend_on_the_system_alone(n_atoms):
 
 
 def test_every_worker_gets_many_blocks():
-    plan = make_plan(range(10**5), n_atoms=1000, n_wanted=10, frame_bytes=100, n_workers=64)
+    plan = make_plan(np.arange(10**5), n_atoms=1000, n_wanted=10, frame_bytes=100, n_workers=64)
     assert len(plan) >= 16 * 64
 
 
 def test_a_block_of_a_large_system_stays_small():
-    plan = make_plan(range(10**5), n_atoms=10**6, n_wanted=10**6, frame_bytes=4e6, n_workers=1)
+    plan = make_plan(np.arange(10**5), n_atoms=10**6, n_wanted=10**6, frame_bytes=4e6, n_workers=1)
     assert plan.block_frames == 1
 
 

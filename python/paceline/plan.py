@@ -20,8 +20,6 @@ LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
 #: delays the end by a few per cent.
 BLOCKS_PER_WORKER = 16
 
-Frames = range | np.ndarray
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -46,7 +44,7 @@ class Plan:
 
     Attributes
     ----------
-    frames : range or numpy.ndarray of int64, shape (n_frames,)
+    frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory, in the order of the results.
     leaf_frames : int
         Frames in a leaf.
@@ -54,7 +52,7 @@ class Plan:
         Frames in a block: a leaf times a power of two.
     """
 
-    frames: Frames
+    frames: np.ndarray
     leaf_frames: int
     block_frames: int
 
@@ -82,11 +80,11 @@ class Plan:
         -------
         numpy.ndarray of uint64, shape (task.stop - task.first,)
         """
-        return np.asarray(self.frames[task.first : task.stop], dtype=np.uint64)
+        return self.frames[task.first : task.stop].astype(np.uint64)
 
 
 def make_plan(
-    frames: Frames,
+    frames: np.ndarray,
     *,
     n_atoms: int,
     n_wanted: int,
@@ -98,7 +96,7 @@ def make_plan(
 
     Parameters
     ----------
-    frames : range or numpy.ndarray
+    frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers to be analysed.
     n_atoms : int
         Atoms of the system; they alone fix the leaves.
@@ -118,7 +116,8 @@ def make_plan(
 
     Examples
     --------
-    >>> plan = make_plan(range(1000), n_atoms=3341, n_wanted=214, frame_bytes=12_000, n_workers=2)
+    >>> frames = np.arange(1000)
+    >>> plan = make_plan(frames, n_atoms=3341, n_wanted=214, frame_bytes=12_000, n_workers=2)
     >>> plan.leaf_frames, plan.block_frames, len(plan)
     (16, 16, 63)
     """

@@ -10,7 +10,7 @@ import numpy as np
 from paceline.backends import make_backend
 from paceline.collect import Collected
 from paceline.job import Job, Part, PerFrame, Reduction, Work
-from paceline.plan import Frames, Plan, make_plan
+from paceline.plan import Plan, make_plan
 from paceline.progress import Progress
 from paceline.timing import Timings
 
@@ -152,7 +152,7 @@ def run(
     trajectory.verify()
     timings.end = time.monotonic_ns()
     for analysis, value in zip(chosen, collected.values, strict=True):
-        analysis.frames = np.asarray(numbers, dtype=np.int64)
+        analysis.frames = numbers
         analysis.times = collected.times
         analysis.damaged = sorted(collected.damaged)
         analysis.timings = timings
@@ -182,10 +182,10 @@ def _frame_numbers(
     stop: int | None,
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
-) -> Frames:
+) -> np.ndarray:
     """Frame numbers asked for, by slice or one by one."""
     if frames is None:
-        numbers: Frames = range(n_frames)[start:stop:step]
+        numbers = np.arange(n_frames)[start:stop:step]
     else:
         if not (start is stop is step is None):
             raise ValueError("give either frames or start, stop and step, not both")

@@ -11,7 +11,7 @@ Bound = tuple[str, float] | None
 ROUNDING = 1e-6
 
 
-def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray | range:
+def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     """Frame numbers between two bounds.
 
     Parameters
@@ -23,7 +23,7 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray | ra
 
     Returns
     -------
-    range or numpy.ndarray of int64, shape (n_frames,)
+    numpy.ndarray of int64, shape (n_frames,)
         In increasing order.
 
     Raises
@@ -33,10 +33,10 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray | ra
     """
     first, earliest = _split(begin, -np.inf)
     last, latest = _split(end, np.inf)
-    numbers = range(trajectory.n_frames)[first:last]
+    numbers = np.arange(trajectory.n_frames)[first:last]
     if np.isinf([earliest, latest]).all():
         return numbers
-    return np.asarray(numbers)[_between(_times(trajectory)[numbers], earliest, latest)]
+    return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
 
 
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
