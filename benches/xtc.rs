@@ -8,7 +8,7 @@ use std::time::Instant;
 use molly::selection::AtomSelection;
 use paceline::atoms::Atoms;
 use paceline::formats::xtc::{Header, XtcDecoder};
-use paceline::formats::{Decoder, FrameOut};
+use paceline::formats::{Decoder, Fields, Frame};
 
 const ROUNDS: usize = 31;
 
@@ -33,19 +33,15 @@ impl Trajectory {
 
     /// Seconds for one pass of ours over the frames.
     fn time_ours(&self, atoms: &Atoms) -> f64 {
-        let mut positions = vec![0.0; 3 * atoms.len()];
+        let mut out = Frame::new(atoms.len(), Fields::POSITIONS);
         let mut decoder = XtcDecoder::new(atoms.clone());
         let start = Instant::now();
         for frame in &self.frames {
-            let out = FrameOut {
-                positions: &mut positions,
-                dimensions: &mut [0.0; 6],
-                time: &mut 0.0,
-                step: &mut 0,
-            };
             let size = frame.len() as u64;
-            decoder.decode(0, size, frame, out).expect("a sound frame");
-            black_box(&positions);
+            decoder
+                .decode(0, size, frame, out.out())
+                .expect("a sound frame");
+            black_box(&out.positions);
         }
         start.elapsed().as_secs_f64()
     }

@@ -43,6 +43,16 @@ pub enum Error {
         expected: String,
         found: String,
     },
+    /// A whole frame does not hold what is asked of it.
+    #[error(
+        "{}: frame {frame} has no {what}; such frames can be left out (on_error=\"skip\")",
+        path.display()
+    )]
+    Missing {
+        path: PathBuf,
+        frame: u64,
+        what: &'static str,
+    },
     /// The file may be whole, but it uses something that we do not read.
     #[error("{}: {what}", path.display())]
     Unsupported { path: PathBuf, what: String },

@@ -24,7 +24,7 @@ mod watch;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -133,13 +133,13 @@ pub struct Times {
 
 /// The frame index of one file.
 pub struct Index {
-    source: Arc<dyn Source>,
     layout: Layout,
     frames: Frames,
     fingerprint: Fingerprint,
     notes: Vec<String>,
     origin: Origin,
     file: Option<PathBuf>,
+    traffic: Traffic,
     moments: OnceLock<store::Moments>,
 }
 
@@ -164,14 +164,14 @@ fn read_head(source: &dyn Source, size: u64) -> Result<Vec<u8>> {
 /// [`Error::Unsupported`] for a format that we do not index, [`Error::Damaged`] where not even
 /// the first frame's header can be read, [`Error::Interrupted`] where the caller asks for it, and
 /// what the source gives.
-pub fn open(source: Arc<dyn Source>, options: &OpenOptions<'_>) -> Result<Index> {
+pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
-    let head = read_head(&*source, size)?;
+    let head = read_head(source, size)?;
     match Format::detect(&head) {
         Some(Format::Dcd) => Index::compute(source, size),
         Some(Format::Xtc) => {
             let layout = |n_atoms| Layout::Xtc { n_atoms };
-            let opened = listed::open(&*source, &framed::Xtc, layout, size, options)?;
+            let opened = listed::open(source, &framed::Xtc, layout, size, options)?;
             Ok(Index::from_listed(source, opened))
         }
         None => Err(unknown(source.path(), &head)),
@@ -199,21 +199,21 @@ fn unknown(path: &Path, head: &[u8]) -> Error {
 }
 
 impl Index {
-    fn compute(source: Arc<dyn Source>, size: u64) -> Result<Index> {
-        let (layout, frames, notes) = regular::open(&*source, size)?;
+    fn compute(source: &dyn Source, size: u64) -> Result<Index> {
+        let (layout, frames, notes) = regular::open(source, size)?;
         Ok(Index {
-            fingerprint: Fingerprint::of(&*source, size)?,
-            source,
+            fingerprint: Fingerprint::of(source, size)?,
             layout: Layout::Dcd(layout),
             frames,
             notes,
             origin: Origin::Computed,
             file: None,
+            traffic: source.traffic(),
             moments: OnceLock::new(),
         })
     }
 
-    fn from_listed(source: Arc<dyn Source>, opened: listed::Opened) -> Index {
+    fn from_listed(source: &dyn Source, opened: listed::Opened) -> Index {
         let notes = notes::of(&opened.listing);
         let store::Listing {
             layout,
@@ -222,13 +222,13 @@ impl Index {
             ..
         } = opened.listing;
         Index {
-            source,
             layout,
             frames: Frames::Listed(borders),
             fingerprint,
             notes,
             origin: opened.origin,
             file: opened.file,
+            traffic: source.traffic(),
             moments: opened.moments.map_or_else(OnceLock::new, OnceLock::from),
         }
     }
@@ -258,9 +258,9 @@ impl Index {
         &self.fingerprint
     }
 
-    /// What has been read of the trajectory so far, to find its frames or recognise it.
+    /// What has been read of the trajectory to find its frames or recognise it.
     pub fn traffic(&self) -> Traffic {
-        self.source.traffic()
+        self.traffic
     }
 
     /// What a user should be told when the file is opened.
@@ -277,11 +277,12 @@ impl Index {
         self.file.as_deref()
     }
 
-    /// Time and step of every frame. They are read when first asked for.
+    /// Time and step of every frame of `source`, the file that was indexed. They are read when
+    /// first asked for.
     ///
     /// # Errors
     /// What reading the trajectory gives, where the saved index has gone or is damaged.
-    pub fn times(&self) -> Result<Times> {
+    pub fn times(&self, source: &dyn Source) -> Result<Times> {
         if let Layout::Dcd(layout) = &self.layout {
             return Ok(Times {
                 times: (0..self.n_frames())
@@ -295,7 +296,7 @@ impl Index {
         let moments = match self.moments.get() {
             Some(moments) => moments,
             None => {
-                let moments = self.read_moments()?;
+                let moments = self.read_moments(source)?;
                 self.moments.get_or_init(|| moments)
             }
         };
@@ -305,16 +306,13 @@ impl Index {
         })
     }
 
-    fn read_moments(&self) -> Result<store::Moments> {
+    fn read_moments(&self, source: &dyn Source) -> Result<store::Moments> {
         let read = |file| store::read_moments(file, &self.fingerprint, self.n_frames());
         match self.file.as_deref().and_then(read) {
             Some(moments) => Ok(moments),
-            None => listed::read_moments(
-                &*self.source,
-                &framed::Xtc,
-                self.fingerprint.size(),
-                &self.frames,
-            ),
+            None => {
+                listed::read_moments(source, &framed::Xtc, self.fingerprint.size(), &self.frames)
+            }
         }
     }
 }

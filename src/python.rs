@@ -31,6 +31,7 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             error.setattr("found", found)?;
             Ok(error)
         }),
+        Error::Missing { .. } => ours("MissingDataError"),
         Error::Unsupported { .. } => ours("UnsupportedError"),
         Error::Changed { .. } => ours("FileChangedError"),
         Error::Io {

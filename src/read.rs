@@ -12,7 +12,7 @@ use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::formats::dcd::{self, DcdDecoder};
 use crate::formats::xtc::XtcDecoder;
-use crate::formats::{Decoder, FrameOut, Layout};
+use crate::formats::{Decoder, Fields, FrameOut, Layout};
 use crate::source::{GAP, Source};
 
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
@@ -60,16 +60,22 @@ impl Extents<'_> {
     }
 }
 
-/// Where a block goes: one row a frame.
+/// Where a block goes: one row a frame. A field that is not wanted has no room.
 #[derive(Debug)]
 pub struct BlockOut<'a> {
     /// frames × atoms wanted × 3, Å.
     pub positions: &'a mut [f32],
+    /// frames × atoms wanted × 3, Å/ps.
+    pub velocities: &'a mut [f32],
+    /// frames × atoms wanted × 3, kJ/(mol·Å).
+    pub forces: &'a mut [f32],
     /// Å and degrees; zeros where a frame has no cell.
     pub dimensions: &'a mut [[f32; 6]],
     /// ps.
     pub times: &'a mut [f64],
     pub steps: &'a mut [i64],
+    /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
+    pub fields: &'a mut [u8],
 }
 
 /// What a block cost, and which of its frames could not be read.
@@ -90,6 +96,7 @@ pub struct BlockReader {
     file_size: u64,
     decoder: Box<dyn Decoder>,
     n_wanted: usize,
+    wanted: Fields,
     buffer: Vec<u8>,
     /// What of the buffer belongs to which row.
     pieces: Vec<Piece>,
@@ -106,7 +113,16 @@ struct Piece {
 }
 
 impl BlockReader {
-    pub fn new(source: Arc<dyn Source>, layout: &Layout, atoms: Atoms) -> Result<Self> {
+    /// A reader of the fields `wanted` of some atoms.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for atoms of another system, and what the source gives.
+    pub fn new(
+        source: Arc<dyn Source>,
+        layout: &Layout,
+        atoms: Atoms,
+        wanted: Fields,
+    ) -> Result<Self> {
         if atoms.n_total() != layout.n_atoms() {
             return Err(Error::Argument(format!(
                 "atoms chosen out of {}, but the trajectory has {}",
@@ -116,21 +132,13 @@ impl BlockReader {
         }
         let file_size = source.size()?;
         let n_wanted = atoms.len();
-        let decoder: Box<dyn Decoder> = match layout {
-            Layout::Xtc { .. } => Box::new(XtcDecoder::new(atoms)),
-            Layout::Dcd(layout) => {
-                let mut decoder = DcdDecoder::new(layout.clone(), atoms);
-                if decoder.needs_first_frame() {
-                    read_first_frame(&*source, file_size, layout, &mut decoder)?;
-                }
-                Box::new(decoder)
-            }
-        };
+        let decoder = make_decoder(&*source, file_size, layout, atoms, wanted)?;
         Ok(BlockReader {
             source,
             file_size,
             decoder,
             n_wanted,
+            wanted,
             buffer: Vec::new(),
             pieces: Vec::new(),
             blocks_ahead: 0,
@@ -169,18 +177,23 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
+    /// A wanted field that a frame does not hold is NaN there; where it is `required`, the frame
+    /// is refused.
+    ///
     /// # Errors
-    /// The first damaged frame's error, unless `skip`: then the frame's row is NaN, it is listed
-    /// in the report, and the others are read. Errors of the operating system are never skipped.
+    /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, it
+    /// is listed in the report, and the others are read. Errors of the operating system are never
+    /// skipped.
     pub fn read(
         &mut self,
         extents: Extents<'_>,
         mut out: BlockOut<'_>,
+        required: Fields,
         skip: bool,
     ) -> Result<BlockReport> {
         let n = extents.frames.len();
         extents.check(self.file_size)?;
-        out.check(n, self.n_wanted)?;
+        out.check(n, self.n_wanted, self.wanted)?;
         let before = self.source.traffic();
         let mut report = BlockReport::default();
         let mut next = 0;
@@ -192,12 +205,16 @@ impl BlockReader {
             let mut read_again = Duration::ZERO;
             for k in 0..self.pieces.len() {
                 let piece = self.pieces[k];
-                match self.decode(extents, piece, &mut out, &mut read_again) {
-                    Err(error @ Error::Damaged { .. }) if skip => {
+                let decoded = self
+                    .decode(extents, piece, &mut out, &mut read_again)
+                    .and_then(|held| self.require(extents, piece.row, held, required));
+                match decoded {
+                    Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) if skip => {
                         out.blank(piece.row, self.n_wanted);
                         report.skipped.push((piece.row, error));
                     }
-                    outcome => outcome?,
+                    Err(error) => return Err(error),
+                    Ok(held) => out.keep(piece.row, self.n_wanted, held),
                 }
             }
             report.read += read_again;
@@ -282,14 +299,33 @@ impl BlockReader {
         Ok(row)
     }
 
-    /// Decode one row, reading more of its frame where the decoder finds that it needs more.
+    /// Refuse a frame that does not hold what is required of it.
+    fn require(
+        &self,
+        extents: Extents<'_>,
+        row: usize,
+        held: Fields,
+        required: Fields,
+    ) -> Result<Fields> {
+        match required.beyond(held) {
+            None => Ok(held),
+            Some(what) => Err(Error::Missing {
+                path: self.source.path().to_owned(),
+                frame: extents.frames[row],
+                what,
+            }),
+        }
+    }
+
+    /// Decode one row, reading more of its frame where the decoder finds that it needs more; what
+    /// the frame holds.
     fn decode(
         &mut self,
         extents: Extents<'_>,
         piece: Piece,
         out: &mut BlockOut<'_>,
         read_again: &mut Duration,
-    ) -> Result<()> {
+    ) -> Result<Fields> {
         let row = piece.row;
         let (frame, offset, size) = (
             extents.frames[row],
@@ -298,9 +334,10 @@ impl BlockReader {
         );
         let mut bytes = Cow::from(&self.buffer[piece.start..piece.start + piece.len]);
         loop {
-            let out = out.row(row, self.n_wanted);
+            let mut held = Fields::default();
+            let out = out.row(row, self.n_wanted, &mut held);
             let fault = match self.decoder.decode(frame, size, &bytes, out) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(held),
                 Err(fault) => fault,
             };
             let have = bytes.len();
@@ -325,11 +362,15 @@ impl BlockReader {
 impl BlockOut<'_> {
     /// # Errors
     /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
-    fn check(&self, n: usize, n_wanted: usize) -> Result<()> {
-        let fits = self.positions.len() == n * n_wanted * 3
+    fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
+        let room = |wanted| if wanted { n * n_wanted * 3 } else { 0 };
+        let fits = self.positions.len() == room(wanted.positions)
+            && self.velocities.len() == room(wanted.velocities)
+            && self.forces.len() == room(wanted.forces)
             && self.dimensions.len() == n
             && self.times.len() == n
-            && self.steps.len() == n;
+            && self.steps.len() == n
+            && self.fields.len() == n;
         if fits {
             return Ok(());
         }
@@ -339,24 +380,73 @@ impl BlockOut<'_> {
         )))
     }
 
-    fn row(&mut self, row: usize, n_wanted: usize) -> FrameOut<'_> {
+    fn row<'a>(&'a mut self, row: usize, n_wanted: usize, held: &'a mut Fields) -> FrameOut<'a> {
         let width = 3 * n_wanted;
         FrameOut {
-            positions: &mut self.positions[row * width..(row + 1) * width],
+            positions: row_of(self.positions, row, width),
+            velocities: row_of(self.velocities, row, width),
+            forces: row_of(self.forces, row, width),
             dimensions: &mut self.dimensions[row],
             time: &mut self.times[row],
             step: &mut self.steps[row],
+            fields: held,
+        }
+    }
+
+    /// Note what a row's frame holds; NaN takes the place of what it does not.
+    fn keep(&mut self, row: usize, n_wanted: usize, held: Fields) {
+        self.fields[row] = held.bits();
+        let width = 3 * n_wanted;
+        for (there, values) in [
+            (held.positions, &mut *self.positions),
+            (held.velocities, &mut *self.velocities),
+            (held.forces, &mut *self.forces),
+        ] {
+            if !there {
+                row_of(values, row, width).fill(f32::NAN);
+            }
         }
     }
 
     /// Make a row say that nothing is known of its frame.
     fn blank(&mut self, row: usize, n_wanted: usize) {
-        let out = self.row(row, n_wanted);
-        out.positions.fill(f32::NAN);
-        out.dimensions.fill(f32::NAN);
-        *out.time = f64::NAN;
-        *out.step = i64::MIN;
+        self.keep(row, n_wanted, Fields::default());
+        self.dimensions[row].fill(f32::NAN);
+        self.times[row] = f64::NAN;
+        self.steps[row] = i64::MIN;
     }
+}
+
+/// The decoder of what is wanted of a file's frames.
+fn make_decoder(
+    source: &dyn Source,
+    file_size: u64,
+    layout: &Layout,
+    atoms: Atoms,
+    wanted: Fields,
+) -> Result<Box<dyn Decoder>> {
+    // These hold positions only.
+    let placed = |atoms: Atoms| match wanted.positions {
+        true => Ok(atoms),
+        false => Atoms::new(&[], atoms.n_total()),
+    };
+    Ok(match layout {
+        Layout::Xtc { .. } => Box::new(XtcDecoder::new(placed(atoms)?)),
+        Layout::Dcd(layout) => {
+            let mut decoder = DcdDecoder::new(layout.clone(), placed(atoms)?);
+            if decoder.needs_first_frame() {
+                read_first_frame(source, file_size, layout, &mut decoder)?;
+            }
+            Box::new(decoder)
+        }
+    })
+}
+
+/// A row's part of an array that may have no room at all.
+fn row_of(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
+    values
+        .get_mut(row * width..(row + 1) * width)
+        .unwrap_or_default()
 }
 
 /// Show the decoder the atoms that only the first frame of a DCD file holds.

@@ -23,6 +23,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import _core
+from paceline.block import Decoded
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -30,6 +31,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
+from paceline.frames import extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
@@ -104,15 +106,11 @@ def read(
     core: "_core.Trajectory", frames: Sequence[int], *, skip: bool
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
     """Positions, times, and rows left out, of some frames."""
-    numbers = np.asarray(frames, dtype=np.uint64)
-    n = len(numbers)
-    positions = np.full((n, core.n_atoms, 3), -1, dtype=np.float32)
-    dimensions = np.empty((n, 6), dtype=np.float32)
-    times, steps = np.empty(n), np.empty(n, dtype=np.int64)
-    *_, skipped = reader_of(core).read(
-        numbers, *core.extents(numbers), positions, dimensions, times, steps, skip=skip
-    )
-    return positions, times, skipped
+    decoded = Decoded.room_for(np.asarray(frames), core.n_atoms, ["positions"])
+    decoded.positions[:] = -1
+    extents = extents_in(0, core, decoded.frames.astype(np.uint64))
+    *_, skipped = reader_of(core).read(extents, decoded, required=1, skip=skip)
+    return decoded.positions, decoded.times, skipped
 
 
 def original(folder: Path, file: Trajectory) -> np.ndarray:
@@ -616,7 +614,9 @@ LIMITED = """
 import json, resource, sys
 import numpy as np
 from paceline import _core
+from paceline.block import Decoded
 from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.frames import extents_in
 
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 256 * 2**20
@@ -627,13 +627,10 @@ for path in sys.argv[1:]:
         core = _core.Trajectory.open(path)
         said[path] = core.notes
         for frame in range(core.n_frames):
-            number = np.array([frame], dtype=np.uint64)
-            no_atoms = np.empty(0, dtype=np.int64)
-            _core.Reader(core.path, core.layout, core.fingerprint, atoms=no_atoms).read(
-                number, *core.extents(number), np.empty((1, 0, 3), dtype=np.float32),
-                np.empty((1, 6), dtype=np.float32), np.empty(1), np.empty(1, dtype=np.int64),
-                skip=True,
-            )
+            header = Decoded.room_for(np.array([frame]), 0, ())
+            extents = extents_in(0, core, header.frames.astype(np.uint64))
+            reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
+            reader.read(extents, header, required=0, skip=True)
     except (DamagedFileError, UnsupportedError) as error:
         said[path] = [str(error)]
 # Not getrusage's: that begins with what the parent held.

@@ -18,6 +18,7 @@ PYTHON_LAYERS = (
     ("timing",),
     ("plan",),
     ("block",),
+    ("frames",),
     ("job",),
     ("worker",),
     ("backends",),

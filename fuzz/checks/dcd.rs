@@ -1,7 +1,7 @@
 //! What the fuzz target does with its bytes and `cargo test` with the seeds: parse, decode all
 //! atoms and some, and compare.
 
-use super::{Atoms, DcdDecoder, Decoder, Fault, FrameOut, Layout};
+use super::{Atoms, DcdDecoder, Decoder, Fault, Fields, Frame, Layout};
 
 /// The first two bytes choose the atoms, the rest is a file.
 pub fn exercise(data: &[u8]) {
@@ -54,7 +54,7 @@ fn parse(file: &[u8]) -> Option<Layout> {
 
 /// The positions' bits in the first frames, or `None` where a frame is damaged.
 fn frames(layout: &Layout, atoms: Atoms, file: &[u8]) -> Vec<Option<Vec<u32>>> {
-    let mut positions = vec![0.0; 3 * atoms.len()];
+    let mut out = Frame::new(atoms.len(), Fields::POSITIONS);
     let mut decoder = DcdDecoder::new(layout.clone(), atoms);
     let (mut start, mut size) = (
         layout.header_size() as usize,
@@ -70,14 +70,8 @@ fn frames(layout: &Layout, atoms: Atoms, file: &[u8]) -> Vec<Option<Vec<u32>>> {
         for run in decoder.runs(number, size as u64) {
             bytes.extend_from_slice(&frame[run.start as usize..(run.start + run.len) as usize]);
         }
-        let out = FrameOut {
-            positions: &mut positions,
-            dimensions: &mut [0.0; 6],
-            time: &mut 0.0,
-            step: &mut 0,
-        };
-        let decoded = decoder.decode(number, size as u64, &bytes, out);
-        let bits = positions.iter().map(|number: &f32| number.to_bits());
+        let decoded = decoder.decode(number, size as u64, &bytes, out.out());
+        let bits = out.positions.iter().map(|number: &f32| number.to_bits());
         frames.push(decoded.is_ok().then(|| bits.collect()));
         start += size;
         size = layout.frame_size() as usize;

@@ -3,7 +3,7 @@
 use paceline::atoms::Atoms;
 use paceline::error::Fault;
 use paceline::formats::xtc::{Header, XtcDecoder};
-use paceline::formats::{Decoder, FrameOut};
+use paceline::formats::{Decoder, Fields, Frame};
 
 /// The first two bytes choose atoms: every how many-th, and how many of the last to leave out.
 /// The rest is the frame.
@@ -41,19 +41,13 @@ pub fn check(data: &[u8]) {
 fn decode(indices: &[usize], n: usize, frame: &[u8]) -> Result<Vec<u32>, Fault> {
     let mut decoder = XtcDecoder::new(Atoms::new(indices, n).expect("increasing indices"));
     let size = Header::parse(frame)?.size;
-    let mut positions = vec![0.0f32; 3 * indices.len()];
+    let mut decoded = Frame::new(indices.len(), Fields::POSITIONS);
     let mut asked = decoder.runs(0, size)[0].len as usize;
     loop {
         assert!(asked as u64 <= size);
-        let out = FrameOut {
-            positions: &mut positions,
-            dimensions: &mut [0.0; 6],
-            time: &mut 0.0,
-            step: &mut 0,
-        };
         let read = &frame[..asked.min(frame.len())];
-        match decoder.decode(0, size, read, out) {
-            Ok(()) => return Ok(positions.iter().map(|x| x.to_bits()).collect()),
+        match decoder.decode(0, size, read, decoded.out()) {
+            Ok(()) => return Ok(decoded.positions.iter().map(|x| x.to_bits()).collect()),
             Err(Fault::Short { needed }) if asked < frame.len() => {
                 assert!(needed > asked);
                 asked = needed;

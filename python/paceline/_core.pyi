@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class Trajectory:
     @property
     def n_frames(self) -> int: ...
     @property
+    def fields(self) -> int: ...
+    @property
     def size(self) -> int: ...
     @property
     def fingerprint(self) -> str: ...
@@ -55,6 +57,34 @@ class Trajectory:
     def times(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
     def verify(self) -> None: ...
 
+class _Extents(Protocol):
+    """Frames of one file: number, first byte and size of each."""
+
+    @property
+    def frames(self) -> NDArray[np.uint64]: ...
+    @property
+    def offsets(self) -> NDArray[np.uint64]: ...
+    @property
+    def sizes(self) -> NDArray[np.uint64]: ...
+
+class _Block(Protocol):
+    """Where a block goes; None for a field that is not wanted."""
+
+    @property
+    def positions(self) -> NDArray[np.float32] | None: ...
+    @property
+    def velocities(self) -> NDArray[np.float32] | None: ...
+    @property
+    def forces(self) -> NDArray[np.float32] | None: ...
+    @property
+    def dimensions(self) -> NDArray[np.float32]: ...
+    @property
+    def times(self) -> NDArray[np.float64]: ...
+    @property
+    def steps(self) -> NDArray[np.int64]: ...
+    @property
+    def fields(self) -> NDArray[np.uint8]: ...
+
 @final
 class Reader:
     """One worker's hand on a trajectory file."""
@@ -66,21 +96,11 @@ class Reader:
         fingerprint: str,
         *,
         atoms: NDArray[np.int64] | None = None,
+        fields: int = 1,
     ) -> Reader: ...
-    def read_ahead(
-        self, frames: NDArray[np.uint64], offsets: NDArray[np.uint64], sizes: NDArray[np.uint64]
-    ) -> None: ...
+    def read_ahead(self, extents: _Extents) -> None: ...
     def read(
-        self,
-        frames: NDArray[np.uint64],
-        offsets: NDArray[np.uint64],
-        sizes: NDArray[np.uint64],
-        positions: NDArray[np.float32],
-        dimensions: NDArray[np.float32],
-        times: NDArray[np.float64],
-        steps: NDArray[np.int64],
-        *,
-        skip: bool,
+        self, extents: _Extents, block: _Block, *, required: int, skip: bool
     ) -> tuple[int, int, int, int, list[tuple[int, str]]]: ...
 
 @final

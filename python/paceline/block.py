@@ -1,13 +1,67 @@
 """A row of decoded frames, as an analysis sees it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
+#: What a frame may hold of its atoms; in the core each is a bit: 1, 2, 4.
+FIELDS = ("positions", "velocities", "forces")
+
 #: Step number of a frame that was left out; no file can hold it.
 DAMAGED_STEP = -(2**63)
+
+
+def field_bits(fields: Sequence[str]) -> int:
+    """Fields as the core counts them.
+
+    Parameters
+    ----------
+    fields : sequence of str
+        Out of `FIELDS`.
+
+    Returns
+    -------
+    int
+        One bit a field.
+
+    Raises
+    ------
+    ValueError
+        There is no such field.
+
+    Examples
+    --------
+    >>> field_bits(["positions", "forces"])
+    5
+    """
+    for field in fields:
+        if field not in FIELDS:
+            raise ValueError(f"expected fields out of {', '.join(FIELDS)}, found {field!r}")
+    return sum(1 << FIELDS.index(field) for field in set(fields))
+
+
+def fields_in(bits: int) -> tuple[str, ...]:
+    """Fields that the core counted.
+
+    Parameters
+    ----------
+    bits : int
+        One bit a field.
+
+    Returns
+    -------
+    tuple of str
+        Out of `FIELDS`.
+
+    Examples
+    --------
+    >>> fields_in(5)
+    ('positions', 'forces')
+    """
+    return tuple(field for k, field in enumerate(FIELDS) if bits >> k & 1)
 
 
 class Block:
@@ -19,6 +73,10 @@ class Block:
     ----------
     positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
         Å.
+    velocities : the same
+        Å/ps; `AttributeError` where the analysis did not ask for them.
+    forces : the same
+        kJ/(mol·Å); `AttributeError` where the analysis did not ask for them.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Lengths of the cell (Å) and its angles (degrees); zeros where there is none.
     times : numpy.ndarray of float64, shape (n_frames,)
@@ -44,18 +102,40 @@ class Block:
     @cached_property
     def positions(self) -> np.ndarray:
         """Positions, Å: numpy.ndarray of float32, shape (n_frames, n_atoms, 3)."""
+        return self._of_atoms("positions")
+
+    @cached_property
+    def velocities(self) -> np.ndarray:
+        """Velocities, Å/ps: numpy.ndarray of float32, shape (n_frames, n_atoms, 3)."""
+        return self._of_atoms("velocities")
+
+    @cached_property
+    def forces(self) -> np.ndarray:
+        """Forces, kJ/(mol·Å): numpy.ndarray of float32, shape (n_frames, n_atoms, 3)."""
+        return self._of_atoms("forces")
+
+    def _decoded_field(self, field: str) -> np.ndarray:
+        values = getattr(self._decoded, field)
+        if values is None:
+            raise AttributeError(
+                f"this block has no {field}: the analysis did not ask for them (fields=)"
+            )
+        return values
+
+    def _of_atoms(self, field: str) -> np.ndarray:
+        values = self._decoded_field(field)
         if self._columns is None:
-            return self._decoded.positions
+            return values
         # Indexing would put atoms before frames in memory, and NumPy's sums into another order:
         # a function would give other bits where it is run together with another analysis.
-        positions = np.take(self._decoded.positions, self._columns, axis=1)
-        positions.flags.writeable = False
-        return positions
+        values = np.take(values, self._columns, axis=1)
+        values.flags.writeable = False
+        return values
 
     @property
     def raw(self) -> tuple[np.ndarray, np.ndarray | None]:
         """All decoded positions and the columns of them that are this block's (None: all)."""
-        return self._decoded.positions, self._columns
+        return self._decoded_field("positions"), self._columns
 
     @property
     def dimensions(self) -> np.ndarray:
@@ -92,24 +172,73 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The arrays of a block, all atoms that any analysis asked for."""
+    """The arrays of a block: all atoms, and all fields, that any analysis asked for.
+
+    Attributes
+    ----------
+    frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers in the trajectory.
+    positions, velocities, forces : numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
+        Å, Å/ps, kJ/(mol·Å); None where nobody asked for them.
+    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
+        Å and degrees.
+    times : numpy.ndarray of float64, shape (n_frames,)
+        ps.
+    steps : numpy.ndarray of int64, shape (n_frames,)
+        Of the simulation.
+    fields : numpy.ndarray of uint8, shape (n_frames,)
+        What each frame holds, as `field_bits` counts it.
+    """
 
     frames: np.ndarray
-    positions: np.ndarray
+    positions: np.ndarray | None
+    velocities: np.ndarray | None
+    forces: np.ndarray | None
     dimensions: np.ndarray
     times: np.ndarray
     steps: np.ndarray
+    fields: np.ndarray
+
+    @classmethod
+    def room_for(cls, frames: np.ndarray, n_atoms: int, fields: Sequence[str]) -> Self:
+        """Arrays to read frames into.
+
+        Parameters
+        ----------
+        frames : numpy.ndarray of int64, shape (n_frames,)
+            Frame numbers in the trajectory.
+        n_atoms : int
+            Atoms wanted.
+        fields : sequence of str
+            What is wanted of them.
+
+        Returns
+        -------
+        Decoded
+        """
+        n = len(frames)
+        wanted = {
+            field: np.empty((n, n_atoms, 3), dtype=np.float32) if field in fields else None
+            for field in FIELDS
+        }
+        return cls(
+            frames=frames,
+            **wanted,
+            dimensions=np.empty((n, 6), dtype=np.float32),
+            times=np.empty(n),
+            steps=np.empty(n, dtype=np.int64),
+            fields=np.zeros(n, dtype=np.uint8),
+        )
 
     def seal(self) -> None:
         """Let nobody write to what all analyses of a run see."""
-        for array in (self.frames, self.positions, self.dimensions, self.times, self.steps):
-            array.flags.writeable = False
+        for array in self._arrays():
+            if array is not None:
+                array.flags.writeable = False
 
     def __getitem__(self, rows: slice | np.ndarray) -> "Decoded":
-        return Decoded(
-            self.frames[rows],
-            self.positions[rows],
-            self.dimensions[rows],
-            self.times[rows],
-            self.steps[rows],
-        )
+        rows_of = [None if array is None else array[rows] for array in self._arrays()]
+        return Decoded(*rows_of)  # type: ignore[arg-type]
+
+    def _arrays(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)

@@ -31,6 +31,10 @@ class DamagedFileError(PacelineError, ValueError):
     found: str
 
 
+class MissingDataError(PacelineError, ValueError):
+    """A whole frame does not hold what an analysis asks of it: velocities, say."""
+
+
 class UnsupportedError(PacelineError, ValueError):
     """Something is asked for that paceline does not do, and will not guess."""
 

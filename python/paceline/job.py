@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from paceline import _core
 from paceline.block import Block
+from paceline.frames import Extents, FrameSource
 from paceline.timing import BlockTiming
 
 
@@ -47,76 +47,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Clock:
-    """Times of frames: the file's, or those that the user set in their place.
-
-    Attributes
-    ----------
-    first : float
-        What the first frame counts as, in frames.
-    dt : float, optional
-        Time between frames, ps, in place of the file's times.
-    offset : float
-        Added to all times, ps.
-    """
-
-    first: float = 0.0
-    dt: float | None = None
-    offset: float = 0.0
-
-    def __call__(self, frames: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Times of frames, ps, given those in the file."""
-        if self.dt is not None:
-            times = (frames + self.first) * self.dt
-        return times + self.offset if self.offset else times
-
-
-class FrameSource(Protocol):
-    """Where a worker's frames come from."""
-
-    @property
-    def n_wanted(self) -> int:
-        """Number of atoms that are decoded."""
-
-    @property
-    def clock(self) -> Clock:
-        """Times of the frames."""
-
-    def open(self) -> Any:
-        """A reader with the methods `read` and `read_ahead` of `_core.Reader`."""
-
-
-@dataclass(frozen=True)
-class FileFrames:
-    """Frames of a file that the core decodes: all that a worker must know of it.
-
-    Attributes
-    ----------
-    path : str
-    layout : bytes
-        How the file's frames are coded.
-    fingerprint : str
-        What the file was recognised by when it was indexed.
-    atoms : numpy.ndarray of int64 or None
-        Atoms to be decoded, increasing; None for all.
-    n_wanted : int
-        Their number.
-    clock : Clock
-    """
-
-    path: str
-    layout: bytes
-    fingerprint: str
-    atoms: np.ndarray | None
-    n_wanted: int
-    clock: Clock
-
-    def open(self) -> "_core.Reader":
-        """Open the file, and make sure that it is the one that was indexed."""
-        return _core.Reader(self.path, self.layout, self.fingerprint, atoms=self.atoms)
-
-
-@dataclass(frozen=True)
 class Job:
     """What every block of a run has in common."""
 
@@ -136,16 +66,19 @@ class Work:
         The block.
     first : int
         Its first row in the results.
-    extents : tuple of three numpy.ndarray of uint64, shape (n_frames,)
-        Frame numbers, byte offsets and sizes.
-    ahead : the same, or None
-        The block that this worker is likely to be dealt next.
+    frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers in the trajectory.
+    extents : Extents
+        Where these frames are.
+    ahead : Extents or None
+        Of the block that this worker is likely to be dealt next.
     """
 
     number: int
     first: int
-    extents: tuple[np.ndarray, np.ndarray, np.ndarray]
-    ahead: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+    frames: np.ndarray
+    extents: Extents
+    ahead: Extents | None
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,9 @@ class Plan:
 
         Returns
         -------
-        numpy.ndarray of uint64, shape (task.stop - task.first,)
+        numpy.ndarray of int64, shape (task.stop - task.first,)
         """
-        return self.frames[task.first : task.stop].astype(np.uint64)
+        return self.frames[task.first : task.stop]
 
 
 def make_plan(

@@ -20,6 +20,7 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline import _core
 from paceline.backends import available_cpus
+from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -27,7 +28,7 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.job import Clock
+from paceline.frames import Clock, extents_in
 from paceline.progress import Progress
 
 #: Packages whose lines tell a user nothing.
@@ -133,16 +134,11 @@ def read_headers(
     steps : numpy.ndarray of int64, shape (n_frames,)
         Of the simulation.
     """
-    n = len(frames)
-    reader = _core.Reader(
-        core.path, core.layout, core.fingerprint, atoms=np.empty(0, dtype=np.int64)
-    )
-    numbers = np.asarray(frames, dtype=np.uint64)
-    dimensions = np.empty((n, 6), dtype=np.float32)
-    times, steps = np.empty(n), np.empty(n, dtype=np.int64)
-    nothing = np.empty((n, 0, 3), dtype=np.float32)
-    reader.read(numbers, *core.extents(numbers), nothing, dimensions, times, steps, skip=True)
-    return dimensions, times, steps
+    reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
+    headers = Decoded.room_for(np.asarray(frames), 0, ())
+    extents = extents_in(0, core, headers.frames.astype(np.uint64))
+    reader.read(extents, headers, required=0, skip=True)
+    return headers.dimensions, headers.times, headers.steps
 
 
 class Reader(ReaderBase):
@@ -239,11 +235,20 @@ class Reader(ReaderBase):
 
     def _connect(self, fingerprint: str) -> None:
         """Open the file for reading, if it still begins with what it was recognised by."""
-        atoms = self._columns = self._decoded = None
+        atoms = self._columns = None
         if self.sub is not None:
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
-            self._decoded = np.empty((1, len(atoms), 3), dtype=np.float32)
-        self._reader = _core.Reader(self.core.path, self.core.layout, fingerprint, atoms=atoms)
+        n_decoded = self.n_atoms if atoms is None else len(atoms)
+        self._decoded = Decoded.room_for(
+            np.zeros(1, dtype=np.int64), n_decoded, fields_in(self.core.fields)
+        )
+        self._reader = _core.Reader(
+            self.core.path,
+            self.core.layout,
+            fingerprint,
+            atoms=atoms,
+            fields=self.core.fields,
+        )
 
     @property
     def clock(self) -> Clock:
@@ -269,25 +274,24 @@ class Reader(ReaderBase):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Any:
-        ts = self.ts
-        ts.has_positions = True
-        target = ts.positions[np.newaxis] if self._decoded is None else self._decoded
-        dimensions = np.empty((1, 6), dtype=np.float32)
-        times, steps = np.empty(1), np.empty(1, dtype=np.int64)
+        ts, decoded = self.ts, self._decoded
         numbers = np.array([frame], dtype=np.uint64)
-        extents = self.core.extents(numbers)
         try:
-            self._reader.read(numbers, *extents, target, dimensions, times, steps, skip=False)
+            self._reader.read(extents_in(0, self.core, numbers), decoded, required=0, skip=False)
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error
-        if self._decoded is not None:
-            ts.positions = self._decoded[0, self._columns]
-        ts.dimensions = dimensions[0]
+        for field in FIELDS:
+            held = bool(decoded.fields[0] & field_bits([field]))
+            setattr(ts, f"has_{field}", held)
+            if held:
+                values = getattr(decoded, field)[0]
+                setattr(ts, field, values if self._columns is None else values[self._columns])
+        ts.dimensions = decoded.dimensions[0]
         self._frame = ts.frame = frame
-        ts.data["step"] = int(steps[0])
+        ts.data["step"] = int(decoded.steps[0])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(self._clock(numbers, times)[0])
+        ts.time = float(self._clock(numbers, decoded.times)[0])
         return ts
 
     def _read_next_timestep(self, ts: Any = None) -> Any:

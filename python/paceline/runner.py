@@ -22,6 +22,7 @@ class Analysis(Protocol):
     """What `run` asks of an analysis; `paceline.analysis.base.AnalysisBase` has it all."""
 
     atomgroup: Any
+    fields: Sequence[str]
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
@@ -132,7 +133,8 @@ def run(
         n_workers=workers.n_workers,
         block_frames=block_frames,
     )
-    job = Job(trajectory.frame_source(atoms), parts, plan.leaf_frames, on_error == "skip")
+    fields = sorted({field for analysis in chosen for field in analysis.fields})
+    job = Job(trajectory.frame_source(atoms, fields), parts, plan.leaf_frames, on_error == "skip")
     timings = Timings(
         workers.name,
         begun,
@@ -226,5 +228,5 @@ def _works(plan: Plan, trajectory: "OpenTrajectory", n_workers: int) -> Iterator
         if task.number + n_workers < len(plan):
             soon = plan.task(task.number + n_workers)
             ahead = trajectory.extents(plan.frame_numbers(soon))
-        extents = trajectory.extents(plan.frame_numbers(task))
-        yield Work(task.number, task.first, extents, ahead)
+        frames = plan.frame_numbers(task)
+        yield Work(task.number, task.first, frames, trajectory.extents(frames), ahead)

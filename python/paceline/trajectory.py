@@ -14,12 +14,10 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
-from paceline.block import DAMAGED_STEP
+from paceline.block import DAMAGED_STEP, Decoded, field_bits
 from paceline.errors import DamagedFileError, FileChangedError, UnsupportedError
-from paceline.job import Clock, FileFrames, FrameSource
+from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource, Member, extents_in
 from paceline.reader import Reader, open_file, warn
-
-Extents = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class OpenTrajectory(Protocol):
@@ -49,13 +47,13 @@ class OpenTrajectory(Protocol):
         """Frames of the trajectory."""
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Numbers, byte offsets and sizes of frames."""
+        """Where frames are."""
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Bytes to be read of a frame for these atoms, about."""
 
-    def frame_source(self, atoms: np.ndarray) -> FrameSource:
-        """Where workers get frames of these atoms from."""
+    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
+        """Where workers get these fields of these atoms from."""
 
     def verify(self) -> None:
         """Raise `FileChangedError` where the file is no longer the one that was opened."""
@@ -194,15 +192,14 @@ class _File:
         return whole * (self._in_file(atoms)[-1] + 1) / self.core.n_atoms
 
     def extents(self, frames: np.ndarray) -> Extents:
-        return (frames, *self.core.extents(frames))
+        return extents_in(0, self.core, frames.astype(np.uint64))
 
-    def frame_source(self, atoms: np.ndarray) -> FrameSource:
+    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
         return FileFrames(
-            self.core.path,
-            self.core.layout,
-            self.core.fingerprint,
+            [Member(self.core.path, self.core.layout, self.core.fingerprint)],
             None if len(atoms) == self.core.n_atoms else self._in_file(atoms),
             len(atoms),
+            fields,
             self.clock,
         )
 
@@ -244,10 +241,10 @@ class _UniverseFrames:
 
     def extents(self, frames: np.ndarray) -> Extents:
         nothing = np.zeros_like(frames)
-        return frames, nothing, nothing
+        return Extents(nothing, frames, nothing, nothing)
 
-    def frame_source(self, atoms: np.ndarray) -> FrameSource:
-        return _MDAnalysisFrames(self._universe.trajectory, atoms)
+    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
+        return _MDAnalysisFrames(self._universe.trajectory, atoms, fields)
 
     def verify(self) -> None:
         """MDAnalysis's readers hold the file open; nothing to compare with."""
@@ -264,45 +261,41 @@ class _UniverseFrames:
 class _MDAnalysisFrames:
     """A source and reader of frames, in the shape in which the core offers its own."""
 
-    def __init__(self, trajectory: Any, atoms: np.ndarray):
+    def __init__(self, trajectory: Any, atoms: np.ndarray, fields: Sequence[str]):
         self._trajectory = trajectory
         self._atoms = atoms
         self.n_wanted = len(atoms)
+        self.fields = fields
         self.clock = Clock()
 
     def open(self) -> "_MDAnalysisFrames":
         return self
 
-    def read_ahead(self, *extents: np.ndarray) -> None:
+    def read_ahead(self, extents: Extents) -> None:
         """MDAnalysis reads when it is asked."""
 
-    def read(
-        self,
-        frames: np.ndarray,
-        offsets: np.ndarray,
-        sizes: np.ndarray,
-        positions: np.ndarray,
-        dimensions: np.ndarray,
-        times: np.ndarray,
-        steps: np.ndarray,
-        *,
-        skip: bool,
-    ) -> tuple[int, int, int, int, list[tuple[int, str]]]:
+    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
         begun = time.perf_counter_ns()
         damaged = []
-        for row, frame in enumerate(frames):
+        for row, frame in enumerate(extents.frames):
             try:
-                ts = self._trajectory[int(frame)]
-                positions[row] = ts.positions[self._atoms]
+                self._read_frame(int(frame), row, decoded)
             except Exception as error:
                 if not skip:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
-                positions[row] = dimensions[row] = times[row] = np.nan
-                steps[row] = DAMAGED_STEP
-                continue
-            dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
-            # Not the Timestep's: a chain of files counts on from one to the next.
-            times[row] = self._trajectory.time
-            steps[row] = ts.data.get("step", ts.frame)
+                for field in self.fields:
+                    getattr(decoded, field)[row] = np.nan
+                decoded.dimensions[row] = decoded.times[row] = np.nan
+                decoded.steps[row] = DAMAGED_STEP
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
+
+    def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
+        ts = self._trajectory[frame]
+        for field in self.fields:
+            getattr(decoded, field)[row] = getattr(ts, field)[self._atoms]
+        decoded.fields[row] = field_bits(self.fields)
+        decoded.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
+        # Not the Timestep's: a chain of files counts on from one to the next.
+        decoded.times[row] = self._trajectory.time
+        decoded.steps[row] = ts.data.get("step", ts.frame)

@@ -41,7 +41,7 @@ class Worker:
             self._reader = self._job.source.open()
         opened = time.monotonic_ns()
         if work.ahead is not None:
-            self._reader.read_ahead(*work.ahead)
+            self._reader.read_ahead(work.ahead)
         asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(work)
         read = time.monotonic_ns()
@@ -75,26 +75,10 @@ class Worker:
 
     def _read(self, work: Work) -> tuple[Decoded, tuple]:
         """Frames of a block, and what they cost."""
-        frames, offsets, sizes = work.extents
-        n = len(frames)
-        decoded = Decoded(
-            frames.astype(np.int64),
-            np.empty((n, self._job.source.n_wanted, 3), dtype=np.float32),
-            np.empty((n, 6), dtype=np.float32),
-            np.empty(n),
-            np.empty(n, dtype=np.int64),
-        )
-        cost = self._reader.read(
-            frames,
-            offsets,
-            sizes,
-            decoded.positions,
-            decoded.dimensions,
-            decoded.times,
-            decoded.steps,
-            skip=self._job.skip_damaged,
-        )
-        decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
+        source = self._job.source
+        decoded = Decoded.room_for(work.frames, source.n_wanted, source.fields)
+        cost = self._reader.read(work.extents, decoded, skip=self._job.skip_damaged)
+        decoded.times[:] = source.clock(decoded.frames, decoded.times)
         decoded.seal()
         return decoded, cost
 

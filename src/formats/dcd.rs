@@ -23,7 +23,7 @@ use self::plan::Plan;
 use self::records::{bytes_at, check_marker};
 use crate::atoms::Atoms;
 use crate::error::Fault;
-use crate::formats::{Decoder, FrameOut, Run, triclinic_box};
+use crate::formats::{Decoder, Fields, FrameOut, Run, triclinic_box};
 
 pub use self::layout::Layout;
 
@@ -159,6 +159,7 @@ impl Decoder for DcdDecoder {
             }
         }
         *out.dimensions = self.read(plan, bytes, out.positions)?;
+        *out.fields = Fields::POSITIONS;
         *out.time = self.layout.time(frame);
         *out.step = self.layout.step(frame);
         Ok(())

@@ -1,31 +1,16 @@
-//! One file a format. A decoder takes the bytes of one frame and opens nothing.
+//! One file a format. A decoder takes the bytes of one frame and opens nothing; an encoder gives
+//! them.
 
 pub mod dcd;
+mod frame;
+mod layout;
 pub mod xdr;
 pub mod xtc;
 
 use crate::error::Fault;
 
-/// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    pub start: u64,
-    pub len: u64,
-}
-
-/// Where one decoded frame goes. Units: Å, degrees, ps.
-#[derive(Debug)]
-pub struct FrameOut<'a> {
-    /// x, y, z of each wanted atom in turn: 3 × atoms wanted, Å.
-    pub positions: &'a mut [f32],
-    /// Lengths of the cell (Å) and its angles α, β, γ (degrees), as MDAnalysis has them; all
-    /// zero where the frame has no cell.
-    pub dimensions: &'a mut [f32; 6],
-    /// Time, ps.
-    pub time: &'a mut f64,
-    /// Step number of the simulation.
-    pub step: &'a mut i64,
-}
+pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};
+pub use layout::{Format, Layout};
 
 /// A decoder for one file and one set of atoms. It belongs to one worker and may learn from
 /// each frame how much of the next one to ask for.
@@ -50,6 +35,19 @@ pub trait Decoder: Send {
     ) -> Result<(), Fault>;
 }
 
+/// An encoder for one file. It belongs to one worker; frames are encoded in any order, each by
+/// itself.
+pub trait Encoder: Send {
+    /// What stands before the first frame. Its size depends on the encoder alone.
+    fn head(&self, series: &Series) -> Vec<u8>;
+
+    /// Append one frame to `bytes`.
+    ///
+    /// # Errors
+    /// What the format cannot hold, in a sentence that names the atom; `bytes` is then as before.
+    fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
+}
+
 /// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
 /// volume. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
 /// so that the same float32 numbers come out.
@@ -66,153 +64,4 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let valid = dimensions.iter().all(|&value| value > 0.0)
         && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
     if valid { dimensions } else { [0.0; 6] }
-}
-
-/// The formats that we index, by what their files begin with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    Xtc,
-    Dcd,
-}
-
-impl Format {
-    pub const ALL: [Format; 2] = [Format::Xtc, Format::Dcd];
-
-    /// Bytes that [`Format::detect`] looks at.
-    pub const HEAD_LEN: usize = 12;
-
-    /// Recognise a file by its first bytes, never by its name.
-    pub fn detect(head: &[u8]) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| match format {
-            Format::Xtc => [xtc::MAGIC_1995, xtc::MAGIC_2023]
-                .iter()
-                .any(|magic| head.starts_with(&magic.to_be_bytes())),
-            // A Fortran record of 84 bytes: its length in 4 or 8 bytes, then its first word.
-            Format::Dcd => [
-                &[84, 0, 0, 0, b'C', b'O', b'R', b'D'][..],
-                &[0, 0, 0, 84, b'C', b'O', b'R', b'D'],
-                &[84, 0, 0, 0, 0, 0, 0, 0, b'C', b'O', b'R', b'D'],
-                &[0, 0, 0, 0, 0, 0, 0, 84, b'C', b'O', b'R', b'D'],
-            ]
-            .iter()
-            .any(|start| head.starts_with(start)),
-        })
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Xtc => "XTC",
-            Format::Dcd => "DCD",
-        }
-    }
-}
-
-/// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Layout {
-    Xtc { n_atoms: usize },
-    Dcd(dcd::Layout),
-}
-
-impl Layout {
-    const VERSION: u8 = 1;
-    const XTC: u8 = 1;
-    const DCD: u8 = 2;
-
-    pub fn format(&self) -> Format {
-        match self {
-            Layout::Xtc { .. } => Format::Xtc,
-            Layout::Dcd(_) => Format::Dcd,
-        }
-    }
-
-    /// The format's usual name.
-    pub fn name(&self) -> &'static str {
-        self.format().name()
-    }
-
-    /// Atoms of a frame.
-    pub fn n_atoms(&self) -> usize {
-        match self {
-            Layout::Xtc { n_atoms } => *n_atoms,
-            Layout::Dcd(layout) => layout.n_atoms(),
-        }
-    }
-
-    /// The layout in few bytes: a version, the format, and what the format needs.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let (format, payload) = match self {
-            Layout::Xtc { n_atoms } => (Layout::XTC, (*n_atoms as u64).to_le_bytes().to_vec()),
-            Layout::Dcd(layout) => (Layout::DCD, layout.to_bytes()),
-        };
-        [&[Layout::VERSION, format], &payload[..]].concat()
-    }
-
-    /// What [`Layout::to_bytes`] gave; nothing for bytes that it cannot have given.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
-        match bytes {
-            [Layout::VERSION, Layout::XTC, n_atoms @ ..] => {
-                let n_atoms = u64::from_le_bytes(n_atoms.try_into().ok()?);
-                // XTC counts atoms in 31 bits.
-                let n_atoms = i32::try_from(n_atoms).ok()? as usize;
-                Some(Layout::Xtc { n_atoms })
-            }
-            [Layout::VERSION, Layout::DCD, layout @ ..] => {
-                dcd::Layout::from_bytes(layout).map(Layout::Dcd)
-            }
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_are_known_by_their_first_bytes() {
-        let known: [(&[u8], Format); 6] = [
-            (b"\x00\x00\x07\xcb", Format::Xtc),
-            (b"\x00\x00\x07\xe7\x00\x00\x00\x2a", Format::Xtc),
-            (b"\x54\0\0\0CORD....", Format::Dcd),
-            (b"\0\0\0\x54CORD....", Format::Dcd),
-            (b"\x54\0\0\0\0\0\0\0CORD", Format::Dcd),
-            (b"\0\0\0\0\0\0\0\x54CORD", Format::Dcd),
-        ];
-        for (head, format) in known {
-            assert_eq!(Format::detect(head), Some(format), "{head:?}");
-        }
-        let unknown: [&[u8]; 5] = [
-            b"",
-            b"\x00\x00\x07",
-            b"\x54\0\0\0VELD....",
-            b"\x89HDF\r\n\x1a\n",
-            b"ATOM  ",
-        ];
-        for head in unknown {
-            assert_eq!(Format::detect(head), None, "{head:?}");
-        }
-    }
-
-    #[test]
-    fn a_layout_survives_its_bytes_and_garbage_is_refused() {
-        let layout = Layout::Xtc { n_atoms: 3341 };
-        let bytes = layout.to_bytes();
-        assert_eq!(Layout::from_bytes(&bytes), Some(layout));
-        assert_eq!(Layout::from_bytes(&bytes[..9]), None);
-        assert_eq!(Layout::from_bytes(&[&bytes[..], &[0]].concat()), None);
-        assert_eq!(
-            Layout::from_bytes(&[1, 1, 255, 255, 255, 255, 0, 0, 0, 0]),
-            None
-        );
-        for bytes in [
-            &[][..],
-            &[1],
-            &[2, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[1, 9, 0],
-            &[1, 2, 3],
-        ] {
-            assert_eq!(Layout::from_bytes(bytes), None, "{bytes:?}");
-        }
-    }
 }

@@ -26,7 +26,7 @@ mod wanted;
 use self::packed::Packed;
 use self::wanted::Wanted;
 use super::xdr::{Xdr, padding};
-use super::{Decoder, FrameOut, Run, triclinic_box};
+use super::{Decoder, Fields, FrameOut, Run, triclinic_box};
 use crate::atoms::Atoms;
 use crate::error::Fault;
 
@@ -220,6 +220,7 @@ impl Decoder for XtcDecoder {
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| cut_short(fault, size))?;
         self.check(&header, size)?;
+        *out.fields = Fields::POSITIONS;
         *out.step = i64::from(header.step);
         *out.time = f64::from(header.time);
         *out.dimensions = header.dimensions();

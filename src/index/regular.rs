@@ -4,7 +4,7 @@ use super::Frames;
 use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::formats::dcd::{DcdDecoder, Layout};
-use crate::formats::{Decoder, FrameOut};
+use crate::formats::{Decoder, Fields, Frame};
 use crate::source::Source;
 
 /// Enough for the head of most files.
@@ -87,11 +87,6 @@ fn check_frame(
         bytes.resize(read + run.len as usize, 0);
         source.read_at(start + run.start, &mut bytes[read..])?;
     }
-    let out = FrameOut {
-        positions: &mut [],
-        dimensions: &mut [0.0; 6],
-        time: &mut 0.0,
-        step: &mut 0,
-    };
-    Ok(decoder.decode(frame, size, &bytes, out))
+    let mut nothing = Frame::new(0, Fields::default());
+    Ok(decoder.decode(frame, size, &bytes, nothing.out()))
 }

@@ -6,12 +6,11 @@ mod scanned;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Index, OpenOptions, index_files, open};
+use super::{Index, OpenOptions, Times, index_files, open};
 use crate::error::Result;
-use crate::source::FileSource;
+use crate::source::{FileSource, MemorySource};
 
 /// Numbers that look random and are the same in each run.
 struct Random(u64);
@@ -116,5 +115,10 @@ fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
         n_threads: 2,
         progress: &go_on,
     };
-    open(Arc::new(FileSource::open(path)?), &options)
+    open(&FileSource::open(path)?, &options)
+}
+
+/// Times that the index has in memory or beside the file: it need not read the file again.
+fn times_at_hand(index: &Index) -> Times {
+    index.times(&MemorySource(Vec::new())).unwrap()
 }

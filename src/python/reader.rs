@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use super::{OrRaise, indices};
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
-use crate::formats::Layout;
+use crate::formats::{Fields, Layout};
 use crate::index::Fingerprint;
 use crate::read::{BlockOut, BlockReader, Extents};
 use crate::source::FileSource;
@@ -22,19 +22,75 @@ pub(super) struct Reader {
     blocks: Mutex<BlockReader>,
 }
 
+/// Frames of one file: number, first byte and size of each.
+#[derive(FromPyObject)]
+struct ExtentArrays<'py> {
+    frames: PyReadonlyArray1<'py, u64>,
+    offsets: PyReadonlyArray1<'py, u64>,
+    sizes: PyReadonlyArray1<'py, u64>,
+}
+
+impl ExtentArrays<'_> {
+    fn as_slices(&self) -> PyResult<Extents<'_>> {
+        Ok(Extents {
+            frames: self.frames.as_slice()?,
+            offsets: self.offsets.as_slice()?,
+            sizes: self.sizes.as_slice()?,
+        })
+    }
+}
+
+/// Where a block goes; no array for a field that is not wanted.
+#[derive(FromPyObject)]
+struct BlockArrays<'py> {
+    positions: Option<PyReadwriteArray3<'py, f32>>,
+    velocities: Option<PyReadwriteArray3<'py, f32>>,
+    forces: Option<PyReadwriteArray3<'py, f32>>,
+    dimensions: PyReadwriteArray2<'py, f32>,
+    times: PyReadwriteArray1<'py, f64>,
+    steps: PyReadwriteArray1<'py, i64>,
+    fields: PyReadwriteArray1<'py, u8>,
+}
+
+impl BlockArrays<'_> {
+    fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
+        let (dimensions, rest) = self.dimensions.as_slice_mut()?.as_chunks_mut();
+        if !rest.is_empty() {
+            return Err(PyValueError::new_err("dimensions must have 6 columns"));
+        }
+        Ok(BlockOut {
+            positions: slice_of(&mut self.positions)?,
+            velocities: slice_of(&mut self.velocities)?,
+            forces: slice_of(&mut self.forces)?,
+            dimensions,
+            times: self.times.as_slice_mut()?,
+            steps: self.steps.as_slice_mut()?,
+            fields: self.fields.as_slice_mut()?,
+        })
+    }
+}
+
+fn slice_of<'a>(array: &'a mut Option<PyReadwriteArray3<'_, f32>>) -> PyResult<&'a mut [f32]> {
+    match array {
+        Some(array) => Ok(array.as_slice_mut()?),
+        None => Ok(&mut []),
+    }
+}
+
 /// Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
 
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (path, layout, fingerprint, *, atoms=None))]
+    #[pyo3(signature = (path, layout, fingerprint, *, atoms=None, fields=1))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         layout: &[u8],
         fingerprint: &str,
         atoms: Option<PyReadonlyArray1<'_, i64>>,
+        fields: u8,
     ) -> PyResult<Self> {
         let Some(layout) = Layout::from_bytes(layout) else {
             return Err(PyValueError::new_err("these bytes are no layout"));
@@ -52,7 +108,7 @@ impl Reader {
             .detach(|| {
                 let source = FileSource::open(&path)?;
                 fingerprint.verify(&source)?;
-                BlockReader::new(Arc::new(source), &layout, atoms)
+                BlockReader::new(Arc::new(source), &layout, atoms, Fields::from_bits(fields))
             })
             .or_raise(py)?;
         Ok(Reader {
@@ -61,53 +117,25 @@ impl Reader {
     }
 
     /// Ask for the bytes of a block that will be read soon.
-    fn read_ahead(
-        &self,
-        py: Python<'_>,
-        frames: PyReadonlyArray1<'_, u64>,
-        offsets: PyReadonlyArray1<'_, u64>,
-        sizes: PyReadonlyArray1<'_, u64>,
-    ) -> PyResult<()> {
-        let extents = Extents {
-            frames: frames.as_slice()?,
-            offsets: offsets.as_slice()?,
-            sizes: sizes.as_slice()?,
-        };
+    fn read_ahead(&self, py: Python<'_>, extents: ExtentArrays<'_>) -> PyResult<()> {
+        let extents = extents.as_slices()?;
         py.detach(|| self.lock()?.read_ahead(extents)).or_raise(py)
     }
 
     /// Read and decode a block into the arrays given.
-    #[expect(clippy::too_many_arguments, reason = "one array a property of a frame")]
-    #[pyo3(signature = (frames, offsets, sizes, positions, dimensions, times, steps, *, skip))]
+    #[pyo3(signature = (extents, block, *, required, skip))]
     fn read(
         &self,
         py: Python<'_>,
-        frames: PyReadonlyArray1<'_, u64>,
-        offsets: PyReadonlyArray1<'_, u64>,
-        sizes: PyReadonlyArray1<'_, u64>,
-        mut positions: PyReadwriteArray3<'_, f32>,
-        mut dimensions: PyReadwriteArray2<'_, f32>,
-        mut times: PyReadwriteArray1<'_, f64>,
-        mut steps: PyReadwriteArray1<'_, i64>,
+        extents: ExtentArrays<'_>,
+        mut block: BlockArrays<'_>,
+        required: u8,
         skip: bool,
     ) -> PyResult<Cost> {
-        let extents = Extents {
-            frames: frames.as_slice()?,
-            offsets: offsets.as_slice()?,
-            sizes: sizes.as_slice()?,
-        };
-        let (dimensions, rest) = dimensions.as_slice_mut()?.as_chunks_mut();
-        if !rest.is_empty() {
-            return Err(PyValueError::new_err("dimensions must have 6 columns"));
-        }
-        let out = BlockOut {
-            positions: positions.as_slice_mut()?,
-            dimensions,
-            times: times.as_slice_mut()?,
-            steps: steps.as_slice_mut()?,
-        };
+        let (extents, out) = (extents.as_slices()?, block.as_slices()?);
+        let required = Fields::from_bits(required);
         let report = py
-            .detach(|| self.lock()?.read(extents, out, skip))
+            .detach(|| self.lock()?.read(extents, out, required, skip))
             .or_raise(py)?;
         let skipped = report
             .skipped

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -64,7 +64,7 @@ impl Trajectory {
                 n_threads,
                 progress: &report,
             };
-            index::open(Arc::new(FileSource::open(&path)?), &options)
+            index::open(&FileSource::open(&path)?, &options)
         });
         if let Some(error) = refused
             .into_inner()
@@ -94,6 +94,12 @@ impl Trajectory {
     #[getter]
     fn n_frames(&self) -> u64 {
         self.index.n_frames()
+    }
+
+    /// What frames may hold, one bit a field.
+    #[getter]
+    fn fields(&self) -> u8 {
+        self.index.layout().fields().bits()
     }
 
     /// Bytes of the file when it was indexed.
@@ -182,7 +188,9 @@ impl Trajectory {
 
     /// Time (ps) and step of every frame.
     fn times<'py>(&self, py: Python<'py>) -> PyResult<TimeArrays<'py>> {
-        let times = py.detach(|| self.index.times()).or_raise(py)?;
+        let times = py
+            .detach(|| self.index.times(&FileSource::open(&self.path)?))
+            .or_raise(py)?;
         Ok((
             PyArray1::from_vec(py, times.times),
             PyArray1::from_vec(py, times.steps),

@@ -75,6 +75,7 @@ impl Decoder for Picky {
             return Err(Fault::bad(3, "another frame", frame));
         }
         out.positions.fill(frame as f32);
+        *out.fields = Fields::POSITIONS;
         (*out.time, *out.step) = (frame as f64, frame as i64);
         Ok(())
     }
@@ -92,6 +93,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
             refuses: 13,
         }),
         n_wanted: 1,
+        wanted: Fields::POSITIONS,
         buffer: Vec::new(),
         pieces: Vec::new(),
         blocks_ahead: 0,
@@ -104,11 +106,15 @@ fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64
     let n = frames.len();
     let (mut positions, mut steps) = (vec![-1.0; 3 * n], vec![-1; n]);
     let (mut dimensions, mut times) = (vec![[0.0; 6]; n], vec![-1.0; n]);
+    let mut fields = vec![9; n];
     let out = BlockOut {
         positions: &mut positions,
+        velocities: &mut [],
+        forces: &mut [],
         dimensions: &mut dimensions,
         times: &mut times,
         steps: &mut steps,
+        fields: &mut fields,
     };
     let offsets: Vec<u64> = frames.iter().map(|frame| frame * FRAME).collect();
     let extents = Extents {
@@ -116,7 +122,7 @@ fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64
         offsets: &offsets,
         sizes: &vec![FRAME; n],
     };
-    let report = reader.read(extents, out, skip)?;
+    let report = reader.read(extents, out, Fields::POSITIONS, skip)?;
     for (position, step) in positions.chunks(3).zip(&steps) {
         match *step {
             i64::MIN => assert!(position.iter().all(|x| x.is_nan())),

@@ -8,15 +8,7 @@ use frames::{Frame, Random};
 use paceline::atoms::Atoms;
 use paceline::error::Fault;
 use paceline::formats::xtc::{HEADER_MAX, Header, XtcDecoder};
-use paceline::formats::{Decoder, FrameOut};
-
-#[derive(Debug, Default, Clone, PartialEq)]
-struct Decoded {
-    positions: Vec<f32>,
-    dimensions: [f32; 6],
-    time: f64,
-    step: i64,
-}
+use paceline::formats::{Decoder, Fields, Frame as Decoded};
 
 fn decode_bytes(decoder: &mut XtcDecoder, n: usize, bytes: &[u8]) -> Result<Decoded, Fault> {
     decode_part(decoder, n, bytes.len(), bytes)
@@ -28,17 +20,9 @@ fn decode_part(
     size: usize,
     bytes: &[u8],
 ) -> Result<Decoded, Fault> {
-    let mut decoded = Decoded {
-        positions: vec![f32::NAN; 3 * n],
-        ..Decoded::default()
-    };
-    let out = FrameOut {
-        positions: &mut decoded.positions,
-        dimensions: &mut decoded.dimensions,
-        time: &mut decoded.time,
-        step: &mut decoded.step,
-    };
-    decoder.decode(0, size as u64, bytes, out)?;
+    let mut decoded = Decoded::new(n, Fields::POSITIONS);
+    decoded.positions.fill(f32::NAN);
+    decoder.decode(0, size as u64, bytes, decoded.out())?;
     Ok(decoded)
 }
 

@@ -7,14 +7,14 @@ where all frames give one result.
 """
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis.results import Results, Table
-from paceline.block import Block
+from paceline.block import Block, field_bits
 from paceline.errors import UnsupportedError
 from paceline.job import PerFrame, Reduction
 from paceline.runner import run
@@ -31,6 +31,8 @@ class AnalysisBase:
 
     Attributes
     ----------
+    fields : sequence of str
+        What a block shall have of the atoms: "positions", "velocities", "forces".
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
@@ -69,6 +71,7 @@ class AnalysisBase:
     array([25. , 23.5, 20.1], dtype=float32)
     """
 
+    fields: Sequence[str] = ("positions",)
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
@@ -241,6 +244,9 @@ class TimeSeries(AnalysisBase):
         axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone.
     atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        What of the atoms the function sees: "positions", "velocities", "forces". Only that is
+        decoded.
 
     Attributes
     ----------
@@ -256,6 +262,8 @@ class TimeSeries(AnalysisBase):
     ------
     TypeError
         The function cannot be called.
+    ValueError
+        There is no such field.
 
     Examples
     --------
@@ -269,8 +277,16 @@ class TimeSeries(AnalysisBase):
     (98,)
     """
 
-    def __init__(self, function: Callable[[Block], Any], atomgroup: Any):
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+    ):
         super().__init__(atomgroup)
+        field_bits(fields)
+        self.fields = fields
         if not callable(function):
             raise TypeError(f"expected a function of a block, found {type(function).__name__}")
         self.function = function

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline import _core
-from paceline.reader import open_file
+from paceline.reader import open_file, read_headers
 
 
 def facts_of(path: str) -> Iterator[tuple[str, Any]]:
@@ -55,20 +54,7 @@ def _cell(core: Any) -> str:
     """Lengths and angles of the first frame's cell."""
     if core.n_frames == 0:
         return "-"
-    reader = _core.Reader(
-        core.path, core.layout, core.fingerprint, atoms=np.empty(0, dtype=np.int64)
-    )
-    frame = np.zeros(1, dtype=np.uint64)
-    offsets, sizes = core.extents(frame)
-    dimensions = np.empty((1, 6), dtype=np.float32)
-    reader.read(
-        frame,
-        offsets,
-        sizes,
-        np.empty((1, 0, 3), dtype=np.float32),
-        dimensions,
-        np.empty(1),
-        np.empty(1, dtype=np.int64),
-        skip=False,
-    )
+    dimensions, _, _ = read_headers(core, [0])
+    if np.isnan(dimensions).any():
+        return "unknown: the first frame is damaged"
     return " ".join(f"{value:g}" for value in dimensions[0]) if dimensions.any() else "none"

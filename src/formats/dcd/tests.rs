@@ -6,14 +6,7 @@ mod writer;
 
 use self::writer::{File, NAMD_CELL, variants};
 use super::*;
-
-/// A decoded frame.
-struct Frame {
-    positions: Vec<f32>,
-    dimensions: [f32; 6],
-    time: f64,
-    step: i64,
-}
+use crate::formats::Frame;
 
 /// Frame `number` of a file that is whole, through the runs that the decoder asks for.
 fn decode(file: &[u8], indices: &[usize], number: u64) -> Result<Frame, Fault> {
@@ -39,19 +32,8 @@ fn decode(file: &[u8], indices: &[usize], number: u64) -> Result<Frame, Fault> {
         end = run.start + run.len;
         bytes.extend_from_slice(&frame[run.start as usize..end as usize]);
     }
-    let mut out = Frame {
-        positions: vec![0.0; 3 * indices.len()],
-        dimensions: [-1.0; 6],
-        time: -1.0,
-        step: -1,
-    };
-    let frame_out = FrameOut {
-        positions: &mut out.positions,
-        dimensions: &mut out.dimensions,
-        time: &mut out.time,
-        step: &mut out.step,
-    };
-    decoder.decode(number, size, &bytes, frame_out)?;
+    let mut out = Frame::new(indices.len(), Fields::POSITIONS);
+    decoder.decode(number, size, &bytes, out.out())?;
     Ok(out)
 }
 

@@ -1,7 +1,7 @@
 //! Indexes by arithmetic.
 
 use super::super::{Index, Origin};
-use super::{Folder, open_path};
+use super::{Folder, open_path, times_at_hand};
 use crate::error::Result;
 
 const HEAD: usize = 92 + 12 + 12;
@@ -52,7 +52,7 @@ fn frames_are_counted_by_the_files_size() {
         (index.origin(), index.layout().name()),
         (Origin::Computed, "DCD")
     );
-    assert_eq!(index.times().unwrap().steps, [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(times_at_hand(&index).steps, [0, 1, 2, 3, 4, 5, 6]);
     assert!(index.notes().is_empty(), "{:?}", index.notes());
     for claimed in [0, 6, -1] {
         let index = open(&dcd(7, claimed)).unwrap();

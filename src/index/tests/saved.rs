@@ -2,19 +2,23 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
-use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, xtc};
+use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
 use crate::atoms::Atoms;
 use crate::error::Error;
 use crate::formats::xtc::XtcDecoder;
-use crate::formats::{Decoder, FrameOut, Layout};
+use crate::formats::{Decoder, Fields, Frame, Layout};
 use crate::source::{FileSource, MemorySource, Source};
 
 /// What two opens of one file must agree in. (As text, for a time can be NaN.)
 fn content(index: &Index) -> String {
-    let Times { times, steps } = index.times().unwrap();
+    content_of(index, &MemorySource(Vec::new()))
+}
+
+/// The same, of an index that may have to read the times from the file.
+fn content_of(index: &Index, source: &dyn Source) -> String {
+    let Times { times, steps } = index.times(source).unwrap();
     format!(
         "{:?} {:?} {} {:?} {times:?} {steps:?}",
         index.layout(),
@@ -31,7 +35,7 @@ fn unsaved(bytes: &[u8]) -> Index {
         n_threads: 1,
         progress: &go_on,
     };
-    open(Arc::new(MemorySource(bytes.to_vec())), &options).unwrap()
+    open(&MemorySource(bytes.to_vec()), &options).unwrap()
 }
 
 #[test]
@@ -47,8 +51,8 @@ fn the_second_open_loads_what_the_first_one_saved() {
     assert_eq!(second.layout(), &Layout::Xtc { n_atoms: 3 });
     assert_eq!((second.n_frames(), second.n_atoms()), (40, 3));
     assert_eq!(second.extent(7), (7 * 92, 92));
-    assert_eq!(second.times().unwrap().times[39], 19.5);
-    assert_eq!(second.times().unwrap().steps[39], 390);
+    assert_eq!(times_at_hand(&second).times[39], 19.5);
+    assert_eq!(times_at_hand(&second).steps[39], 390);
     assert!(second.notes().is_empty());
     assert_eq!(content(&first), content(&second));
     let files = std::fs::read_dir(&folder.0).unwrap().count();
@@ -60,18 +64,18 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(30_000));
     open_path(&path).unwrap();
-    let source = Arc::new(FileSource::open(&path).unwrap());
+    let source = FileSource::open(&path).unwrap();
     let options = OpenOptions {
         index_files: index_files(&path, None),
         refresh: false,
         n_threads: 2,
         progress: &go_on,
     };
-    let index = open(source.clone(), &options).unwrap();
+    let index = open(&source, &options).unwrap();
     assert_eq!((index.origin(), index.n_frames()), (Origin::Loaded, 30_000));
     let opened = source.traffic();
     assert_eq!(opened.bytes, 12 + 96 + 18 * 4096);
-    assert_eq!(index.times().unwrap().times.len(), 30_000);
+    assert_eq!(times_at_hand(&index).times.len(), 30_000);
     assert_eq!(source.traffic(), opened, "times are in the saved index");
 }
 
@@ -116,7 +120,7 @@ fn a_refresh_scans_again() {
         n_threads: 2,
         progress: &go_on,
     };
-    let index = open(Arc::new(FileSource::open(&path).unwrap()), &options).unwrap();
+    let index = open(&FileSource::open(&path).unwrap(), &options).unwrap();
     assert_eq!(index.origin(), Origin::Scanned);
 }
 
@@ -177,7 +181,9 @@ fn a_file_that_was_cut_is_scanned_again() {
 fn check_rebuilt(path: &Path, saved: &[u8], expected: &str, what: &str) {
     let file = &index_files(path, None)[0];
     std::fs::write(file, saved).unwrap();
-    assert_eq!(content(&open_path(path).unwrap()), expected, "{what}");
+    let source = FileSource::open(path).unwrap();
+    let found = content_of(&open_path(path).unwrap(), &source);
+    assert_eq!(found, expected, "{what}");
 }
 
 #[test]
@@ -202,11 +208,14 @@ fn a_damaged_index_is_a_missing_index() {
 fn times_survive_the_loss_of_the_saved_index() {
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40));
-    let expected = open_path(&path).unwrap().times().unwrap();
+    let expected = times_at_hand(&open_path(&path).unwrap());
     let loaded = open_path(&path).unwrap();
     assert_eq!(loaded.origin(), Origin::Loaded);
     std::fs::remove_file(loaded.index_file().unwrap()).unwrap();
-    assert_eq!(loaded.times().unwrap(), expected);
+    assert_eq!(
+        loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
+        expected
+    );
     // The index of a file that has grown since is no longer this one's.
     let loaded = {
         open_path(&path).unwrap();
@@ -214,7 +223,10 @@ fn times_survive_the_loss_of_the_saved_index() {
     };
     folder.write("a.xtc", &xtc(50));
     open_path(&path).unwrap();
-    assert_eq!(loaded.times().unwrap(), expected);
+    assert_eq!(
+        loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
+        expected
+    );
 }
 
 #[test]
@@ -235,7 +247,7 @@ fn an_index_goes_where_it_can() {
         (index.origin(), index.index_file()),
         (Origin::Scanned, None)
     );
-    assert_eq!(index.times().unwrap().times.len(), 40);
+    assert_eq!(times_at_hand(&index).times.len(), 40);
 }
 
 #[test]
@@ -261,7 +273,7 @@ fn an_interrupted_open_saves_nothing() {
         n_threads: 2,
         progress: &|_, _| ControlFlow::Break(()),
     };
-    let stopped = open(Arc::new(FileSource::open(&path).unwrap()), &options);
+    let stopped = open(&FileSource::open(&path).unwrap(), &options);
     assert!(matches!(stopped, Err(Error::Interrupted)));
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }
@@ -297,14 +309,9 @@ fn the_decoder_refuses_damaged_entries_and_no_others() {
     let mut decoder = XtcDecoder::new(Atoms::all(3));
     for frame in 0..8 {
         let (start, size) = index.extent(frame);
-        let out = FrameOut {
-            positions: &mut [0.0; 9],
-            dimensions: &mut [0.0; 6],
-            time: &mut 0.0,
-            step: &mut 0,
-        };
+        let mut out = Frame::new(3, Fields::POSITIONS);
         let content = &bytes[start as usize..(start + size) as usize];
-        let decoded = decoder.decode(frame, size, content, out);
+        let decoded = decoder.decode(frame, size, content, out.out());
         assert_eq!(decoded.is_err(), [2, 5].contains(&frame), "{decoded:?}");
     }
 }
@@ -318,7 +325,7 @@ fn what_is_no_trajectory_is_refused_by_name() {
             n_threads: 1,
             progress: &go_on,
         };
-        let error = open(Arc::new(MemorySource(bytes.to_vec())), &options).err();
+        let error = open(&MemorySource(bytes.to_vec()), &options).err();
         error.unwrap().to_string()
     };
     assert_eq!(

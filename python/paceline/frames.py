@@ -1,0 +1,214 @@
+"""Frames in files, as workers read them: where they are, and a hand on the files."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import Decoded, field_bits
+
+#: Files of a chain that one worker keeps open.
+OPEN_FILES = 2
+
+#: Nanoseconds reading and decoding, bytes and calls, and the rows left out with their reasons.
+Cost = tuple[int, int, int, int, list[tuple[int, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Where frames are.
+
+    Attributes
+    ----------
+    members : numpy.ndarray of int64, shape (n_frames,)
+        File of the chain, counted from 0.
+    frames : numpy.ndarray of uint64, shape (n_frames,)
+        Frame numbers in their files.
+    offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
+        Bytes.
+    """
+
+    members: np.ndarray
+    frames: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, rows: slice) -> "Extents":
+        return Extents(self.members[rows], self.frames[rows], self.offsets[rows], self.sizes[rows])
+
+    def neighbours(self) -> Iterator[tuple[int, slice]]:
+        """Each row of neighbours in one file: the file, and where they are."""
+        borders = np.flatnonzero(np.diff(self.members)) + 1
+        bounds = [0, *borders.tolist(), len(self)]
+        for first, stop in pairwise(bounds):
+            if stop > first:
+                yield int(self.members[first]), slice(first, stop)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Times of frames: the file's, or those that the user set in their place.
+
+    Attributes
+    ----------
+    first : float
+        What the first frame counts as, in frames.
+    dt : float, optional
+        Time between frames, ps, in place of the file's times.
+    offset : float
+        Added to all times, ps.
+    """
+
+    first: float = 0.0
+    dt: float | None = None
+    offset: float = 0.0
+
+    def __call__(self, frames: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Times of frames, ps, given those in the file."""
+        if self.dt is not None:
+            times = (frames + self.first) * self.dt
+        return times + self.offset if self.offset else times
+
+
+class FrameReader(Protocol):
+    """One worker's hand on the frames of a trajectory."""
+
+    def read_ahead(self, extents: Extents) -> None:
+        """Ask for the bytes of frames that will be read soon."""
+
+    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
+        """Read frames into arrays."""
+
+
+class FrameSource(Protocol):
+    """Where a worker's frames come from."""
+
+    @property
+    def n_wanted(self) -> int:
+        """Number of atoms that are decoded."""
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """What of the atoms is decoded, out of `paceline.block.FIELDS`."""
+
+    @property
+    def clock(self) -> Clock:
+        """Times of the frames."""
+
+    def open(self) -> FrameReader:
+        """A hand on them, for one worker."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a chain: all that a worker must know of it.
+
+    Attributes
+    ----------
+    path : str
+    layout : bytes
+        How the file's frames are coded.
+    fingerprint : str
+        What the file was recognised by when it was indexed.
+    """
+
+    path: str
+    layout: bytes
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class FileFrames:
+    """Frames of files that the core decodes.
+
+    Attributes
+    ----------
+    members : sequence of Member
+        The files, one after another.
+    atoms : numpy.ndarray of int64 or None
+        Atoms to be decoded, increasing; None for all.
+    n_wanted : int
+        Their number.
+    fields : sequence of str
+        What of them is decoded.
+    clock : Clock
+    """
+
+    members: Sequence[Member]
+    atoms: np.ndarray | None
+    n_wanted: int
+    fields: Sequence[str]
+    clock: Clock
+
+    def open(self) -> FrameReader:
+        """Nothing yet: a file is opened for the first block that touches it."""
+        return _Files(self)
+
+
+class _Files:
+    """Opens a file when it is first needed, and lets go of the one that was needed longest ago."""
+
+    def __init__(self, source: FileFrames):
+        self._source = source
+        self._fields = field_bits(source.fields)
+        self._open: OrderedDict[int, _core.Reader] = OrderedDict()
+
+    def _reader(self, member: int) -> "_core.Reader":
+        reader = self._open.pop(member, None)
+        if reader is None:
+            while len(self._open) >= OPEN_FILES:
+                self._open.popitem(last=False)
+            file = self._source.members[member]
+            reader = _core.Reader(
+                file.path,
+                file.layout,
+                file.fingerprint,
+                atoms=self._source.atoms,
+                fields=self._fields,
+            )
+        self._open[member] = reader
+        return reader
+
+    def read_ahead(self, extents: Extents) -> None:
+        for member, rows in extents.neighbours():
+            # Not worth opening a file for, least of all one that another worker will read.
+            if member in self._open:
+                self._open[member].read_ahead(extents[rows])
+
+    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
+        sums = np.zeros(4, dtype=np.int64)
+        damaged: list[tuple[int, str]] = []
+        for member, rows in extents.neighbours():
+            *cost, left_out = self._reader(member).read(
+                extents[rows], decoded[rows], required=self._fields, skip=skip
+            )
+            sums += cost
+            damaged.extend((rows.start + row, reason) for row, reason in left_out)
+        read_ns, decode_ns, n_bytes, n_calls = sums.tolist()
+        return read_ns, decode_ns, n_bytes, n_calls, damaged
+
+
+def extents_in(member: int, core: "_core.Trajectory", frames: np.ndarray) -> Extents:
+    """Where frames of one file of a chain are.
+
+    Parameters
+    ----------
+    member : int
+        The file's place in the chain.
+    core : paceline._core.Trajectory
+        The file.
+    frames : numpy.ndarray of uint64, shape (n_frames,)
+        Frame numbers in it.
+
+    Returns
+    -------
+    Extents
+    """
+    return Extents(np.full(len(frames), member), frames, *core.extents(frames))

@@ -1,0 +1,165 @@
+//! What a frame holds, on its way from bytes to numbers and back.
+
+/// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub start: u64,
+    pub len: u64,
+}
+
+/// What a frame may hold of its atoms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fields {
+    pub positions: bool,
+    pub velocities: bool,
+    pub forces: bool,
+}
+
+impl Fields {
+    pub const POSITIONS: Fields = Fields {
+        positions: true,
+        velocities: false,
+        forces: false,
+    };
+
+    /// One bit a field: 1 positions, 2 velocities, 4 forces.
+    pub fn bits(self) -> u8 {
+        u8::from(self.positions) | u8::from(self.velocities) << 1 | u8::from(self.forces) << 2
+    }
+
+    pub fn from_bits(bits: u8) -> Fields {
+        Fields {
+            positions: bits & 1 != 0,
+            velocities: bits & 2 != 0,
+            forces: bits & 4 != 0,
+        }
+    }
+
+    /// The name of a field that is here and not in `others`.
+    pub fn beyond(self, others: Fields) -> Option<&'static str> {
+        match self.bits() & !others.bits() {
+            0 => None,
+            bits if bits & 1 != 0 => Some("positions"),
+            bits if bits & 2 != 0 => Some("velocities"),
+            _ => Some("forces"),
+        }
+    }
+}
+
+/// Where one decoded frame goes. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
+///
+/// A field that is not wanted has no room: its slice is empty. One that is wanted but that the
+/// frame does not hold is left as it is; `fields` tells.
+#[derive(Debug)]
+pub struct FrameOut<'a> {
+    /// x, y, z of each wanted atom in turn: 3 × atoms wanted, Å.
+    pub positions: &'a mut [f32],
+    /// The same of velocities, Å/ps.
+    pub velocities: &'a mut [f32],
+    /// The same of forces, kJ/(mol·Å).
+    pub forces: &'a mut [f32],
+    /// Lengths of the cell (Å) and its angles α, β, γ (degrees), as MDAnalysis has them; all
+    /// zero where the frame has no cell.
+    pub dimensions: &'a mut [f32; 6],
+    /// Time, ps.
+    pub time: &'a mut f64,
+    /// Step number of the simulation.
+    pub step: &'a mut i64,
+    /// What the frame holds, wanted or not.
+    pub fields: &'a mut Fields,
+}
+
+/// A frame with room of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    pub positions: Vec<f32>,
+    pub velocities: Vec<f32>,
+    pub forces: Vec<f32>,
+    pub dimensions: [f32; 6],
+    pub time: f64,
+    pub step: i64,
+    pub fields: Fields,
+}
+
+impl Frame {
+    /// Room for the fields wanted of `n_atoms` atoms.
+    pub fn new(n_atoms: usize, wanted: Fields) -> Frame {
+        let room = |wanted| vec![0.0; if wanted { 3 * n_atoms } else { 0 }];
+        Frame {
+            positions: room(wanted.positions),
+            velocities: room(wanted.velocities),
+            forces: room(wanted.forces),
+            dimensions: [0.0; 6],
+            time: 0.0,
+            step: 0,
+            fields: Fields::default(),
+        }
+    }
+
+    /// Where to decode it to.
+    pub fn out(&mut self) -> FrameOut<'_> {
+        FrameOut {
+            positions: &mut self.positions,
+            velocities: &mut self.velocities,
+            forces: &mut self.forces,
+            dimensions: &mut self.dimensions,
+            time: &mut self.time,
+            step: &mut self.step,
+            fields: &mut self.fields,
+        }
+    }
+
+    /// What to encode of it.
+    pub fn as_input(&self) -> FrameIn<'_> {
+        FrameIn {
+            positions: &self.positions,
+            velocities: &self.velocities,
+            forces: &self.forces,
+            dimensions: &self.dimensions,
+            time: self.time,
+            step: self.step,
+        }
+    }
+}
+
+/// One frame to be encoded, in the units of [`FrameOut`]. A field that is not to be written is
+/// empty; the others have 3 numbers for each of the same atoms.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameIn<'a> {
+    pub positions: &'a [f32],
+    pub velocities: &'a [f32],
+    pub forces: &'a [f32],
+    /// All zero where there is no cell.
+    pub dimensions: &'a [f32; 6],
+    pub time: f64,
+    pub step: i64,
+}
+
+/// What all frames of a file have in common, known when the last one has been encoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Series {
+    pub n_frames: u64,
+    /// Time of the first frame, ps.
+    pub time: f64,
+    /// Time between frames, ps; 0 for a single one.
+    pub dt: f64,
+    /// Step of the first frame, in the simulation.
+    pub step: i64,
+    /// Steps between frames; 0 for a single one.
+    pub steps: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_survive_their_bits_and_name_what_is_beyond() {
+        for bits in 0..8 {
+            assert_eq!(Fields::from_bits(bits).bits(), bits);
+        }
+        let both = Fields::from_bits(5);
+        assert_eq!(both.beyond(Fields::POSITIONS), Some("forces"));
+        assert_eq!(Fields::POSITIONS.beyond(both), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! Which formats there are, and what a worker must know of a file to decode its frames.
+
+use super::{Fields, dcd, xtc};
+
+/// The formats that we index, by what their files begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Xtc,
+    Dcd,
+}
+
+impl Format {
+    pub const ALL: [Format; 2] = [Format::Xtc, Format::Dcd];
+
+    /// Bytes that [`Format::detect`] looks at.
+    pub const HEAD_LEN: usize = 12;
+
+    /// Recognise a file by its first bytes, never by its name.
+    pub fn detect(head: &[u8]) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| match format {
+            Format::Xtc => [xtc::MAGIC_1995, xtc::MAGIC_2023]
+                .iter()
+                .any(|magic| head.starts_with(&magic.to_be_bytes())),
+            // A Fortran record of 84 bytes: its length in 4 or 8 bytes, then its first word.
+            Format::Dcd => [
+                &[84, 0, 0, 0, b'C', b'O', b'R', b'D'][..],
+                &[0, 0, 0, 84, b'C', b'O', b'R', b'D'],
+                &[84, 0, 0, 0, 0, 0, 0, 0, b'C', b'O', b'R', b'D'],
+                &[0, 0, 0, 0, 0, 0, 0, 84, b'C', b'O', b'R', b'D'],
+            ]
+            .iter()
+            .any(|start| head.starts_with(start)),
+        })
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Xtc => "XTC",
+            Format::Dcd => "DCD",
+        }
+    }
+}
+
+/// How a file codes its frames: all that a worker needs beside a frame's bytes to decode it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Layout {
+    Xtc { n_atoms: usize },
+    Dcd(dcd::Layout),
+}
+
+impl Layout {
+    const VERSION: u8 = 1;
+    const XTC: u8 = 1;
+    const DCD: u8 = 2;
+
+    pub fn format(&self) -> Format {
+        match self {
+            Layout::Xtc { .. } => Format::Xtc,
+            Layout::Dcd(_) => Format::Dcd,
+        }
+    }
+
+    /// The format's usual name.
+    pub fn name(&self) -> &'static str {
+        self.format().name()
+    }
+
+    /// What frames may hold.
+    pub fn fields(&self) -> Fields {
+        match self {
+            Layout::Xtc { .. } | Layout::Dcd(_) => Fields::POSITIONS,
+        }
+    }
+
+    /// Atoms of a frame.
+    pub fn n_atoms(&self) -> usize {
+        match self {
+            Layout::Xtc { n_atoms } => *n_atoms,
+            Layout::Dcd(layout) => layout.n_atoms(),
+        }
+    }
+
+    /// The layout in few bytes: a version, the format, and what the format needs.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (format, payload) = match self {
+            Layout::Xtc { n_atoms } => (Layout::XTC, (*n_atoms as u64).to_le_bytes().to_vec()),
+            Layout::Dcd(layout) => (Layout::DCD, layout.to_bytes()),
+        };
+        [&[Layout::VERSION, format], &payload[..]].concat()
+    }
+
+    /// What [`Layout::to_bytes`] gave; nothing for bytes that it cannot have given.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
+        match bytes {
+            [Layout::VERSION, Layout::XTC, n_atoms @ ..] => {
+                let n_atoms = u64::from_le_bytes(n_atoms.try_into().ok()?);
+                // XTC counts atoms in 31 bits.
+                let n_atoms = i32::try_from(n_atoms).ok()? as usize;
+                Some(Layout::Xtc { n_atoms })
+            }
+            [Layout::VERSION, Layout::DCD, layout @ ..] => {
+                dcd::Layout::from_bytes(layout).map(Layout::Dcd)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_known_by_their_first_bytes() {
+        let known: [(&[u8], Format); 6] = [
+            (b"\x00\x00\x07\xcb", Format::Xtc),
+            (b"\x00\x00\x07\xe7\x00\x00\x00\x2a", Format::Xtc),
+            (b"\x54\0\0\0CORD....", Format::Dcd),
+            (b"\0\0\0\x54CORD....", Format::Dcd),
+            (b"\x54\0\0\0\0\0\0\0CORD", Format::Dcd),
+            (b"\0\0\0\0\0\0\0\x54CORD", Format::Dcd),
+        ];
+        for (head, format) in known {
+            assert_eq!(Format::detect(head), Some(format), "{head:?}");
+        }
+        let unknown: [&[u8]; 5] = [
+            b"",
+            b"\x00\x00\x07",
+            b"\x54\0\0\0VELD....",
+            b"\x89HDF\r\n\x1a\n",
+            b"ATOM  ",
+        ];
+        for head in unknown {
+            assert_eq!(Format::detect(head), None, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_layout_survives_its_bytes_and_garbage_is_refused() {
+        let layout = Layout::Xtc { n_atoms: 3341 };
+        let bytes = layout.to_bytes();
+        assert_eq!(Layout::from_bytes(&bytes), Some(layout));
+        assert_eq!(Layout::from_bytes(&bytes[..9]), None);
+        assert_eq!(Layout::from_bytes(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(
+            Layout::from_bytes(&[1, 1, 255, 255, 255, 255, 0, 0, 0, 0]),
+            None
+        );
+        for bytes in [
+            &[][..],
+            &[1],
+            &[2, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[1, 9, 0],
+            &[1, 2, 3],
+        ] {
+            assert_eq!(Layout::from_bytes(bytes), None, "{bytes:?}");
+        }
+    }
+}
