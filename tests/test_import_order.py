@@ -25,6 +25,8 @@ PYTHON_LAYERS = (
     ("collect",),
     ("reader",),
     ("trajectory", "universe"),
+    ("transform",),
+    ("passes",),
     ("runner",),
     ("analysis",),
     ("cli",),

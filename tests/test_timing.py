@@ -12,7 +12,7 @@ import paceline
 from paceline.analysis.rms import RMSD
 from paceline.timing import BlockTiming, Timings
 
-PARTS = ("t_init_traj", "t_io", "t_decode", "t_compute", "t_wait", "t_overhead")
+PARTS = ("t_init_traj", "t_io", "t_decode", "t_transform", "t_compute", "t_wait", "t_overhead")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_chrome_trace_is_what_perfetto_reads(timings, tmp_path):
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert sorted(names.values()) == [worker.worker for worker in timings.workers()]
     slices = [event for event in events if event["ph"] == "X"]
-    assert len(slices) == 5 * len(timings.blocks)
+    assert len(slices) == 6 * len(timings.blocks)
     for event in slices:
         assert event["tid"] in names
         assert isinstance(event["pid"], int)
@@ -99,6 +99,7 @@ def test_a_slow_worker_is_named(universe):
 
 def block(number, worker, start, length, n_frames=100):
     return BlockTiming(
+        job=0,
         block=number,
         first_frame=100 * number,
         n_frames=n_frames,
@@ -109,6 +110,7 @@ def block(number, worker, start, length, n_frames=100):
         open=0,
         read=0,
         decode=0,
+        transform=0,
         compute=length,
         comm=0,
         bytes=1_000_000,
@@ -146,12 +148,12 @@ def test_the_printed_table_is_aligned():
         "threads", 0, second // 2, 4 * second, t_init_traj=0.25, t_comm=0.001, blocks=blocks
     )
     assert str(timings) == (
-        "worker                blocks  frames  open s  read s  decode s  compute s"
-        "  wait s  rest s  µs/frame  MB read\n"
-        "host:1:1 (straggler)       1     100   0.000   0.000     0.000      2.000"
-        "   0.500   0.000   20000.0      1.0\n"
-        "host:1:2                   2     200   0.000   0.000     0.000      1.000"
-        "   1.500   0.000    5000.0      2.0\n"
+        "worker                blocks  frames  open s  read s  decode s  transform s"
+        "  compute s  wait s  rest s  µs/frame  MB read\n"
+        "host:1:1 (straggler)       1     100   0.000   0.000     0.000        0.000"
+        "      2.000   0.500   0.000   20000.0      1.0\n"
+        "host:1:2                   2     200   0.000   0.000     0.000        0.000"
+        "      1.000   1.500   0.000    5000.0      2.0\n"
         "threads: 300 frames in 4.000 s; collecting results 0.001 s; trajectory 0.250 s"
     )
 

@@ -463,12 +463,6 @@ def test_empty_groups_are_refused(adk):
         open_trajectory([])
 
 
-def test_several_universes_are_refused(adk):
-    analyses = [RMSF(paceline.Universe(*adk).select_atoms("name CA")) for _ in range(2)]
-    with pytest.raises(UnsupportedError, match="one Universe"):
-        paceline.run(analyses)
-
-
 @pytest.mark.parametrize("kind", [paceline.Universe, MDAnalysis.Universe])
 @pytest.mark.parametrize("what", ["positions", "dimensions"])
 def test_edited_frames_are_refused_and_kept(adk_in_water, kind, what):

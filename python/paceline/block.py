@@ -230,6 +230,20 @@ class Decoded:
             fields=np.zeros(n, dtype=np.uint8),
         )
 
+    def blank(self, row: int) -> None:
+        """Make a row say that nothing is known of its frame.
+
+        Parameters
+        ----------
+        row : int
+            Of the block.
+        """
+        for array in (self.positions, self.velocities, self.forces, self.dimensions, self.times):
+            if array is not None:
+                array[row] = np.nan
+        self.steps[row] = DAMAGED_STEP
+        self.fields[row] = 0
+
     def seal(self) -> None:
         """Let nobody write to what all analyses of a run see."""
         for array in self._arrays():

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.errors import AnalysisError
 from paceline.files import writing_to
-from paceline.job import Outcome, Part
+from paceline.job import Outcome, Part, Receiver
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
 
@@ -24,20 +24,32 @@ class Collected:
 
     Parameters
     ----------
+    number : int
+        Which of the run's trajectories this is.
     plan : Plan
         The blocks.
     parts : sequence of Part
         The analyses' halves, in the order of `Outcome.values`.
+    receivers : sequence of Receiver or None
+        Of each part that gives something for each block, who takes it.
     timings : Timings
         Is given every block's timing, and the time spent here.
     """
 
-    def __init__(self, plan: Plan, parts: Sequence[Part], timings: Timings):
+    def __init__(
+        self,
+        number: int,
+        plan: Plan,
+        parts: Sequence[Part],
+        receivers: Sequence[Receiver | None],
+        timings: Timings,
+    ):
+        self._number = number
         self._frames = plan.frames
         self._timings = timings
         self._collectors = [
-            _Merged(len(plan), part) if part.reduces else _Rows(len(plan.frames), part)
-            for part in parts
+            _collector(plan, part, receiver)
+            for part, receiver in zip(parts, receivers, strict=True)
         ]
         self.times = np.empty(len(plan.frames))
         self.damaged: list[tuple[int, str]] = []
@@ -50,7 +62,9 @@ class Collected:
         self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
-        self._timings.blocks.append(replace(outcome.timing, comm=done - outcome.timing.end))
+        self._timings.blocks.append(
+            replace(outcome.timing, job=self._number, comm=done - outcome.timing.end)
+        )
         self._timings.t_comm += (done - begun) / 1e9
 
     @property
@@ -58,6 +72,25 @@ class Collected:
         """All rows, or the merged partial result, of each analysis."""
         missing = np.isin(self._frames, [frame for frame, _ in self.damaged])
         return [collector.whole(missing) for collector in self._collectors]
+
+
+def _collector(plan: Plan, part: Part, receiver: Receiver | None) -> "_Rows | _Merged | _Received":
+    if receiver is not None:
+        return _Received(receiver)
+    return _Merged(len(plan), part) if part.reduces else _Rows(len(plan.frames), part)
+
+
+class _Received:
+    """What each block gave, handed on."""
+
+    def __init__(self, receiver: Receiver):
+        self._receiver = receiver
+
+    def add(self, outcome: Outcome, value: Any) -> None:
+        self._receiver.add(outcome.number, value)
+
+    def whole(self, missing: np.ndarray) -> None:
+        """Nothing: the receiver has it all."""
 
 
 class _Rows:

@@ -63,6 +63,10 @@ class SelectionError(PacelineError, ValueError):
     """A selection holds no atoms, or two that should correspond do not."""
 
 
+class TransformError(PacelineError, ValueError):
+    """A frame cannot be transformed: it has no cell, say, where one is needed."""
+
+
 class AnalysisError(PacelineError, RuntimeError):
     """A function that analyses blocks raised, or returned what cannot be used."""
 

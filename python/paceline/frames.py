@@ -1,10 +1,11 @@
 """Frames in files, as workers read them: where they are, and a hand on the files."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,8 +15,26 @@ from paceline.block import Decoded, field_bits
 #: Files of a chain that one worker keeps open.
 OPEN_FILES = 2
 
-#: Nanoseconds reading and decoding, bytes and calls, and the rows left out with their reasons.
-Cost = tuple[int, int, int, int, list[tuple[int, str]]]
+
+class Cost(NamedTuple):
+    """What reading a block took.
+
+    Attributes
+    ----------
+    open, read, decode : int
+        Nanoseconds.
+    bytes, calls : int
+        Asked of the file.
+    damaged : list of (int, str)
+        Rows that could not be read, and why.
+    """
+
+    open: int
+    read: int
+    decode: int
+    bytes: int
+    calls: int
+    damaged: list[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +202,19 @@ class _Files:
                 self._open[member].read_ahead(extents[rows])
 
     def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
-        sums = np.zeros(4, dtype=np.int64)
+        sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
         for member, rows in extents.neighbours():
-            *cost, left_out = self._reader(member).read(
+            begun = time.monotonic_ns()
+            reader = self._reader(member)
+            opened = time.monotonic_ns() - begun
+            *cost, left_out = reader.read(
                 extents[rows], decoded[rows], required=self._fields, skip=skip
             )
-            sums += cost
+            sums += [opened, *cost]
             damaged.extend((rows.start + row, reason) for row, reason in left_out)
-        read_ns, decode_ns, n_bytes, n_calls = sums.tolist()
-        return read_ns, decode_ns, n_bytes, n_calls, damaged
+        opening, reading, decoding, n_bytes, n_calls = sums.tolist()
+        return Cost(opening, reading, decoding, n_bytes, n_calls, damaged)
 
 
 def extents_in(member: int, core: "_core.Trajectory", frames: np.ndarray) -> Extents:

@@ -31,12 +31,36 @@ class Reduction(Protocol):
         """Partial result of two neighbours."""
 
 
+class PerBlock(Protocol):
+    """The worker's half of an analysis that has use for each block's own result: a writer, say.
+
+    Its other half has `receiver`, which is given them.
+    """
+
+    def compute_block(self, block: Block) -> Any:
+        """What the block gives; frames that could not be read are not in it."""
+
+
+class Receiver(Protocol):
+    """Takes what a `PerBlock` gives of each block, in the calling thread, in any order."""
+
+    def add(self, number: int, value: Any) -> None:
+        """Take what block `number` gave."""
+
+
+class Transform(Protocol):
+    """The worker's half of a transformation."""
+
+    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        """Change a block's positions in place; rows where that cannot be, and why."""
+
+
 @dataclass(frozen=True)
 class Part:
     """The worker's half of one analysis, and the atoms that are its."""
 
     name: str
-    computation: PerFrame | Reduction
+    computation: PerFrame | Reduction | PerBlock
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -45,12 +69,18 @@ class Part:
         """Whether it gives one result for all frames."""
         return hasattr(self.computation, "merge")
 
+    @property
+    def per_block(self) -> bool:
+        """Whether each block's result is of use by itself."""
+        return hasattr(self.computation, "compute_block")
+
 
 @dataclass(frozen=True)
 class Job:
-    """What every block of a run has in common."""
+    """What every block of one trajectory has in common."""
 
     source: FrameSource
+    transforms: Sequence[Transform]
     parts: Sequence[Part]
     leaf_frames: int
     skip_damaged: bool
@@ -62,6 +92,8 @@ class Work:
 
     Attributes
     ----------
+    job : int
+        Which of the run's jobs it belongs to.
     number : int
         The block.
     first : int
@@ -74,6 +106,7 @@ class Work:
         Of the block that this worker is likely to be dealt next.
     """
 
+    job: int
     number: int
     first: int
     frames: np.ndarray
@@ -87,10 +120,11 @@ class Outcome:
 
     Attributes
     ----------
-    number, first, n_frames : int
-        The block, its first row and its frames.
+    job, number, first, n_frames : int
+        The job, the block, its first row and its frames.
     values : list
-        Of each analysis its rows, or its partial result merged over the block's leaves.
+        Of each analysis its rows, its partial result merged over the block's leaves, or what it
+        made of the block.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     damaged : list of (int, str)
@@ -98,6 +132,7 @@ class Outcome:
     timing : BlockTiming
     """
 
+    job: int
     number: int
     first: int
     n_frames: int

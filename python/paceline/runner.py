@@ -1,51 +1,19 @@
 """Plan → backend → merge → results."""
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from paceline.backends import make_backend
-from paceline.collect import Collected
-from paceline.job import Job, Part, PerFrame, Reduction, Work
-from paceline.plan import Plan, make_plan
+from paceline.backends import Backend, make_backend
+from paceline.job import Outcome
+from paceline.passes import Analysis, Pass, Transform
 from paceline.progress import Progress
 from paceline.timing import Timings
-
-if TYPE_CHECKING:
-    from paceline.trajectory import OpenTrajectory
-
-
-class Analysis(Protocol):
-    """What `run` asks of an analysis; `paceline.analysis.base.AnalysisBase` has it all."""
-
-    atomgroup: Any
-    fields: Sequence[str]
-    frames: np.ndarray
-    times: np.ndarray
-    damaged: list[tuple[int, str]]
-    timings: Timings
-    provenance: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """What errors call it."""
-
-    @property
-    def indices(self) -> np.ndarray:
-        """Atoms wanted, in the order in which the computation wants them."""
-
-    @property
-    def attributes(self) -> Mapping[str, np.ndarray]:
-        """What of the atoms, beside their positions, the computation wants to see."""
-
-    def prepare(self) -> PerFrame | Reduction:
-        """The worker's half; everything that is the same for all frames."""
-
-    def finish(self, value: Any) -> None:
-        """Turn all frames' rows, or the merged partial result, into results."""
 
 
 def run(
@@ -57,16 +25,18 @@ def run(
     stop: int | None = None,
     step: int | None = None,
     frames: Sequence[int] | np.ndarray | None = None,
+    transforms: Sequence[Transform] = (),
     on_error: str = "raise",
     progress: bool | None = None,
     block_frames: int | None = None,
 ) -> Any:
-    """Run analyses of one Universe in one pass over its trajectory.
+    """Run analyses, in one pass over each trajectory.
 
     Parameters
     ----------
     analyses : analysis or sequence of analyses
-        The union of their atoms is decoded once.
+        Those of one Universe share its frames: the union of their atoms is decoded once. Where
+        there are several Universes, the workers go from one to the next without a pause.
     backend : {"threads", "serial", "processes"} or concurrent.futures.Executor
         Where blocks of frames are computed. The results are the same to the last bit.
     n_workers : int, optional
@@ -75,9 +45,12 @@ def run(
         Frames, as in a slice.
     frames : sequence of int or of bool, optional
         Frames one by one, in any order, instead of a slice.
+    transforms : sequence of transformations
+        Of `paceline.transform`: what is done to positions, in this order, before any analysis
+        sees them.
     on_error : {"raise", "skip"}
-        What to do with a frame that cannot be read: raise, or leave it out, make its row NaN and
-        list it in `analysis.damaged`.
+        What to do with a frame that cannot be read, or transformed: raise, or leave it out, make
+        its row NaN and list it in `analysis.damaged`.
     progress : bool, optional
         Whether to show progress; by default a bar on a terminal, a line a minute in a log.
     block_frames : int, optional
@@ -93,6 +66,11 @@ def run(
     ------
     DamagedFileError
         A frame cannot be read and `on_error` is "raise".
+    MissingDataError
+        A frame does not hold the velocities or forces that an analysis asks for, and `on_error`
+        is "raise".
+    TransformError
+        A frame cannot be transformed and `on_error` is "raise".
     AnalysisError
         An analysis raised, or returned rows of a wrong shape.
     FileChangedError
@@ -111,56 +89,65 @@ def run(
     >>> rmsd, rmsf = paceline.run([RMSD(ca), RMSF(ca)], stop=10)
     >>> rmsd.results.rmsd.shape, rmsf.results.rmsf.shape
     ((10, 3), (214,))
-    """
-    # Worker processes import this module with an analysis's half, but never MDAnalysis.
-    from paceline.trajectory import open_trajectory
 
+    Replicas of one system, or any Universes:
+
+    >>> replicas = [paceline.Universe(PSF, DCD).select_atoms("name CA") for _ in range(3)]
+    >>> runs = paceline.run([RMSD(ca) for ca in replicas], step=10)
+    >>> [one.results.rmsd.shape for one in runs]
+    [(10, 3), (10, 3), (10, 3)]
+    """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    chosen = _analyses(analyses)
     begun = time.monotonic_ns()
-    trajectory = open_trajectory([analysis.atomgroup for analysis in chosen])
-    numbers = _frame_numbers(trajectory.n_frames, start, stop, step, frames)
-    if not trajectory.shareable:
-        workers = make_backend("serial")
-    atoms, parts = _parts(chosen)
-    plan = make_plan(
-        numbers,
-        n_atoms=trajectory.n_atoms,
-        n_wanted=len(atoms),
-        frame_bytes=trajectory.frame_bytes(atoms),
-        n_workers=workers.n_workers,
-        block_frames=block_frames,
-    )
-    fields = sorted({field for analysis in chosen for field in analysis.fields})
-    job = Job(trajectory.frame_source(atoms, fields), parts, plan.leaf_frames, on_error == "skip")
+    passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
+    for one in passes:
+        one.deal(
+            _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
+            skip_damaged=on_error == "skip",
+            n_workers=-(-workers.n_workers // len(passes)),
+            block_frames=block_frames,
+        )
+    shared = [one for one in passes if one.trajectory.shareable]
+    alone = [one for one in passes if not one.trajectory.shareable]
     timings = Timings(
-        workers.name,
+        workers.name if shared else "serial",
         begun,
         time.monotonic_ns(),
-        t_init_top=trajectory.t_init_top,
-        t_init_traj=trajectory.t_init_traj,
+        t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
+        t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
     )
-    collected = Collected(plan, parts, timings)
-    # Closed at once, also by an error here: its traceback would keep the workers at work.
-    with (
-        Progress(len(numbers), show=progress) as bar,
-        closing(workers.run(job, _works(plan, trajectory, workers.n_workers))) as outcomes,
-    ):
-        for outcome in outcomes:
-            collected.add(outcome)
+    n_frames = sum(len(one.plan.frames) for one in passes)
+    with Progress(n_frames, show=progress) as bar, ExitStack() as stack:
+        for number, one in enumerate(passes):
+            one.collect(number, timings, stack)
+        for outcome in chain(_outcomes(workers, shared), _outcomes(make_backend("serial"), alone)):
             bar.add(outcome.n_frames)
-    trajectory.verify()
+        for one in passes:
+            one.trajectory.verify()
     timings.end = time.monotonic_ns()
-    for analysis, value in zip(chosen, collected.values, strict=True):
-        analysis.frames = numbers
-        analysis.times = collected.times
-        analysis.damaged = sorted(collected.damaged)
-        analysis.timings = timings
-        analysis.provenance = trajectory.provenance()
-        analysis.finish(value)
+    for one in passes:
+        one.finish(timings)
     return analyses
+
+
+def _outcomes(backend: Backend, passes: Sequence[Pass]) -> Iterator[Outcome]:
+    """Every block of some passes, done and added to its pass."""
+    works = chain.from_iterable(
+        one.works(number, backend.n_workers) for number, one in enumerate(passes)
+    )
+    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    with closing(backend.run([one.job for one in passes], works)) as outcomes:
+        for outcome in outcomes:
+            passes[outcome.job].add(outcome)
+            yield outcome
+
+
+def _known_sum(values: Iterable[float]) -> float:
+    """Sum of the values that are known; NaN where none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) if known else math.nan
 
 
 def _analyses(given: Any) -> list[Analysis]:
@@ -176,6 +163,14 @@ def _analyses(given: Any) -> list[Analysis]:
                 f"{kind.__module__}.{kind.__qualname__}"
             )
     return analyses
+
+
+def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
+    """Analyses of one Universe each."""
+    groups: dict[int, list[Analysis]] = {}
+    for analysis in analyses:
+        groups.setdefault(id(analysis.atomgroup.universe), []).append(analysis)
+    return list(groups.values())
 
 
 def _frame_numbers(
@@ -208,25 +203,3 @@ def _frame_numbers(
     if len(numbers) == 0:
         raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")
     return numbers
-
-
-def _parts(analyses: Sequence[Analysis]) -> tuple[np.ndarray, list[Part]]:
-    """The union of all atoms wanted, increasing, and the worker's half of each analysis."""
-    wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in analyses]
-    union = np.unique(np.concatenate(wanted))
-    parts = []
-    for analysis, indices in zip(analyses, wanted, strict=True):
-        columns = None if np.array_equal(indices, union) else np.searchsorted(union, indices)
-        parts.append(Part(analysis.name, analysis.prepare(), columns, analysis.attributes))
-    return union, parts
-
-
-def _works(plan: Plan, trajectory: "OpenTrajectory", n_workers: int) -> Iterator[Work]:
-    """Every block with its slice of the index, and of the one that its worker may get next."""
-    for task in plan.tasks():
-        ahead = None
-        if task.number + n_workers < len(plan):
-            soon = plan.task(task.number + n_workers)
-            ahead = trajectory.extents(plan.frame_numbers(soon))
-        frames = plan.frame_numbers(task)
-        yield Work(task.number, task.first, frames, trajectory.extents(frames), ahead)

@@ -18,7 +18,7 @@ STRAGGLER = 1.5
 #: … if its frames took so many seconds more than at the median's pace; less is chance.
 NOTICEABLE = 0.1
 #: Parts of a block, in the order in which they happen.
-_PARTS = ("open", "read", "decode", "compute")
+_PARTS = ("open", "read", "decode", "transform", "compute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,25 @@ class BlockTiming:
 
     Attributes
     ----------
-    block, first_frame, n_frames : int
-        The block, the number of its first frame, and its frames.
+    job, block, first_frame, n_frames : int
+        The trajectory, where a run has several; the block, the number of its first frame, and its
+        frames.
     worker : str
         host:process:thread.
     start, end : int
         When the worker took the block, and when it was done with it.
     wait : int
         Before `start`, since the worker was free.
-    open, read, decode, compute : int
-        Opening the file, waiting for bytes, decoding, and the analyses' own time.
+    open, read, decode, transform, compute : int
+        Opening the file, waiting for bytes, decoding, transforming positions, and the analyses'
+        own time.
     comm : int
         From `end` until the results were in their place; the worker may be at its next block.
     bytes, calls : int
         Bytes read from the file, and in how many calls.
     """
 
+    job: int
     block: int
     first_frame: int
     n_frames: int
@@ -53,6 +56,7 @@ class BlockTiming:
     open: int
     read: int
     decode: int
+    transform: int
     compute: int
     comm: int
     bytes: int
@@ -63,8 +67,9 @@ class BlockTiming:
 class WorkerTiming:
     """Sums over the blocks of one worker, seconds.
 
-    The parts `t_init_traj`, `t_io`, `t_decode`, `t_compute`, `t_wait` and `t_overhead` add up to
-    the time from when blocks were first dealt until the last worker was done.
+    The parts `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`, `t_wait` and
+    `t_overhead` add up to the time from when blocks were first dealt until the last worker was
+    done.
 
     Attributes
     ----------
@@ -76,8 +81,8 @@ class WorkerTiming:
         Opening the file, s.
     t_io : float
         Reading, s. Bytes are fetched in the background ahead of it, so this is waiting alone.
-    t_decode, t_compute : float
-        Decoding, and the analyses' own time, s.
+    t_decode, t_transform, t_compute : float
+        Decoding, transforming positions, and the analyses' own time, s.
     t_wait : float
         Idle, s: until the first block (a process must start), between blocks, and at the end.
     t_overhead : float
@@ -94,6 +99,7 @@ class WorkerTiming:
     t_init_traj: float
     t_io: float
     t_decode: float
+    t_transform: float
     t_compute: float
     t_wait: float
     t_overhead: float
@@ -109,8 +115,9 @@ class WorkerTiming:
     @property
     def seconds_per_frame(self) -> float:
         """Time at work per frame, s."""
-        busy = self.t_init_traj + self.t_io + self.t_decode + self.t_compute + self.t_overhead
-        return busy / max(self.n_frames, 1)
+        opening_and_reading = self.t_init_traj + self.t_io
+        working = self.t_decode + self.t_transform + self.t_compute + self.t_overhead
+        return (opening_and_reading + working) / max(self.n_frames, 1)
 
 
 @dataclass
@@ -249,6 +256,7 @@ def _sum_worker(name: str, blocks: Iterable[BlockTiming], dealt: int, last: int)
         t_init_traj=parts["open"] / 1e9,
         t_io=parts["read"] / 1e9,
         t_decode=parts["decode"] / 1e9,
+        t_transform=parts["transform"] / 1e9,
         t_compute=parts["compute"] / 1e9,
         t_wait=(last - dealt - busy) / 1e9,
         t_overhead=(busy - sum(parts.values())) / 1e9,
@@ -281,6 +289,7 @@ _COLUMNS = (
     ("open s", "t_init_traj", "{:.3f}"),
     ("read s", "t_io", "{:.3f}"),
     ("decode s", "t_decode", "{:.3f}"),
+    ("transform s", "t_transform", "{:.3f}"),
     ("compute s", "t_compute", "{:.3f}"),
     ("wait s", "t_wait", "{:.3f}"),
     ("rest s", "t_overhead", "{:.3f}"),

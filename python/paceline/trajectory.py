@@ -14,7 +14,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
-from paceline.block import DAMAGED_STEP, Decoded, field_bits
+from paceline.block import Decoded, field_bits
 from paceline.errors import DamagedFileError, FileChangedError, UnsupportedError
 from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource, Member, extents_in
 from paceline.reader import Reader, open_file, warn
@@ -284,11 +284,8 @@ class _MDAnalysisFrames:
                 if not skip:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
-                for field in self.fields:
-                    getattr(decoded, field)[row] = np.nan
-                decoded.dimensions[row] = decoded.times[row] = np.nan
-                decoded.steps[row] = DAMAGED_STEP
-        return time.perf_counter_ns() - begun, 0, 0, 0, damaged
+                decoded.blank(row)
+        return Cost(0, time.perf_counter_ns() - begun, 0, 0, 0, damaged)
 
     def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
         ts = self._trajectory[frame]

@@ -5,24 +5,32 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from paceline.block import DAMAGED_STEP, Block, Decoded
-from paceline.errors import AnalysisError, WorkerError
+from paceline.errors import AnalysisError, TransformError, WorkerError
+from paceline.frames import Cost
 from paceline.job import Job, Outcome, Part, Work
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
 
 class Worker:
-    """Does blocks of one job, one after another; opens the file at the first."""
+    """Does blocks, one after another; its files are those of the last block's job.
 
-    def __init__(self, job: Job):
-        self._job = job
-        self._reader: Any = None
+    Parameters
+    ----------
+    job_of : callable
+        Gives the job of a number.
+    """
+
+    def __init__(self, job_of: Callable[[int], Job]):
+        self._job_of = job_of
+        self._number: int | None = None
         self._free_since = time.monotonic_ns()
         self._name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
@@ -33,29 +41,34 @@ class Worker:
         ------
         DamagedFileError
             A frame cannot be read and is not to be skipped.
+        TransformError
+            Positions of a frame cannot be transformed, and it is not to be skipped.
         AnalysisError
             An analysis raised, or returned rows of a wrong shape.
         """
         start, free_since = time.monotonic_ns(), self._free_since
-        if self._reader is None:
-            self._reader = self._job.source.open()
-        opened = time.monotonic_ns()
+        self._take_up(work.job)
+        taken_up = time.monotonic_ns()
         if work.ahead is not None:
             self._reader.read_ahead(work.ahead)
         asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(work)
         read = time.monotonic_ns()
+        untransformed = self._transform(decoded)
+        decoded.seal()
+        transformed = time.monotonic_ns()
         values = [self._compute(part, decoded) for part in self._job.parts]
         end = self._free_since = time.monotonic_ns()
-        read_ns, decode_ns, n_bytes, n_calls, damaged = cost
         return Outcome(
+            work.job,
             work.number,
             work.first,
             len(decoded.frames),
             values,
             decoded.times,
-            [(int(decoded.frames[row]), reason) for row, reason in damaged],
+            [(int(decoded.frames[row]), reason) for row, reason in (*cost.damaged, *untransformed)],
             BlockTiming(
+                job=work.job,
                 block=work.number,
                 first_frame=int(decoded.frames[0]),
                 n_frames=len(decoded.frames),
@@ -63,36 +76,60 @@ class Worker:
                 start=start,
                 end=end,
                 wait=start - free_since,
-                open=opened - start,
-                read=read_ns + asked_ahead - opened,
-                decode=decode_ns,
-                compute=end - read,
+                open=taken_up - start + cost.open,
+                read=cost.read + asked_ahead - taken_up,
+                decode=cost.decode,
+                transform=transformed - read,
+                compute=end - transformed,
                 comm=0,
-                bytes=n_bytes,
-                calls=n_calls,
+                bytes=cost.bytes,
+                calls=cost.calls,
             ),
         )
 
-    def _read(self, work: Work) -> tuple[Decoded, tuple]:
+    def _take_up(self, number: int) -> None:
+        """Turn to a job, letting go of the last one's files."""
+        if number != self._number:
+            self._job = self._job_of(number)
+            self._reader = self._job.source.open()
+            self._number = number
+
+    def _read(self, work: Work) -> tuple[Decoded, Cost]:
         """Frames of a block, and what they cost."""
         source = self._job.source
         decoded = Decoded.room_for(work.frames, source.n_wanted, source.fields)
         cost = self._reader.read(work.extents, decoded, skip=self._job.skip_damaged)
         decoded.times[:] = source.clock(decoded.frames, decoded.times)
-        decoded.seal()
         return decoded, cost
+
+    def _transform(self, decoded: Decoded) -> list[tuple[int, str]]:
+        """Transform a block in place; rows that cannot be, which are left out if that is asked."""
+        failed: dict[int, str] = {}
+        if decoded.positions is None:
+            return []
+        for transform in self._job.transforms:
+            for row, reason in transform.apply(decoded.positions, decoded.dimensions):
+                failed.setdefault(row, reason)
+        if failed and not self._job.skip_damaged:
+            row = min(failed)
+            raise TransformError(f"frame {decoded.frames[row]}: {failed[row]}")
+        for row in failed:
+            decoded.blank(row)
+        return sorted(failed.items())
 
     def _compute(self, part: Part, decoded: Decoded) -> Any:
         block = Block(decoded, part.columns, part.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
         try:
+            if part.per_block:
+                return part.computation.compute_block(_whole(block))  # type: ignore[union-attr]
             if part.reduces:
                 step = self._job.leaf_frames
                 leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
-                partials = [part.computation.compute(leaf) for leaf in leaves]
+                partials = [part.computation.compute(leaf) for leaf in leaves]  # type: ignore[union-attr]
                 return fold(partials, part.computation.merge)  # type: ignore[union-attr]
             # A copy: the function may fill the same array again for the next block.
-            rows = np.array(part.computation.compute(block))
+            rows = np.array(part.computation.compute(block))  # type: ignore[union-attr]
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError(f"{part.name} raised on {where}: {reason}") from error
@@ -113,7 +150,7 @@ def _whole(leaf: Block) -> Block:
 
 
 class SealedJob:
-    """A job made ready to be sent with each block: pickled once, opened once a worker."""
+    """A job made ready to be sent with each of its blocks: pickled once, opened once a worker."""
 
     def __init__(self, job: Job):
         self.key = uuid.uuid4().hex
@@ -127,9 +164,10 @@ def run_sealed(sealed: SealedJob, work: Work) -> Outcome:
     """Do one block in whatever thread or process this is."""
     if getattr(_here, "key", None) != sealed.key:
         try:
-            _here.worker = Worker(cloudpickle.loads(sealed.data))
+            job = cloudpickle.loads(sealed.data)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
+        _here.worker = Worker(lambda _: job)
         _here.key = sealed.key
     return _here.worker.run(work)

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -23,13 +23,13 @@ class Backend(Protocol):
     name: str
     n_workers: int
 
-    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
         ----------
-        job : Job
-            What all blocks have in common.
+        jobs : sequence of Job
+            One a trajectory: what its blocks have in common.
         works : iterable of Work
             The blocks; taken from it as workers come free.
 

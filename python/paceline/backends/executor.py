@@ -1,6 +1,6 @@
 """Any `concurrent.futures.Executor`."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from itertools import islice
 
@@ -30,22 +30,16 @@ class ExecutorBackend:
         self.name = name or type(executor).__name__.lstrip("_")
         self.n_workers = n_workers or getattr(executor, "_max_workers", None) or available_cpus()
 
-    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
-        try:
-            sealed = SealedJob(job)
-        except Exception as error:  # pickling runs code of every object's own
-            raise WorkerError(
-                f"an analysis cannot be sent to the workers of {self.name}: {error}; "
-                "backend='threads' sends nothing"
-            ) from error
+        sealed = [self._seal(job) for job in jobs]
         works = iter(works)
         pending: set[Future[Outcome]] = set()
         try:
             while True:
                 # Twice as many as workers: none waits for a block while its last one is returned.
                 for work in islice(works, 2 * self.n_workers - len(pending)):
-                    pending.add(self._executor.submit(run_sealed, sealed, work))
+                    pending.add(self._executor.submit(run_sealed, sealed[work.job], work))
                 if not pending:
                     return
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -59,3 +53,12 @@ class ExecutorBackend:
         finally:
             for future in pending:
                 future.cancel()
+
+    def _seal(self, job: Job) -> SealedJob:
+        try:
+            return SealedJob(job)
+        except Exception as error:  # pickling runs code of every object's own
+            raise WorkerError(
+                f"an analysis cannot be sent to the workers of {self.name}: {error}; "
+                "backend='threads' sends nothing"
+            ) from error

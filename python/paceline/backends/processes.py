@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.executor import ExecutorBackend
 from paceline.job import Job, Outcome, Work
@@ -27,7 +27,7 @@ class ProcessesBackend:
     def __init__(self, n_workers: int):
         self.n_workers = n_workers
 
-    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         from loky import get_reusable_executor
 
@@ -36,7 +36,7 @@ class ProcessesBackend:
             self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
         )
         try:
-            yield from ExecutorBackend(executor, self.n_workers, name=self.name).run(job, works)
+            yield from ExecutorBackend(executor, self.n_workers, name=self.name).run(jobs, works)
         except BaseException:
             executor.shutdown(wait=True, kill_workers=True)
             raise

@@ -1,6 +1,6 @@
 """One worker, in the calling thread."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from paceline.job import Job, Outcome, Work
 from paceline.worker import Worker
@@ -12,7 +12,7 @@ class SerialBackend:
     name = "serial"
     n_workers = 1
 
-    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block in order."""
-        worker = Worker(job)
+        worker = Worker(jobs.__getitem__)
         yield from map(worker.run, works)

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from paceline.job import Job, Outcome, Work
 from paceline.worker import Worker
@@ -22,7 +22,7 @@ class ThreadsBackend:
     def __init__(self, n_workers: int):
         self.n_workers = n_workers
 
-    def run(self, job: Job, works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         deal = _Deal(works)
         outcomes: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
@@ -30,7 +30,7 @@ class ThreadsBackend:
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
             # after Ctrl-C; concurrent.futures would wait for it.
             threading.Thread(
-                target=_work, args=(job, deal, outcomes), name=f"paceline-{k}", daemon=True
+                target=_work, args=(jobs, deal, outcomes), name=f"paceline-{k}", daemon=True
             ).start()
         working = self.n_workers
         try:
@@ -62,9 +62,9 @@ class _Deal:
         self._stopped = True
 
 
-def _work(job: Job, deal: _Deal, outcomes: queue.SimpleQueue) -> None:
+def _work(jobs: Sequence[Job], deal: _Deal, outcomes: queue.SimpleQueue) -> None:
     try:
-        worker = Worker(job)
+        worker = Worker(jobs.__getitem__)
         while (work := deal.next()) is not None:
             outcomes.put(worker.run(work))
     except BaseException as error:

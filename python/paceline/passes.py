@@ -1,0 +1,230 @@
+"""One trajectory, and the analyses that a run makes of it in one pass."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from paceline.collect import Collected
+from paceline.errors import UnsupportedError
+from paceline.job import Job, Outcome, Part, PerBlock, PerFrame, Receiver, Reduction, Work
+from paceline.job import Transform as Transformation
+from paceline.plan import Plan, make_plan
+from paceline.timing import Timings
+
+if TYPE_CHECKING:
+    from paceline.trajectory import OpenTrajectory
+
+
+class Analysis(Protocol):
+    """What `run` asks of an analysis; `paceline.analysis.base.AnalysisBase` has it all.
+
+    One whose worker's half is a `PerBlock` has also `receiver()`: a context manager of a
+    `Receiver`, left when all blocks are done, or by an error.
+    """
+
+    atomgroup: Any
+    fields: Sequence[str]
+    frames: np.ndarray
+    times: np.ndarray
+    damaged: list[tuple[int, str]]
+    timings: Timings
+    provenance: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms wanted, in the order in which the computation wants them."""
+
+    @property
+    def attributes(self) -> Mapping[str, np.ndarray]:
+        """What of the atoms, beside their positions, the computation wants to see."""
+
+    def prepare(self) -> PerFrame | Reduction | PerBlock:
+        """The worker's half; everything that is the same for all frames."""
+
+    def finish(self, value: Any) -> None:
+        """Turn all frames' rows, or the merged partial result, into results."""
+
+
+class Transform(Protocol):
+    """What `run` asks of a transformation; those of `paceline.transform` have it all.
+
+    Attributes
+    ----------
+    turns : bool
+        Whether it turns positions, so that velocities and forces would no longer belong to them.
+    """
+
+    turns: bool
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        """Atoms that must be decoded so that those `wanted` come out right; both increasing."""
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
+        """The worker's half, given the atoms that are decoded and what is done before it."""
+
+    def parameters(self) -> str:
+        """One line for the record that is saved with results."""
+
+
+class Pass:
+    """One trajectory, opened and planned.
+
+    Parameters
+    ----------
+    analyses : sequence of Analysis
+        Of one Universe.
+    transforms : sequence of Transform
+        What is done to positions before any analysis sees them, in this order.
+
+    Attributes
+    ----------
+    trajectory : OpenTrajectory
+    plan : Plan
+        Once `deal` was called; so for `job`.
+    job : Job
+    """
+
+    trajectory: "OpenTrajectory"
+    plan: Plan
+    job: Job
+
+    def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
+        # Worker processes import the analyses, and so this, but never MDAnalysis.
+        from paceline.trajectory import open_trajectory
+
+        self._analyses = analyses
+        self._transforms = transforms
+        self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
+
+    def deal(
+        self, frames: np.ndarray, *, skip_damaged: bool, n_workers: int, block_frames: int | None
+    ) -> None:
+        """Make the plan and the worker's half of everything.
+
+        Parameters
+        ----------
+        frames : numpy.ndarray of int64, shape (n_frames,)
+            Frame numbers to be analysed.
+        skip_damaged : bool
+            Whether to leave out frames that cannot be read.
+        n_workers : int
+            Workers that will share the blocks.
+        block_frames : int or None
+            Frames in a block, if the user chose.
+        """
+        wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self._analyses]
+        atoms, transforms = self._prepare_transforms(np.unique(np.concatenate(wanted)))
+        self.plan = make_plan(
+            frames,
+            n_atoms=self.trajectory.n_atoms,
+            n_wanted=len(atoms),
+            frame_bytes=self.trajectory.frame_bytes(atoms),
+            n_workers=n_workers,
+            block_frames=block_frames,
+        )
+        self.job = Job(
+            self.trajectory.frame_source(atoms, self._fields()),
+            transforms,
+            [
+                Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
+                for analysis, own in zip(self._analyses, wanted, strict=True)
+            ],
+            self.plan.leaf_frames,
+            skip_damaged,
+        )
+
+    def _fields(self) -> list[str]:
+        fields = {field for analysis in self._analyses for field in analysis.fields}
+        if not self._transforms:
+            return sorted(fields)
+        for transform in self._transforms:
+            if transform.turns and fields - {"positions"}:
+                raise UnsupportedError(
+                    f"{transform.parameters()} turns positions but not velocities and forces, "
+                    "which an analysis of this run asks for; run that one without it"
+                )
+        return sorted({"positions", *fields})
+
+    def _prepare_transforms(self, wanted: np.ndarray) -> tuple[np.ndarray, list[Transformation]]:
+        """All atoms that must be decoded, and the worker's half of each transformation."""
+        universe = self._analyses[0].atomgroup.universe
+        atoms = wanted
+        for transform in reversed(self._transforms):
+            atoms = transform.atoms(atoms, universe)
+        prepared: list[Transformation] = []
+        for transform in self._transforms:
+            prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
+        return atoms, prepared
+
+    def works(self, job: int, n_workers: int) -> Iterator[Work]:
+        """Every block with its slice of the index, and of the one that its worker may get next.
+
+        Parameters
+        ----------
+        job : int
+            This pass's number among those that are run together.
+        n_workers : int
+            Workers that blocks are dealt to in turn.
+
+        Yields
+        ------
+        Work
+        """
+        plan, extents = self.plan, self.trajectory.extents
+        for task in plan.tasks():
+            ahead = None
+            if task.number + n_workers < len(plan):
+                ahead = extents(plan.frame_numbers(plan.task(task.number + n_workers)))
+            frames = plan.frame_numbers(task)
+            yield Work(job, task.number, task.first, frames, extents(frames), ahead)
+
+    def collect(self, number: int, timings: Timings, stack: ExitStack) -> None:
+        """Make ready to `add` outcomes.
+
+        Parameters
+        ----------
+        number : int
+            This pass's number in the run.
+        timings : Timings
+            Of the run.
+        stack : contextlib.ExitStack
+            Left when all outcomes are in.
+        """
+        receivers: list[Receiver | None] = []
+        for analysis, part in zip(self._analyses, self.job.parts, strict=True):
+            if part.per_block:
+                manager: AbstractContextManager[Receiver] = analysis.receiver()  # type: ignore[attr-defined]
+                receivers.append(stack.enter_context(manager))
+            else:
+                receivers.append(None)
+        self._collected = Collected(number, self.plan, self.job.parts, receivers, timings)
+
+    def add(self, outcome: Outcome) -> None:
+        """Put one block's results where they belong."""
+        self._collected.add(outcome)
+
+    def finish(self, timings: Timings) -> None:
+        """Give every analysis its results, once all outcomes are in."""
+        for analysis, value in zip(self._analyses, self._collected.values, strict=True):
+            analysis.frames = self.plan.frames
+            analysis.times = self._collected.times
+            analysis.damaged = sorted(self._collected.damaged)
+            analysis.timings = timings
+            analysis.provenance = self.trajectory.provenance()
+            if self._transforms:
+                done = [transform.parameters() for transform in self._transforms]
+                analysis.provenance["transforms"] = "; ".join(done)
+            analysis.finish(value)
+
+
+def _columns(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+    """Where the wanted atoms stand among all that are decoded; None where these are all."""
+    return None if np.array_equal(atoms, wanted) else np.searchsorted(atoms, wanted)
