@@ -157,6 +157,11 @@ class Block:
         """Frame numbers: numpy.ndarray of int64, shape (n_frames,)."""
         return self._decoded.frames
 
+    @property
+    def held(self) -> np.ndarray:
+        """What each frame holds, as `field_bits` counts it: ndarray of uint8, shape (n_frames,)."""
+        return self._decoded.fields
+
     def __len__(self) -> int:
         return len(self._decoded.frames)
 

@@ -118,6 +118,10 @@ class FrameSource(Protocol):
         """What of the atoms is decoded, out of `paceline.block.FIELDS`."""
 
     @property
+    def required(self) -> Sequence[str]:
+        """What of that every frame must hold."""
+
+    @property
     def clock(self) -> Clock:
         """Times of the frames."""
 
@@ -157,6 +161,8 @@ class FileFrames:
         Their number.
     fields : sequence of str
         What of them is decoded.
+    required : sequence of str
+        What of that every frame must hold; the rest is NaN where a frame does not.
     clock : Clock
     """
 
@@ -164,6 +170,7 @@ class FileFrames:
     atoms: np.ndarray | None
     n_wanted: int
     fields: Sequence[str]
+    required: Sequence[str]
     clock: Clock
 
     def open(self) -> FrameReader:
@@ -177,6 +184,7 @@ class _Files:
     def __init__(self, source: FileFrames):
         self._source = source
         self._fields = field_bits(source.fields)
+        self._required = field_bits(source.required)
         self._open: OrderedDict[int, _core.Reader] = OrderedDict()
 
     def _reader(self, member: int) -> "_core.Reader":
@@ -209,7 +217,7 @@ class _Files:
             reader = self._reader(member)
             opened = time.monotonic_ns() - begun
             *cost, left_out = reader.read(
-                extents[rows], decoded[rows], required=self._fields, skip=skip
+                extents[rows], decoded[rows], required=self._required, skip=skip
             )
             sums += [opened, *cost]
             damaged.extend((rows.start + row, reason) for row, reason in left_out)

@@ -26,6 +26,7 @@ class Analysis(Protocol):
 
     atomgroup: Any
     fields: Sequence[str]
+    optional_fields: Sequence[str]
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
@@ -131,7 +132,7 @@ class Pass:
             block_frames=block_frames,
         )
         self.job = Job(
-            self.trajectory.frame_source(atoms, self._fields()),
+            self.trajectory.frame_source(atoms, *self._fields()),
             transforms,
             [
                 Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
@@ -141,17 +142,21 @@ class Pass:
             skip_damaged,
         )
 
-    def _fields(self) -> list[str]:
-        fields = {field for analysis in self._analyses for field in analysis.fields}
-        if not self._transforms:
-            return sorted(fields)
+    def _fields(self) -> tuple[list[str], list[str]]:
+        """What is decoded, and what of it every frame must hold."""
+        required = {field for analysis in self._analyses for field in analysis.fields}
+        optional = {field for analysis in self._analyses for field in analysis.optional_fields}
+        wanted = required | optional.intersection(self.trajectory.fields)
         for transform in self._transforms:
-            if transform.turns and fields - {"positions"}:
+            if transform.turns and wanted - {"positions"}:
                 raise UnsupportedError(
                     f"{transform.parameters()} turns positions but not velocities and forces, "
                     "which an analysis of this run asks for; run that one without it"
                 )
-        return sorted({"positions", *fields})
+        if self._transforms:
+            wanted.add("positions")
+            required.add("positions")
+        return sorted(wanted), sorted(required)
 
     def _prepare_transforms(self, wanted: np.ndarray) -> tuple[np.ndarray, list[Transformation]]:
         """All atoms that must be decoded, and the worker's half of each transformation."""

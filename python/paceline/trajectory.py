@@ -14,8 +14,13 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline import _core
-from paceline.block import Decoded, field_bits
-from paceline.errors import DamagedFileError, FileChangedError, UnsupportedError
+from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    UnsupportedError,
+)
 from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource, Member, extents_in
 from paceline.reader import Reader, open_file, warn
 
@@ -52,7 +57,13 @@ class OpenTrajectory(Protocol):
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Bytes to be read of a frame for these atoms, about."""
 
-    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
+    @property
+    def fields(self) -> Sequence[str]:
+        """What frames may hold of their atoms, out of `paceline.block.FIELDS`."""
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
         """Where workers get these fields of these atoms from."""
 
     def verify(self) -> None:
@@ -194,12 +205,19 @@ class _File:
     def extents(self, frames: np.ndarray) -> Extents:
         return extents_in(0, self.core, frames.astype(np.uint64))
 
-    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
+    @property
+    def fields(self) -> Sequence[str]:
+        return fields_in(self.core.fields)
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
         return FileFrames(
             [Member(self.core.path, self.core.layout, self.core.fingerprint)],
             None if len(atoms) == self.core.n_atoms else self._in_file(atoms),
             len(atoms),
             fields,
+            required,
             self.clock,
         )
 
@@ -243,8 +261,15 @@ class _UniverseFrames:
         nothing = np.zeros_like(frames)
         return Extents(nothing, frames, nothing, nothing)
 
-    def frame_source(self, atoms: np.ndarray, fields: Sequence[str]) -> FrameSource:
-        return _MDAnalysisFrames(self._universe.trajectory, atoms, fields)
+    @property
+    def fields(self) -> Sequence[str]:
+        ts = self._universe.trajectory.ts
+        return [field for field in FIELDS if getattr(ts, f"has_{field}")]
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
+        return _MDAnalysisFrames(self._universe.trajectory, atoms, fields, required)
 
     def verify(self) -> None:
         """MDAnalysis's readers hold the file open; nothing to compare with."""
@@ -261,11 +286,18 @@ class _UniverseFrames:
 class _MDAnalysisFrames:
     """A source and reader of frames, in the shape in which the core offers its own."""
 
-    def __init__(self, trajectory: Any, atoms: np.ndarray, fields: Sequence[str]):
+    def __init__(
+        self,
+        trajectory: Any,
+        atoms: np.ndarray,
+        fields: Sequence[str],
+        required: Sequence[str],
+    ):
         self._trajectory = trajectory
         self._atoms = atoms
         self.n_wanted = len(atoms)
         self.fields = fields
+        self.required = required
         self.clock = Clock()
 
     def open(self) -> "_MDAnalysisFrames":
@@ -289,9 +321,13 @@ class _MDAnalysisFrames:
 
     def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
         ts = self._trajectory[frame]
+        held = [field for field in FIELDS if getattr(ts, f"has_{field}")]
         for field in self.fields:
-            getattr(decoded, field)[row] = getattr(ts, field)[self._atoms]
-        decoded.fields[row] = field_bits(self.fields)
+            if field not in held and field in self.required:
+                raise MissingDataError(f"frame {frame} has no {field}")
+            values = getattr(ts, field)[self._atoms] if field in held else np.nan
+            getattr(decoded, field)[row] = values
+        decoded.fields[row] = field_bits(held)
         decoded.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
         # Not the Timestep's: a chain of files counts on from one to the next.
         decoded.times[row] = self._trajectory.time

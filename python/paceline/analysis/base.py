@@ -32,7 +32,10 @@ class AnalysisBase:
     Attributes
     ----------
     fields : sequence of str
-        What a block shall have of the atoms: "positions", "velocities", "forces".
+        What a block shall have of the atoms: "positions", "velocities", "forces". A frame that
+        does not hold all of it is refused.
+    optional_fields : sequence of str
+        What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
@@ -72,6 +75,7 @@ class AnalysisBase:
     """
 
     fields: Sequence[str] = ("positions",)
+    optional_fields: Sequence[str] = ()
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
