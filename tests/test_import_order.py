@@ -29,6 +29,7 @@ PYTHON_LAYERS = (
     ("passes",),
     ("runner",),
     ("analysis",),
+    ("convert",),
     ("cli",),
 )
 RUST_LAYERS = (

@@ -10,15 +10,26 @@ from paceline._core import __version__
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase, TimeSeries
+    from paceline.convert import Write
     from paceline.runner import run
     from paceline.universe import Universe
 
-__all__ = ["AnalysisBase", "TimeSeries", "Universe", "__version__", "analysis", "errors", "run"]
+__all__ = [
+    "AnalysisBase",
+    "TimeSeries",
+    "Universe",
+    "Write",
+    "__version__",
+    "analysis",
+    "errors",
+    "run",
+]
 
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
+    "Write": "paceline.convert",
     "run": "paceline.runner",
 }
 

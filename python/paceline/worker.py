@@ -12,7 +12,7 @@ import cloudpickle
 import numpy as np
 
 from paceline.block import DAMAGED_STEP, Block, Decoded
-from paceline.errors import AnalysisError, TransformError, WorkerError
+from paceline.errors import AnalysisError, TransformError, UnwritableError, WorkerError
 from paceline.frames import Cost
 from paceline.job import Job, Outcome, Part, Work
 from paceline.plan import fold
@@ -130,6 +130,8 @@ class Worker:
                 return fold(partials, part.computation.merge)  # type: ignore[union-attr]
             # A copy: the function may fill the same array again for the next block.
             rows = np.array(part.computation.compute(block))  # type: ignore[union-attr]
+        except UnwritableError:  # it says where, in the user's words
+            raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError(f"{part.name} raised on {where}: {reason}") from error

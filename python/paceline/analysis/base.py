@@ -16,7 +16,7 @@ from paceline._core import __version__
 from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
 from paceline.errors import UnsupportedError
-from paceline.job import PerFrame, Reduction
+from paceline.job import PerBlock, PerFrame, Reduction
 from paceline.runner import run
 from paceline.timing import Timings
 
@@ -111,7 +111,7 @@ class AnalysisBase:
         """What was asked for, for the record that is saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup)}
 
-    def prepare(self) -> PerFrame | Reduction:
+    def prepare(self) -> PerFrame | Reduction | PerBlock:
         """Make the worker's half.
 
         Returns

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.cli import index, info, rmsd, rmsf
+from paceline.cli import convert, index, info, rmsd, rmsf
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
@@ -21,6 +21,7 @@ examples:
   paceline info md.xtc
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
+  paceline convert md.trr md.xtc
   paceline index run*/md.xtc
 
 paceline COMMAND --help explains each command.
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, index):
+    for module in (info, rmsd, rmsf, convert, index):
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")

@@ -30,6 +30,23 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
         metavar="TEXT",
         help="atoms, in MDAnalysis's words [%(default)s]",
     )
+    add_frame_arguments(parser)
+    add_transform_arguments(parser)
+    add_worker_arguments(parser)
+    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
+    add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
+    add("--overwrite", action="store_true", help="replace files that exist")
+
+
+def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which frames are taken.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     add("--begin", type=bound, metavar="T", help=f"first frame: {bounds}")
     add(
@@ -39,6 +56,48 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
         help="end: a frame number, itself left out as in a Python slice, or a time, included",
     )
     add("--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]")
+
+
+def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is done to positions first.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
+    add("--unwrap", action="store_true", help="make molecules whole along their bonds")
+    add(
+        "--center",
+        nargs="?",
+        const="protein",
+        metavar="TEXT",
+        help="then move the center of these atoms to that of the cell [%(const)s]",
+    )
+    add(
+        "--wrap",
+        action="store_true",
+        help="then put molecules back into the cell, each as a whole",
+    )
+    add(
+        "--fit",
+        nargs="?",
+        const="protein and name CA",
+        metavar="TEXT",
+        help="then superpose these atoms on those of the first frame [%(const)s]",
+    )
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where blocks are computed, and what happens to damaged frames.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
     add(
         "--backend",
         choices=("threads", "processes", "serial"),
@@ -52,9 +111,6 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
         default="raise",
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
-    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
-    add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
-    add("--overwrite", action="store_true", help="replace files that exist")
     add("--timings", action="store_true", help="show who did what for how long")
 
 
@@ -149,19 +205,7 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
     analysis : AnalysisBase
         Of this Universe.
     """
-    from paceline.cli.frames import frames_between
-
-    analysis.run(
-        backend=args.backend,
-        n_workers=args.n_workers,
-        frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
-        on_error=args.on_error,
-    )
-    analysis.results.provenance["command"] = args.command_line
-    for frame, reason in analysis.damaged:
-        print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
-    if args.timings:
-        print(analysis.timings, file=sys.stderr)
+    run_analysis(args, universe, analysis)
     if args.plot is not None:
         analysis.results.save_figure(args.plot, overwrite=args.overwrite)
     if args.output is not None:
@@ -169,3 +213,47 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
     else:
         # Last: who reads it may stop reading, and that ends the command.
         analysis.results.write_table(sys.stdout, delimiter="\t")
+
+
+def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
+    """Run an analysis over the frames that were asked for, and tell what was left out.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    universe : paceline.Universe
+        Whose trajectory is analysed.
+    analysis : AnalysisBase
+        Of this Universe.
+    """
+    from paceline.cli.frames import frames_between
+
+    analysis.run(
+        backend=args.backend,
+        n_workers=args.n_workers,
+        frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
+        transforms=_transforms(args),
+        on_error=args.on_error,
+    )
+    analysis.results.provenance["command"] = args.command_line
+    for frame, reason in analysis.damaged:
+        print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
+    if args.timings:
+        print(analysis.timings, file=sys.stderr)
+
+
+def _transforms(args: argparse.Namespace) -> list[Any]:
+    """What is done to positions, in the order in which it makes sense."""
+    from paceline import transform
+
+    chosen: list[Any] = []
+    if args.unwrap:
+        chosen.append(transform.unwrap())
+    if args.center is not None:
+        chosen.append(transform.center(args.center))
+    if args.wrap:
+        chosen.append(transform.wrap(compound="fragments"))
+    if args.fit is not None:
+        chosen.append(transform.fit(args.fit))
+    return chosen

@@ -1,0 +1,321 @@
+"""Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.results import Results
+from paceline.block import FIELDS, Block, field_bits, fields_in
+from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
+from paceline.files import new_file, refuse_impossible
+
+#: Formats by the endings of their files.
+FORMATS = {".xtc": "XTC", ".trr": "TRR", ".dcd": "DCD", ".nc": "NetCDF", ".ncdf": "NetCDF"}
+#: Those that hold velocities and forces.
+_OF_MOTION = ("TRR", "NetCDF")
+#: Those in which all frames have a cell or none has, and hold the same fields.
+_UNIFORM = ("DCD", "NetCDF")
+
+#: Bytes of blocks that wait in memory for one before them; more wait in a file.
+WAITING = 256 * 2**20
+
+
+class Write(AnalysisBase):
+    """Write a group's frames to a new trajectory file.
+
+    It runs like an analysis, alone or beside others, on any backend: blocks of frames are encoded
+    where they were decoded, and put into the file in their order. Frames that cannot be read and
+    are to be skipped are left out.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        Atoms to be written, in this order.
+    path : path-like
+        Ending in .xtc, .trr, .dcd, .nc or .ncdf. TRR and NetCDF hold velocities and forces, where
+        the trajectory has them; XTC and DCD positions only.
+    precision : float, optional
+        Of an XTC file: integers per nm. 1000 by default, a resolution of 0.01 Å.
+    overwrite : bool
+        Whether a file of that name may be replaced.
+
+    Attributes
+    ----------
+    results.path : str
+        The file, once it is whole.
+    results.n_written : int
+        Its number of frames.
+    results.n_bytes : int
+        Its size.
+
+    Raises
+    ------
+    UnsupportedError
+        A format that is not written, or a precision for one that has none.
+    UnwritableError
+        A frame that the format cannot hold; it names file, frame and atom.
+    FileExistsError
+        There is a file of that name and it is not to be replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> path = Path(tempfile.mkdtemp()) / "ca.xtc"
+    >>> paceline.Write(ca, path).run(step=10).results.n_written
+    10
+    """
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        path: str | os.PathLike,
+        *,
+        precision: float | None = None,
+        overwrite: bool = False,
+    ):
+        super().__init__(atomgroup)
+        self._path = os.path.abspath(path)
+        self._overwrite = overwrite
+        refuse_impossible(self._path, overwrite=overwrite)
+        self._format = _format_of(self._path)
+        if precision is not None and self._format != "XTC":
+            raise UnsupportedError(f"{self._format} stores floats: it has no precision to choose")
+        self._precision = precision
+        if self._format == "TRR":
+            self.fields, self.optional_fields = (), FIELDS
+
+    def parameters(self) -> dict[str, Any]:
+        """The file, its precision and the atoms."""
+        precision = {} if self._precision is None else {"precision": self._precision}
+        return {"file": self._path, **precision, "atoms": describe_atoms(self.atomgroup)}
+
+    def prepare(self) -> "_Encode":
+        """The encoder's settings: by the first frame, where the format wants all frames alike."""
+        has_cell, motion = True, field_bits(FIELDS)
+        if self._format in _UNIFORM:
+            first = _first_readable(self.atomgroup.universe.trajectory)
+            has_cell = first.dimensions is not None
+            held = [field for field in FIELDS if getattr(first, f"has_{field}")]
+            motion = field_bits(held if self._format in _OF_MOTION else ("positions",))
+            self.fields = fields_in(motion)
+        self._encode = _Encode(
+            self._path,
+            self._format,
+            len(self.atomgroup),
+            self._precision,
+            has_cell,
+            motion if self._format in _OF_MOTION else 1,
+        )
+        return self._encode
+
+    @contextmanager
+    def receiver(self) -> "Iterator[_InOrder]":
+        """The file, for the time of a run: whole under its name afterwards, or not there."""
+        encoder = self._encode.encoder()
+        with new_file(self._path, overwrite=self._overwrite, binary=True) as file:
+            # Its numbers are known at the end, its size now.
+            file.write(bytes(len(encoder.head(0, 0.0, 0.0, 0, 0))))
+            with _InOrder(file, os.path.dirname(self._path)) as blocks:
+                yield blocks
+                times, steps = blocks.moments()
+                if len(times) == 0:
+                    raise UnsupportedError(f"{self._path}: no frame is left to be written")
+                self._n_bytes = file.tell()
+                file.seek(0)
+                file.write(encoder.head(*_series(times, steps)))
+        if self._format == "DCD":
+            self._warn_of_uneven(times)
+        self._n_written = len(times)
+
+    def _warn_of_uneven(self, times: np.ndarray) -> None:
+        from paceline.reader import warn
+
+        between = np.diff(times)
+        # Times of XTC are 32-bit: neighbours are rounded apart by this much.
+        rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
+        if len(between) and not np.ptp(between) <= rounding:
+            warn(
+                f"{self._path}: a DCD file holds one time between frames, but these are from "
+                f"{between.min():g} to {between.max():g} ps apart: they will be read as "
+                f"{_series(times, times)[2]:g} ps apart"
+            )
+
+    def finish(self, value: None) -> None:
+        """Tell what was written."""
+        self.results = Results(
+            provenance=self.record(),
+            path=self._path,
+            n_written=self._n_written,
+            n_bytes=self._n_bytes,
+        )
+
+
+def _format_of(path: str) -> str:
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {ending!r}")
+    return FORMATS[ending]
+
+
+def _first_readable(trajectory: Any) -> Any:
+    """A copy of the first frame that can be read; the trajectory stays where it was."""
+    frame = trajectory.frame
+    try:
+        for number in range(trajectory.n_frames):
+            try:
+                return trajectory[number].copy()
+            except DamagedFileError:
+                continue
+        return trajectory.ts.copy()
+    finally:
+        trajectory[frame]
+
+
+def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
+    """Number of frames, first time, time between them, first step, and steps between them."""
+    n = len(times)
+    gaps = max(n - 1, 1)
+    dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
+    return n, float(times[0]), float(dt), int(steps[0]), int(stride)
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """Frames of one block, in the file's bytes."""
+
+    data: bytes
+    times: np.ndarray
+    steps: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Encode:
+    """The worker's half: a block's frames to bytes."""
+
+    path: str
+    format: str
+    n_atoms: int
+    precision: float | None
+    has_cell: bool
+    fields: int
+
+    def encoder(self) -> "_core.Encoder":
+        return _core.Encoder(
+            self.format,
+            self.n_atoms,
+            precision=self.precision,
+            has_cell=self.has_cell,
+            fields=self.fields,
+        )
+
+    def compute_block(self, block: Block) -> _Encoded:
+        self._refuse_cells(block)
+        # Of its own: workers that are threads share this object.
+        encoder = self.encoder()
+        data = [self._encode(encoder, block[rows]) for rows in _alike(block.held)]
+        return _Encoded(b"".join(data), block.times, block.steps)
+
+    def _encode(self, encoder: "_core.Encoder", block: Block) -> bytes:
+        held = fields_in(int(block.held[0]) & self.fields)
+        arrays = [getattr(block, field) if field in held else None for field in FIELDS]
+        try:
+            data, _ = encoder.encode(*arrays, block.dimensions, block.times, block.steps)
+        except UnwritableError as error:
+            raise UnwritableError(
+                f"{self.path}: frame {block.frames[error.row]}: {error.reason}"
+            ) from None
+        return data
+
+    def _refuse_cells(self, block: Block) -> None:
+        """Refuse a cell where the file has no room for it."""
+        if not self.has_cell and block.dimensions.any():
+            frame = block.frames[block.dimensions.any(axis=1)][0]
+            raise UnwritableError(
+                f"{self.path}: frame {frame}: has a cell, but the first frame has none, and in a "
+                f"{self.format} file all frames are alike"
+            )
+
+
+def _alike(held: np.ndarray) -> Iterator[slice]:
+    """Rows of neighbours that hold the same fields."""
+    borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
+    for first, stop in pairwise(borders):
+        if stop > first:
+            yield slice(first, stop)
+
+
+class _InOrder:
+    """Writes blocks in their order, whatever the order in which they come."""
+
+    def __init__(self, file: IO[bytes], folder: str):
+        self._file = file
+        self._folder = folder
+        self._next = 0
+        self._waiting: dict[int, bytes | _Spilled] = {}
+        self._in_memory = 0
+        self._spill: IO[bytes] | None = None
+        self._moments: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def __enter__(self) -> "_InOrder":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._spill is not None:
+            self._spill.close()
+
+    def add(self, number: int, value: _Encoded) -> None:
+        """Take a block: write it and those that waited for it, or let it wait."""
+        self._moments[number] = value.times, value.steps
+        if number != self._next:
+            self._waiting[number] = self._keep(value.data)
+            return
+        self._file.write(value.data)
+        self._next += 1
+        while (data := self._waiting.pop(self._next, None)) is not None:
+            self._file.write(self._fetch(data))
+            self._next += 1
+
+    def _keep(self, data: bytes) -> "bytes | _Spilled":
+        if self._in_memory + len(data) <= WAITING:
+            self._in_memory += len(data)
+            return data
+        if self._spill is None:
+            self._spill = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        offset = self._spill.seek(0, os.SEEK_END)
+        self._spill.write(data)
+        return _Spilled(offset, len(data))
+
+    def _fetch(self, data: "bytes | _Spilled") -> bytes:
+        if isinstance(data, bytes):
+            self._in_memory -= len(data)
+            return data
+        assert self._spill is not None
+        self._spill.seek(data.offset)
+        return self._spill.read(data.size)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times (ps) and steps of all frames, once all blocks are written."""
+        blocks = [self._moments[number] for number in sorted(self._moments)]
+        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
+        return times, steps
+
+
+@dataclass(frozen=True)
+class _Spilled:
+    """Where a block waits in a file."""
+
+    offset: int
+    size: int

@@ -1,0 +1,324 @@
+"""Trajectories that we write: equal what was read, by other programs' readers, or not there."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import MDAnalysis
+import mdtraj
+import numpy as np
+import pytest
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import cli, convert
+from paceline.analysis.rms import RMSD
+from paceline.errors import (
+    DamagedFileError,
+    MissingDataError,
+    PacelineWarning,
+    UnsupportedError,
+    UnwritableError,
+)
+
+ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
+#: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
+TOLERANCE = {".xtc": 0.0051, ".trr": 2e-5, ".dcd": 0, ".nc": 0}
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
+
+
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory) -> tuple[str, str]:
+    """Topology and TRR with positions, velocities and forces, of which some frames lack some."""
+    folder = tmp_path_factory.mktemp("moving")
+    universe = MDAnalysis.Universe(datafiles.GRO)
+    atoms = universe.atoms[:2000]
+    atoms.write(folder / "part.gro")
+    rng = np.random.default_rng(7)
+    path = str(folder / "moving.trr")
+    with MDAnalysis.Writer(path, len(atoms)) as writer:
+        for frame in range(20):
+            ts = MDAnalysis.coordinates.base.Timestep(
+                len(atoms), velocities=frame % 2 == 0, forces=frame % 4 == 0
+            )
+            ts.positions = atoms.positions + rng.normal(0, 1, (len(atoms), 3))
+            if ts.has_velocities:
+                ts.velocities = rng.normal(0, 5, (len(atoms), 3))
+            if ts.has_forces:
+                ts.forces = rng.normal(0, 500, (len(atoms), 3))
+            ts.dimensions = [80, 90, 100, 90, 80 + frame, 70]
+            ts.frame, ts.time, ts.data["step"] = frame, 2.0 * frame, 1000 * frame
+            part = MDAnalysis.Merge(atoms)
+            part.trajectory.ts = ts
+            writer._write_next_frame(part.atoms)
+    return str(folder / "part.gro"), path
+
+
+def write(atoms, path, **options):
+    return paceline.Write(atoms, path).run(**options).results
+
+
+def temporary_files(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith(".out")]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_mdanalysis_reads_what_was_read(ending, adk_in_water, tmp_path):
+    universe = paceline.Universe(*adk_in_water)
+    path = tmp_path / f"out{ending}"
+    protein = universe.select_atoms("protein")
+    results = write(protein, path, start=1, step=2)
+    assert (results.n_written, results.n_bytes) == (5, path.stat().st_size)
+    theirs = MDAnalysis.Universe(*adk_in_water)
+    expected = theirs.select_atoms("protein")
+    found = MDAnalysis.Universe.empty(len(protein))
+    found.load_new(str(path))
+    for ts, source in zip(found.trajectory, theirs.trajectory[1::2], strict=True):
+        np.testing.assert_allclose(ts.positions, expected.positions, rtol=0, atol=TOLERANCE[ending])
+        np.testing.assert_allclose(ts.dimensions, source.dimensions, rtol=1e-5)
+        assert ts.time == pytest.approx(source.time, abs=1e-3)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_mdtraj_reads_what_was_read(ending, adk_in_water, tmp_path):
+    protein = paceline.Universe(*adk_in_water).select_atoms("protein")
+    path = tmp_path / f"out{ending}"
+    write(protein, path)
+    kinds = {
+        ".xtc": (mdtraj.formats.XTCTrajectoryFile, 10.0),
+        ".trr": (mdtraj.formats.TRRTrajectoryFile, 10.0),
+        ".dcd": (mdtraj.formats.DCDTrajectoryFile, 1.0),
+        ".nc": (mdtraj.formats.NetCDFTrajectoryFile, 1.0),
+    }
+    kind, unit = kinds[ending]
+    with kind(str(path)) as file:
+        positions = file.read()[0] * np.float32(unit)
+    theirs = MDAnalysis.Universe(*adk_in_water)
+    expected = theirs.trajectory.timeseries(theirs.select_atoms("protein"), order="fac")
+    np.testing.assert_allclose(positions, expected, rtol=0, atol=max(TOLERANCE[ending], 2e-5))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_backend_writes_the_same_bytes(ending, adk_xtc, tmp_path, where):
+    ca = paceline.Universe(*adk_xtc).select_atoms("name CA")
+    write(ca, tmp_path / f"expected{ending}", backend="serial", block_frames=128)
+    write(ca, tmp_path / f"found{ending}", block_frames=16, **where)
+    found = (tmp_path / f"found{ending}").read_bytes()
+    assert found == (tmp_path / f"expected{ending}").read_bytes()
+
+
+def test_xtc_survives_being_written_again(adk_in_water, tmp_path):
+    path = tmp_path / "again.xtc"
+    write(paceline.Universe(*adk_in_water).atoms, path)
+    first, again = (
+        paceline.Universe(adk_in_water.topology, str(file)).trajectory.timeseries()
+        for file in (adk_in_water.trajectory, path)
+    )
+    np.testing.assert_array_equal(first, again)
+
+
+def test_atoms_keep_the_group_s_order(adk, tmp_path):
+    universe = paceline.Universe(*adk)
+    group = universe.atoms[[7, 3, 100, 3]]
+    write(group, tmp_path / "out.dcd", stop=3)
+    found = MDAnalysis.Universe.empty(4)
+    found.load_new(str(tmp_path / "out.dcd"))
+    universe.trajectory[2]
+    np.testing.assert_array_equal(found.trajectory[2].positions, group.positions)
+
+
+def test_trr_keeps_each_frame_s_own_fields(moving, tmp_path):
+    universe = paceline.Universe(*moving)
+    write(universe.atoms, tmp_path / "out.trr", n_workers=2, block_frames=16)
+    theirs = MDAnalysis.Universe(*moving).trajectory
+    found = MDAnalysis.Universe(moving[0], str(tmp_path / "out.trr")).trajectory
+    assert len(found) == len(theirs) == 20
+    for ts, source in zip(found, theirs, strict=True):
+        assert (ts.has_velocities, ts.has_forces) == (source.has_velocities, source.has_forces)
+        assert ts.data["step"] == source.data["step"]
+        if source.has_velocities:
+            np.testing.assert_allclose(ts.velocities, source.velocities, rtol=1e-6)
+        if source.has_forces:
+            np.testing.assert_allclose(ts.forces, source.forces, rtol=1e-6)
+
+
+def test_netcdf_wants_the_same_fields_of_every_frame(moving, tmp_path):
+    universe = paceline.Universe(*moving)
+    path = tmp_path / "out.nc"
+    with pytest.raises(MissingDataError, match="frame 1 has no velocities"):
+        write(universe.atoms, path)
+    assert list(tmp_path.iterdir()) == []
+    write(universe.atoms, path, step=4)
+    theirs = MDAnalysis.Universe(*moving).trajectory[::4]
+    found = MDAnalysis.Universe(moving[0], str(path)).trajectory
+    for ts, source in zip(found, theirs, strict=True):
+        np.testing.assert_allclose(ts.velocities, source.velocities, rtol=2e-6)
+        np.testing.assert_allclose(ts.forces, source.forces, rtol=2e-6)
+
+
+def test_it_goes_along_with_an_analysis(adk, tmp_path):
+    universe = paceline.Universe(*adk)
+    rmsd = RMSD(universe, select="name CA")
+    path = tmp_path / "backbone.xtc"
+    paceline.run([rmsd, paceline.Write(universe.select_atoms("backbone"), path)], step=7)
+    np.testing.assert_array_equal(
+        rmsd.results.rmsd, RMSD(universe, select="name CA").run(step=7).results.rmsd
+    )
+    assert paceline.reader.open_file(path).n_frames == 14
+
+
+def test_transformed_positions_are_written(adk, tmp_path):
+    universe = paceline.Universe(*adk)
+    fitted = [paceline.transform.fit("name CA")]
+    write(universe.atoms, tmp_path / "fitted.dcd", transforms=fitted)
+    ca = paceline.Universe(adk.topology, str(tmp_path / "fitted.dcd")).select_atoms("name CA")
+    found = RMSD(ca, superposition=False).run().results.rmsd[:, 2]
+    expected = RMSD(universe, select="name CA").run().results.rmsd[:, 2]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_damaged_frames_are_left_out_on_request(damaged, tmp_path):
+    system, frames = damaged
+    atoms = paceline.Universe(*system).atoms
+    path = tmp_path / "out.dcd"
+    with pytest.raises(DamagedFileError, match="frame 3"):
+        write(atoms, path, backend="serial")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.warns(PacelineWarning, match="one time between frames"):
+        results = write(atoms, path, on_error="skip")
+    assert results.n_written == 98 - len(frames)
+    whole = [frame for frame in range(98) if frame not in frames]
+    expected = paceline.Universe(*system)
+    found = MDAnalysis.Universe(system.topology, str(path))
+    for frame, ts in zip(whole, found.trajectory, strict=True):
+        expected.trajectory[frame]
+        np.testing.assert_array_equal(ts.positions, expected.atoms.positions)
+
+
+def with_a_bad_number(adk, folder: Path, value: float) -> paceline.Universe:
+    """The first frames of a DCD, with one number of atom 17 in frame 2 changed."""
+    path = str(folder / "bad.dcd")
+    universe = MDAnalysis.Universe(*adk)
+    with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
+        for ts in universe.trajectory[:4]:
+            if ts.frame == 2:
+                ts.positions[17, 1] = value
+            writer.write(universe.atoms)
+    return paceline.Universe(adk.topology, path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_no_number_is_refused_by_name(ending, adk, tmp_path):
+    universe = with_a_bad_number(adk, tmp_path, np.nan)
+    path = tmp_path / f"out{ending}"
+    if ending == ".dcd":
+        pytest.skip("floats go to DCD as they came")
+    with pytest.raises(UnwritableError, match=rf"{path}: frame 2: .*atom 17.*NaN"):
+        write(universe.atoms, path)
+    assert not path.exists()
+    assert temporary_files(tmp_path) == []
+
+
+def test_what_is_too_far_out_for_the_precision_is_refused(adk, tmp_path):
+    universe = with_a_bad_number(adk, tmp_path, 3e9)
+    with pytest.raises(UnwritableError, match=r"frame 2: .*atom 17"):
+        write(universe.atoms, tmp_path / "out.xtc")
+
+
+def test_outputs_are_refused_before_the_work(adk, tmp_path):
+    atoms = paceline.Universe(*adk).atoms
+    with pytest.raises(UnsupportedError, match=r"expected a name that ends in .*, found '\.pdb'"):
+        paceline.Write(atoms, tmp_path / "out.pdb")
+    with pytest.raises(UnsupportedError, match="no precision"):
+        paceline.Write(atoms, tmp_path / "out.dcd", precision=100)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        paceline.Write(atoms, tmp_path / "missing" / "out.dcd")
+    (tmp_path / "out.dcd").write_text("mine")
+    with pytest.raises(FileExistsError):
+        paceline.Write(atoms, tmp_path / "out.dcd")
+    paceline.Write(atoms, tmp_path / "out.dcd", overwrite=True).run(stop=2)
+    assert (tmp_path / "out.dcd").stat().st_size > 10_000
+
+
+def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
+    atoms = paceline.Universe(*adk_xtc).atoms
+    expected = tmp_path / "expected.xtc"
+    write(atoms, expected, backend="serial")
+    encoded = expected.read_bytes()
+    monkeypatch.setattr(convert, "WAITING", 100_000)
+    with open(tmp_path / "out", "wb") as file, convert._InOrder(file, str(tmp_path)) as blocks:
+        starts = range(0, len(encoded), 40_000)
+        for number in reversed(range(len(starts))):
+            data = encoded[starts[number] : starts[number] + 40_000]
+            blocks.add(number, convert._Encoded(data, np.array([number]), np.array([number])))
+        np.testing.assert_array_equal(blocks.moments()[0], np.arange(len(starts)))
+    assert (tmp_path / "out").read_bytes() == encoded
+
+
+def test_a_full_disk_leaves_nothing(adk, tmp_path):
+    atoms = paceline.Universe(*adk).atoms
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(OSError, match=r"out\.dcd"):
+            write(atoms, tmp_path / "out.dcd")
+    finally:
+        signal.signal(signal.SIGXFSZ, ignored)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(adk, tmp_path):
+    code = f"""
+import paceline, warnings
+warnings.simplefilter("ignore")
+atoms = paceline.Universe({adk.topology!r}, [{adk.trajectory!r}] * 20).atoms
+print("ready", flush=True)
+paceline.Write(atoms, {str(tmp_path / "out.xtc")!r}).run(n_workers=2)
+print("done", flush=True)
+"""
+    rng = np.random.default_rng(11)
+    ended = []
+    for trial in range(6):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.0 if trial == 0 else rng.uniform(0, 1.0))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        ended.append((tmp_path / "out.xtc").exists())
+        if ended[-1]:
+            found = paceline.reader.open_file(tmp_path / "out.xtc")
+            assert (found.n_frames, found.notes) == (20 * 98, [])
+            (tmp_path / "out.xtc").unlink()
+    assert not all(ended)
+
+
+def test_the_command_converts(adk_in_water, tmp_path, capsys):
+    out = tmp_path / "protein.dcd"
+    files = ["-s", adk_in_water.topology, adk_in_water.trajectory, str(out)]
+    chosen = ["--select", "protein", "--begin", "200ps", "--step", "2"]
+    status = cli.main(["convert", *files, *chosen])
+    said = capsys.readouterr().err
+    assert status == 0
+    assert f"{out}: 4 frames of 3341 atoms" in said
+    assert paceline.reader.open_file(out).n_frames == 4
+
+
+def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, capsys):
+    out = tmp_path / "all.trr"
+    assert cli.main(["convert", adk_in_water.trajectory, str(out), "--end", "3"]) == 0
+    assert paceline.reader.open_file(out).n_atoms == 47681
+    status = cli.main(["convert", adk_in_water.trajectory, str(out), "--select", "protein"])
+    assert status == 2
+    assert "--select needs to know the system" in capsys.readouterr().err
+    assert cli.main(["convert", adk_in_water.trajectory, str(out)]) == 2
+    assert "exists" in capsys.readouterr().err
