@@ -1,6 +1,7 @@
 //! The only place that knows Python. Each call checks its arguments, takes slices, releases the
 //! interpreter, calls plain Rust, and converts the error.
 
+mod encoder;
 mod kernels;
 mod reader;
 mod trajectory;
@@ -83,6 +84,8 @@ fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::encoder::Encoder;
     #[pymodule_export]
     use super::kernels::{Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]

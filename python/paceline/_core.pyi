@@ -104,6 +104,24 @@ class Reader:
     ) -> tuple[int, int, int, int, list[tuple[int, str]]]: ...
 
 @final
+class Encoder:
+    """Encodes the frames of one file; belongs to one worker."""
+
+    def __new__(
+        cls, format: str, n_atoms: int, *, precision: float | None, has_cell: bool, fields: int
+    ) -> Encoder: ...
+    def head(self, n_frames: int, time: float, dt: float, step: int, steps: int) -> bytes: ...
+    def encode(
+        self,
+        positions: NDArray[np.float32] | None,
+        velocities: NDArray[np.float32] | None,
+        forces: NDArray[np.float32] | None,
+        dimensions: NDArray[np.float32],
+        times: NDArray[np.float64],
+        steps: NDArray[np.int64],
+    ) -> tuple[bytes, NDArray[np.uint64]]: ...
+
+@final
 class Rmsd:
     """A superposition bound to the columns of a block."""
 

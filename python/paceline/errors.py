@@ -39,6 +39,21 @@ class UnsupportedError(PacelineError, ValueError):
     """Something is asked for that paceline does not do, and will not guess."""
 
 
+class UnwritableError(PacelineError, ValueError):
+    """A format cannot hold what is to be written to it.
+
+    Attributes
+    ----------
+    row : int or None
+        The frame's place in its block, if it is one frame.
+    reason : str
+        What it cannot hold, without the row.
+    """
+
+    row: int | None
+    reason: str
+
+
 class FileChangedError(PacelineError, RuntimeError):
     """A file is no longer the one that was opened."""
 

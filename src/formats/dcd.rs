@@ -12,6 +12,7 @@
 //!
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
+mod encode;
 mod head;
 mod layout;
 mod plan;
@@ -25,6 +26,7 @@ use crate::atoms::Atoms;
 use crate::error::Fault;
 use crate::formats::{Decoder, Fields, FrameOut, Run, triclinic_box};
 
+pub use self::encode::DcdEncoder;
 pub use self::layout::Layout;
 
 /// Decodes the wanted atoms of one DCD file.

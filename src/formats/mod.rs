@@ -1,6 +1,7 @@
 //! One file a format. A decoder takes the bytes of one frame and opens nothing; an encoder gives
 //! them.
 
+mod cell;
 pub mod dcd;
 mod frame;
 mod layout;
@@ -9,6 +10,7 @@ pub mod xtc;
 
 use crate::error::Fault;
 
+pub use cell::{triclinic_box, triclinic_vectors};
 pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};
 pub use layout::{Format, Layout};
 
@@ -46,22 +48,4 @@ pub trait Encoder: Send {
     /// # Errors
     /// What the format cannot hold, in a sentence that names the atom; `bytes` is then as before.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
-}
-
-/// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
-/// volume. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
-/// so that the same float32 numbers come out.
-pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
-    let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-    let norm = |a: [f64; 3]| dot(a, a).sqrt();
-    let (lx, ly, lz) = (norm(x), norm(y), norm(z));
-    let angle = |cosine: f64| cosine.acos() * (180.0 / std::f64::consts::PI);
-    let alpha = angle(dot(y, z) / (ly * lz));
-    let beta = angle(dot(x, z) / (lx * lz));
-    let gamma = angle(dot(x, y) / (lx * ly));
-    let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // A NaN fails both comparisons and so leaves no box, as it should.
-    let valid = dimensions.iter().all(|&value| value > 0.0)
-        && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
-    if valid { dimensions } else { [0.0; 6] }
 }

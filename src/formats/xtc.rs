@@ -16,6 +16,7 @@
 //!   92/96  packed positions       padded to a multiple of 4 bytes
 //! ```
 
+mod encode;
 mod fast;
 mod groups;
 mod lanes;
@@ -29,6 +30,8 @@ use super::xdr::{Xdr, padding};
 use super::{Decoder, Fields, FrameOut, Run, triclinic_box};
 use crate::atoms::Atoms;
 use crate::error::Fault;
+
+pub use self::encode::{PRECISION, XtcEncoder};
 
 pub const MAGIC_1995: i32 = 1995;
 pub const MAGIC_2023: i32 = 2023;

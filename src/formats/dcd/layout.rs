@@ -3,7 +3,7 @@
 use super::head::{FIRST_LEN, MAX_TITLE};
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
-const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
+pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
 pub(super) const CELL_LEN: u64 = 48;
 
 /// How one DCD file is laid out: everything a worker needs to find and decode any frame.

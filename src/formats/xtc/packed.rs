@@ -39,10 +39,10 @@ pub(super) const SMALL_MAX: usize = SMALL_SIZES.len() - 1;
 pub(super) const RUN_MAX: usize = 10;
 
 /// Ranges up to this are multiplied to one number.
-const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
+pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
 /// Integers per nm: with fewer, an integer of 32 bits could stand for more Å than a float holds.
-const PRECISION_MIN: f32 = 1e-27;
+pub(super) const PRECISION_MIN: f32 = 1e-27;
 
 /// How the positions of a frame are packed.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
 //! Numbers of mixed radix, found in a 64-bit window on the file and divided by multiplying with
-//! reciprocals.
+//! reciprocals; and how they are stored there.
 
 use super::lanes::{Four, Two};
 use super::packed::{Packed, SMALL_MIN, SMALL_SIZES};
@@ -13,7 +13,7 @@ const WINDOW: u32 = 57;
 
 /// Finds a number in bits that are stored from its lowest byte to its highest.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
+pub(super) struct Layout {
     /// The whole bytes.
     low: u64,
     /// Where the bits of the last, cut byte stand once they are shifted to join them.
@@ -22,7 +22,7 @@ struct Layout {
 }
 
 impl Layout {
-    const fn new(bits: u32) -> Self {
+    pub(super) const fn new(bits: u32) -> Self {
         let whole = 8 * ((bits - 1) / 8);
         let rest = bits - whole;
         Layout {
@@ -30,6 +30,12 @@ impl Layout {
             high: ((1 << rest) - 1) << whole,
             shift: 8 - rest as u64,
         }
+    }
+
+    /// A number as it is stored, at the top of a word.
+    #[inline(always)]
+    pub(super) fn word(&self, number: u64) -> u64 {
+        (number & self.low | (number & self.high) << self.shift).swap_bytes()
     }
 }
 

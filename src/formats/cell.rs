@@ -1,0 +1,112 @@
+//! The unit cell: three vectors, or three lengths and three angles.
+
+use std::f64::consts::PI;
+
+/// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
+/// volume. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
+/// so that the same float32 numbers come out.
+pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
+    let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+    let norm = |a: [f64; 3]| dot(a, a).sqrt();
+    let (lx, ly, lz) = (norm(x), norm(y), norm(z));
+    let angle = |cosine: f64| cosine.acos() * (180.0 / PI);
+    let alpha = angle(dot(y, z) / (ly * lz));
+    let beta = angle(dot(x, z) / (lx * lz));
+    let gamma = angle(dot(x, y) / (lx * ly));
+    let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
+    // A NaN fails both comparisons and so leaves no box, as it should.
+    let valid = dimensions.iter().all(|&value| value > 0.0)
+        && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
+    if valid { dimensions } else { [0.0; 6] }
+}
+
+/// `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in the
+/// plane of x and y; all zero where there is no such cell. The formula and its order of operations
+/// follow `MDAnalysis.lib.mdamath.triclinic_vectors` so that the same float32 numbers come out.
+pub fn triclinic_vectors(dimensions: &[f32; 6]) -> [[f32; 3]; 3] {
+    let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
+    let valid = dimensions.iter().all(|&value| value > 0.0)
+        && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
+    if !valid {
+        return [[0.0; 3]; 3];
+    }
+    let (cos_alpha, cos_beta) = (cosine(alpha), cosine(beta));
+    let (cos_gamma, sin_gamma) = (cosine(gamma), sine(gamma));
+    let z_x = lz * cos_beta;
+    let z_y = lz * (cos_alpha - cos_beta * cos_gamma) / sin_gamma;
+    let z_z = (lz * lz - z_x * z_x - z_y * z_y).sqrt();
+    // Angles that leave no room for a cell give 0 or no number.
+    if z_z > 0.0 {
+        [
+            [lx, 0.0, 0.0],
+            [ly * cos_gamma, ly * sin_gamma, 0.0],
+            [z_x, z_y, z_z],
+        ]
+        .map(|vector| vector.map(|value| value as f32))
+    } else {
+        [[0.0; 3]; 3]
+    }
+}
+
+/// Of an angle in degrees; exact for a right one.
+fn cosine(angle: f64) -> f64 {
+    if angle == 90.0 {
+        0.0
+    } else {
+        angle.to_radians().cos()
+    }
+}
+
+fn sine(angle: f64) -> f64 {
+    if angle == 90.0 {
+        1.0
+    } else {
+        angle.to_radians().sin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_angles_become_vectors_and_come_back() {
+        assert_eq!(
+            triclinic_vectors(&[30.0, 40.0, 50.5, 90.0, 90.0, 90.0]),
+            [[30.0, 0.0, 0.0], [0.0, 40.0, 0.0], [0.0, 0.0, 50.5]]
+        );
+        for dimensions in [
+            [80.0f32, 80.0, 80.0, 60.0, 60.0, 90.0],
+            [71.5, 30.25, 44.0, 109.471_22, 70.528_78, 109.471_22],
+            [10.0, 20.0, 30.0, 33.0, 44.0, 55.0],
+        ] {
+            let vectors = triclinic_vectors(&dimensions);
+            assert_eq!(
+                (vectors[0][1], vectors[0][2], vectors[1][2]),
+                (0.0, 0.0, 0.0)
+            );
+            let [x, y, z] = vectors.map(|vector| vector.map(f64::from));
+            for (back, value) in triclinic_box(x, y, z).into_iter().zip(dimensions) {
+                assert!((back - value).abs() < 2e-6 * value, "{back} of {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_cell_has_no_vectors() {
+        for dimensions in [
+            [0.0; 6],
+            [30.0, 40.0, 0.0, 90.0, 90.0, 90.0],
+            [30.0, 40.0, -5.0, 90.0, 90.0, 90.0],
+            [30.0, 40.0, 50.0, 90.0, 180.0, 90.0],
+            [30.0, 40.0, 50.0, 20.0, 30.0, 60.0],
+            [30.0, 40.0, 50.0, f32::NAN, 90.0, 90.0],
+        ] {
+            assert_eq!(
+                triclinic_vectors(&dimensions),
+                [[0.0; 3]; 3],
+                "{dimensions:?}"
+            );
+        }
+    }
+}
