@@ -230,9 +230,13 @@ class _Encode:
 
     def _encode(self, encoder: "_core.Encoder", block: Block) -> bytes:
         held = fields_in(int(block.held[0]) & self.fields)
-        arrays = [getattr(block, field) if field in held else None for field in FIELDS]
+        positions, velocities, forces = (
+            getattr(block, field) if field in held else None for field in FIELDS
+        )
         try:
-            data, _ = encoder.encode(*arrays, block.dimensions, block.times, block.steps)
+            data, _ = encoder.encode(
+                positions, velocities, forces, block.dimensions, block.times, block.steps
+            )
         except UnwritableError as error:
             raise UnwritableError(
                 f"{self.path}: frame {block.frames[error.row]}: {error.reason}"
