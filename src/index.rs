@@ -1,7 +1,7 @@
 //! The frame index: for each frame of a file, where its bytes are and how they are coded.
 //!
-//! DCD needs arithmetic and nothing else. XTC has to be scanned, header by header; what the scan
-//! finds is saved and recognised by the file's content, so that the next open reads none of the
+//! DCD needs arithmetic and nothing else. XTC and TRR have to be scanned, header by header; what
+//! the scan finds is saved and recognised by the file's content, so that the next open reads none of the
 //! trajectory but some samples.
 //!
 //! Every byte of a scanned file belongs to a frame, as far as the last whole one. Where there is
@@ -28,9 +28,11 @@ use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::error::{Error, Result};
-use crate::formats::{Format, Layout};
+use crate::error::{Error, Fault, Result};
+use crate::formats::{Format, Layout, trr};
 use crate::source::{Source, Traffic};
+
+use framed::Framed;
 
 pub use fingerprint::Fingerprint;
 pub use watch::Progress;
@@ -174,12 +176,33 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
             let opened = listed::open(source, &framed::Xtc, layout, size, options)?;
             Ok(Index::from_listed(source, opened))
         }
+        Some(Format::Trr) => {
+            let layout = |n_atoms| Layout::Trr { n_atoms };
+            let opened = listed::open(source, &framed::Trr, layout, size, options)?;
+            check_room(source.path(), &opened.listing)?;
+            Ok(Index::from_listed(source, opened))
+        }
         None => Err(unknown(source.path(), &head)),
     }
 }
 
+/// A TRR frame may hold a box alone, whatever the number of atoms that it states: refuse one of
+/// which no frame of the file can hold anything, before anybody makes room for so many.
+fn check_room(path: &Path, listing: &store::Listing) -> Result<()> {
+    let size = listing.fingerprint.size();
+    let room = size / trr::ATOM_BYTES_MIN;
+    let n_atoms = listing.layout.n_atoms() as u64;
+    if listing.n_frames() == 0 || n_atoms <= room {
+        return Ok(());
+    }
+    let expected = format!("at most {room} atoms, as many as {size} bytes can hold");
+    let fault = Fault::bad(trr::AT_ATOMS, expected, n_atoms);
+    Err(Error::damaged(path, Some(0), 0, size, fault))
+}
+
 fn unknown(path: &Path, head: &[u8]) -> Error {
-    let known = Format::ALL.map(Format::name).join(" or ");
+    let [others @ .., last] = Format::ALL.map(Format::name);
+    let known = format!("{} or {last}", others.join(", "));
     if head.is_empty() {
         return Error::Damaged {
             path: path.to_owned(),
@@ -283,36 +306,38 @@ impl Index {
     /// # Errors
     /// What reading the trajectory gives, where the saved index has gone or is damaged.
     pub fn times(&self, source: &dyn Source) -> Result<Times> {
-        if let Layout::Dcd(layout) = &self.layout {
-            return Ok(Times {
-                times: (0..self.n_frames())
-                    .map(|frame| layout.time(frame))
-                    .collect(),
-                steps: (0..self.n_frames())
-                    .map(|frame| layout.step(frame))
-                    .collect(),
-            });
-        }
+        let format: &dyn Framed = match &self.layout {
+            Layout::Dcd(layout) => {
+                return Ok(Times {
+                    times: (0..self.n_frames())
+                        .map(|frame| layout.time(frame))
+                        .collect(),
+                    steps: (0..self.n_frames())
+                        .map(|frame| layout.step(frame))
+                        .collect(),
+                });
+            }
+            Layout::Xtc { .. } => &framed::Xtc,
+            Layout::Trr { .. } => &framed::Trr,
+        };
         let moments = match self.moments.get() {
             Some(moments) => moments,
             None => {
-                let moments = self.read_moments(source)?;
+                let moments = self.read_moments(source, format)?;
                 self.moments.get_or_init(|| moments)
             }
         };
         Ok(Times {
-            times: moments.times.iter().map(|&time| f64::from(time)).collect(),
+            times: moments.times.clone(),
             steps: moments.steps.iter().map(|&step| i64::from(step)).collect(),
         })
     }
 
-    fn read_moments(&self, source: &dyn Source) -> Result<store::Moments> {
+    fn read_moments(&self, source: &dyn Source, format: &dyn Framed) -> Result<store::Moments> {
         let read = |file| store::read_moments(file, &self.fingerprint, self.n_frames());
         match self.file.as_deref().and_then(read) {
             Some(moments) => Ok(moments),
-            None => {
-                listed::read_moments(source, &framed::Xtc, self.fingerprint.size(), &self.frames)
-            }
+            None => listed::read_moments(source, format, self.fingerprint.size(), &self.frames),
         }
     }
 }

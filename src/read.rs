@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::formats::dcd::{self, DcdDecoder};
+use crate::formats::trr::TrrDecoder;
 use crate::formats::xtc::XtcDecoder;
 use crate::formats::{Decoder, Fields, FrameOut, Layout};
 use crate::source::{GAP, Source};
@@ -110,6 +111,8 @@ struct Piece {
     row: usize,
     start: usize,
     len: usize,
+    /// Of these bytes, those that stand as they do at the front of the frame.
+    front: usize,
 }
 
 impl BlockReader {
@@ -262,6 +265,7 @@ impl BlockReader {
             row: first,
             start: 0,
             len,
+            front: 0,
         });
         Ok(first + 1)
     }
@@ -284,10 +288,12 @@ impl BlockReader {
                 Some(_) => break,
             };
             range = Some(begin..end);
+            let len = run.len as usize;
             self.pieces.push(Piece {
                 row,
                 start: (start - begin) as usize,
-                len: run.len as usize,
+                len,
+                front: if run.start == 0 { len } else { 0 },
             });
             row += 1;
         }
@@ -333,6 +339,7 @@ impl BlockReader {
             extents.sizes[row],
         );
         let mut bytes = Cow::from(&self.buffer[piece.start..piece.start + piece.len]);
+        let mut front = piece.front;
         loop {
             let mut held = Fields::default();
             let out = out.row(row, self.n_wanted, &mut held);
@@ -347,7 +354,8 @@ impl BlockReader {
                     let bytes = bytes.to_mut();
                     bytes.resize(needed.max(2 * have).min(size as usize), 0);
                     self.source
-                        .read_at(offset + have as u64, &mut bytes[have..])?;
+                        .read_at(offset + front as u64, &mut bytes[front..])?;
+                    front = bytes.len();
                     *read_again += started.elapsed();
                 }
                 fault => {
@@ -425,13 +433,14 @@ fn make_decoder(
     atoms: Atoms,
     wanted: Fields,
 ) -> Result<Box<dyn Decoder>> {
-    // These hold positions only.
+    // For formats that hold positions only.
     let placed = |atoms: Atoms| match wanted.positions {
         true => Ok(atoms),
         false => Atoms::new(&[], atoms.n_total()),
     };
     Ok(match layout {
         Layout::Xtc { .. } => Box::new(XtcDecoder::new(placed(atoms)?)),
+        Layout::Trr { .. } => Box::new(TrrDecoder::new(atoms, wanted)),
         Layout::Dcd(layout) => {
             let mut decoder = DcdDecoder::new(layout.clone(), placed(atoms)?);
             if decoder.needs_first_frame() {

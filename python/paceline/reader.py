@@ -75,7 +75,7 @@ def open_file(
     Parameters
     ----------
     path : path-like
-        An XTC or DCD file.
+        An XTC, TRR or DCD file.
     refresh : bool
         Make the index anew.
     progress : bool, optional
@@ -142,7 +142,7 @@ def read_headers(
 
 
 class Reader(ReaderBase):
-    """Reads XTC and DCD for MDAnalysis.
+    """Reads XTC, TRR and DCD for MDAnalysis.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ class Reader(ReaderBase):
         MDAnalysis.coordinates.base.WriterBase
         """
         if self.format == "DCD":
-            # A DCD file's times are in its header, an XTC file's in its frames.
+            # A DCD file's times are in its header, the others' in their frames.
             kwargs.setdefault("dt", self.ts.dt)
         if n_atoms is None:
             n_atoms = self.n_atoms

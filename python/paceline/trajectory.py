@@ -10,6 +10,7 @@ from weakref import WeakSet
 import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
@@ -109,9 +110,11 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
         if len(group) == 0:
             raise ValueError("the group of atoms to analyse is empty: its selection matches none")
     trajectory = universe.trajectory
-    if type(trajectory) is XTCReader and trajectory._kwargs["sub"] is not None:
+    if type(trajectory) in (XTCReader, TRRReader) and trajectory._kwargs["sub"] is not None:
         # Beyond its first frame it writes all atoms into an array for those of sub.
-        raise UnsupportedError("MDAnalysis's XTCReader is unsafe with sub=; use paceline.Universe")
+        raise UnsupportedError(
+            f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
+        )
     _refuse_edited(trajectory)
     if trajectory.transformations:
         return _UniverseFrames(universe, "frames are transformed by MDAnalysis")
@@ -129,7 +132,7 @@ def _file_behind(universe: Any) -> "_File | None":
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
             return _File(universe, trajectory.core, trajectory.clock, sub, trajectory.t_init)
-    elif type(trajectory) in (XTCReader, DCDReader) and trajectory.convert_units:
+    elif type(trajectory) in (XTCReader, TRRReader, DCDReader) and trajectory.convert_units:
         return _file_of_mdanalysis(universe)
     return None
 

@@ -13,7 +13,7 @@ from paceline.errors import AtomCountError, PacelineError
 from paceline.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
-_FORMATS = ("XTC", "DCD")
+_FORMATS = ("XTC", "TRR", "DCD")
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -26,7 +26,7 @@ _USUAL_PARTS = (
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
-    XTC and DCD are recognised by their content. Everything else is read by MDAnalysis's own
+    XTC, TRR and DCD are recognised by their content. Everything else is read by MDAnalysis's own
     reader, as if the Universe were an ordinary one. All arguments are MDAnalysis's.
 
     Parameters

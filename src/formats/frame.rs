@@ -22,6 +22,12 @@ impl Fields {
         forces: false,
     };
 
+    pub const ALL: Fields = Fields {
+        positions: true,
+        velocities: true,
+        forces: true,
+    };
+
     /// One bit a field: 1 positions, 2 velocities, 4 forces.
     pub fn bits(self) -> u8 {
         u8::from(self.positions) | u8::from(self.velocities) << 1 | u8::from(self.forces) << 2

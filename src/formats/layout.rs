@@ -1,16 +1,17 @@
 //! Which formats there are, and what a worker must know of a file to decode its frames.
 
-use super::{Fields, dcd, xtc};
+use super::{Fields, dcd, trr, xtc};
 
 /// The formats that we index, by what their files begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Xtc,
+    Trr,
     Dcd,
 }
 
 impl Format {
-    pub const ALL: [Format; 2] = [Format::Xtc, Format::Dcd];
+    pub const ALL: [Format; 3] = [Format::Xtc, Format::Trr, Format::Dcd];
 
     /// Bytes that [`Format::detect`] looks at.
     pub const HEAD_LEN: usize = 12;
@@ -21,6 +22,7 @@ impl Format {
             Format::Xtc => [xtc::MAGIC_1995, xtc::MAGIC_2023]
                 .iter()
                 .any(|magic| head.starts_with(&magic.to_be_bytes())),
+            Format::Trr => head.starts_with(&trr::MAGIC.to_be_bytes()),
             // A Fortran record of 84 bytes: its length in 4 or 8 bytes, then its first word.
             Format::Dcd => [
                 &[84, 0, 0, 0, b'C', b'O', b'R', b'D'][..],
@@ -36,6 +38,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Format::Xtc => "XTC",
+            Format::Trr => "TRR",
             Format::Dcd => "DCD",
         }
     }
@@ -45,6 +48,7 @@ impl Format {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Layout {
     Xtc { n_atoms: usize },
+    Trr { n_atoms: usize },
     Dcd(dcd::Layout),
 }
 
@@ -52,10 +56,12 @@ impl Layout {
     const VERSION: u8 = 1;
     const XTC: u8 = 1;
     const DCD: u8 = 2;
+    const TRR: u8 = 3;
 
     pub fn format(&self) -> Format {
         match self {
             Layout::Xtc { .. } => Format::Xtc,
+            Layout::Trr { .. } => Format::Trr,
             Layout::Dcd(_) => Format::Dcd,
         }
     }
@@ -69,13 +75,14 @@ impl Layout {
     pub fn fields(&self) -> Fields {
         match self {
             Layout::Xtc { .. } | Layout::Dcd(_) => Fields::POSITIONS,
+            Layout::Trr { .. } => Fields::ALL,
         }
     }
 
     /// Atoms of a frame.
     pub fn n_atoms(&self) -> usize {
         match self {
-            Layout::Xtc { n_atoms } => *n_atoms,
+            Layout::Xtc { n_atoms } | Layout::Trr { n_atoms } => *n_atoms,
             Layout::Dcd(layout) => layout.n_atoms(),
         }
     }
@@ -84,6 +91,7 @@ impl Layout {
     pub fn to_bytes(&self) -> Vec<u8> {
         let (format, payload) = match self {
             Layout::Xtc { n_atoms } => (Layout::XTC, (*n_atoms as u64).to_le_bytes().to_vec()),
+            Layout::Trr { n_atoms } => (Layout::TRR, (*n_atoms as u64).to_le_bytes().to_vec()),
             Layout::Dcd(layout) => (Layout::DCD, layout.to_bytes()),
         };
         [&[Layout::VERSION, format], &payload[..]].concat()
@@ -92,11 +100,18 @@ impl Layout {
     /// What [`Layout::to_bytes`] gave; nothing for bytes that it cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         match bytes {
-            [Layout::VERSION, Layout::XTC, n_atoms @ ..] => {
+            [
+                Layout::VERSION,
+                format @ (Layout::XTC | Layout::TRR),
+                n_atoms @ ..,
+            ] => {
                 let n_atoms = u64::from_le_bytes(n_atoms.try_into().ok()?);
-                // XTC counts atoms in 31 bits.
+                // Both count atoms in 31 bits.
                 let n_atoms = i32::try_from(n_atoms).ok()? as usize;
-                Some(Layout::Xtc { n_atoms })
+                Some(match *format {
+                    Layout::XTC => Layout::Xtc { n_atoms },
+                    _ => Layout::Trr { n_atoms },
+                })
             }
             [Layout::VERSION, Layout::DCD, layout @ ..] => {
                 dcd::Layout::from_bytes(layout).map(Layout::Dcd)
@@ -112,9 +127,10 @@ mod tests {
 
     #[test]
     fn formats_are_known_by_their_first_bytes() {
-        let known: [(&[u8], Format); 6] = [
+        let known: [(&[u8], Format); 7] = [
             (b"\x00\x00\x07\xcb", Format::Xtc),
             (b"\x00\x00\x07\xe7\x00\x00\x00\x2a", Format::Xtc),
+            (b"\x00\x00\x07\xc9\0\0\0\x0d\0\0\0\x0c", Format::Trr),
             (b"\x54\0\0\0CORD....", Format::Dcd),
             (b"\0\0\0\x54CORD....", Format::Dcd),
             (b"\x54\0\0\0\0\0\0\0CORD", Format::Dcd),
@@ -137,15 +153,14 @@ mod tests {
 
     #[test]
     fn a_layout_survives_its_bytes_and_garbage_is_refused() {
-        let layout = Layout::Xtc { n_atoms: 3341 };
-        let bytes = layout.to_bytes();
-        assert_eq!(Layout::from_bytes(&bytes), Some(layout));
-        assert_eq!(Layout::from_bytes(&bytes[..9]), None);
-        assert_eq!(Layout::from_bytes(&[&bytes[..], &[0]].concat()), None);
-        assert_eq!(
-            Layout::from_bytes(&[1, 1, 255, 255, 255, 255, 0, 0, 0, 0]),
-            None
-        );
+        for layout in [Layout::Xtc { n_atoms: 3341 }, Layout::Trr { n_atoms: 3341 }] {
+            let bytes = layout.to_bytes();
+            assert_eq!(Layout::from_bytes(&bytes), Some(layout));
+            assert_eq!(Layout::from_bytes(&bytes[..9]), None);
+            assert_eq!(Layout::from_bytes(&[&bytes[..], &[0]].concat()), None);
+            let too_many = [1, bytes[1], 255, 255, 255, 255, 0, 0, 0, 0];
+            assert_eq!(Layout::from_bytes(&too_many), None);
+        }
         for bytes in [
             &[][..],
             &[1],

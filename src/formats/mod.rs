@@ -5,6 +5,7 @@ mod cell;
 pub mod dcd;
 mod frame;
 mod layout;
+pub mod trr;
 pub mod xdr;
 pub mod xtc;
 
@@ -25,8 +26,8 @@ pub trait Decoder: Send {
     /// Decode frame number `frame` from `bytes`, the runs asked for one after another.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks to be called again with at least `needed` bytes (counted from the
-    /// frame's first byte; only a decoder with a single run, starting at 0, answers so).
+    /// [`Fault::Short`] asks to be called again with the first `needed` bytes of the frame, or
+    /// more, in place of the runs'.
     /// [`Fault::Bad`] says that this frame cannot be trusted; `out` then holds no meaning.
     fn decode(
         &mut self,

@@ -33,6 +33,15 @@ impl<'a> Xdr<'a> {
         self.take().map(f32::from_be_bytes)
     }
 
+    pub fn f64(&mut self) -> Result<f64, Fault> {
+        self.take().map(f64::from_be_bytes)
+    }
+
+    /// Bytes of a string or an opaque field, whose length and padding are the caller's.
+    pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        self.take()
+    }
+
     /// Three numbers in a row: a vector.
     pub fn i32x3(&mut self) -> Result<[i32; 3], Fault> {
         Ok([self.i32()?, self.i32()?, self.i32()?])
@@ -72,7 +81,10 @@ mod tests {
         assert_eq!(xdr.i32(), Ok(1995));
         assert_eq!(xdr.i64(), Ok(-2));
         assert_eq!(xdr.f32(), Err(Fault::Short { needed: 16 }));
-        assert_eq!(xdr.at(), 12);
+        assert_eq!(xdr.bytes(), Ok([63, 128]));
+        assert_eq!(xdr.at(), 14);
+        let mut xdr = Xdr::new(&[192, 4, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(xdr.f64(), Ok(-2.5));
     }
 
     #[test]

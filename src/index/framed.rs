@@ -1,7 +1,7 @@
 //! Formats whose frames each begin with a header that states the frame's size.
 
 use crate::error::Fault;
-use crate::formats::xtc;
+use crate::formats::{trr, xtc};
 
 /// What a frame's header says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,7 +11,7 @@ pub struct FrameHeader {
     pub n_atoms: usize,
     pub step: i32,
     /// Time, ps.
-    pub time: f32,
+    pub time: f64,
 }
 
 pub trait Framed: Sync {
@@ -45,6 +45,30 @@ impl Framed for Xtc {
         let header = xtc::Header::parse(bytes)?;
         Ok(FrameHeader {
             size: header.size,
+            n_atoms: header.n_atoms,
+            step: header.step,
+            time: header.time.into(),
+        })
+    }
+}
+
+/// TRR's headers.
+pub struct Trr;
+
+impl Framed for Trr {
+    fn header_max(&self) -> usize {
+        trr::HEADER_MAX
+    }
+
+    fn magics(&self) -> &[[u8; 4]] {
+        const MAGICS: [[u8; 4]; 1] = [trr::MAGIC.to_be_bytes()];
+        &MAGICS
+    }
+
+    fn header(&self, bytes: &[u8]) -> Result<FrameHeader, Fault> {
+        let header = trr::Header::parse(bytes)?;
+        Ok(FrameHeader {
+            size: header.size(),
             n_atoms: header.n_atoms,
             step: header.step,
             time: header.time,

@@ -12,7 +12,7 @@
 //!          borders               (n + 1) u64
 //!          damaged frames        d u64
 //!          checksum              u64   XXH3 of all bytes before
-//!          times                 n f32, ps
+//!          times                 n f64, ps
 //!          steps                 n i32
 //!          checksum              u64   XXH3 of times and steps, seeded with the first checksum
 //! ```
@@ -31,9 +31,12 @@ use crate::formats::Layout;
 use crate::source::{FileSource, Source};
 
 const MAGIC: [u8; 8] = *b"paceline";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD_LEN: usize = 64;
 const CHECKSUM_LEN: u64 = 8;
+/// Bytes of a frame's time, and of its time and step.
+const TIME_LEN: usize = 8;
+const MOMENT_LEN: u64 = 12;
 
 /// Where the frames of a file are, as a scan found it.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +73,7 @@ impl Listing {
 /// When the frames of a file are: time in ps and step, of each.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moments {
-    pub times: Vec<f32>,
+    pub times: Vec<f64>,
     pub steps: Vec<i32>,
 }
 
@@ -174,11 +177,11 @@ pub fn read_moments(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Op
     source.read_at(start - CHECKSUM_LEN, &mut seed).ok()?;
     let len = head.second_len()?;
     let second = checked(&source, start, len, u64::from_le_bytes(seed))?;
-    let (times, steps) = second.split_at(second.len() / 2);
-    let times = times.chunks_exact(4);
+    let (times, steps) = second.split_at(second.len() / MOMENT_LEN as usize * TIME_LEN);
+    let times = times.chunks_exact(TIME_LEN);
     let steps = steps.chunks_exact(4);
     Some(Moments {
-        times: times.map(|time| f32::from_le_bytes(array(time))).collect(),
+        times: times.map(|time| f64::from_le_bytes(array(time))).collect(),
         steps: steps.map(|step| i32::from_le_bytes(array(step))).collect(),
     })
 }
@@ -239,7 +242,9 @@ impl Head {
     }
 
     fn second_len(&self) -> Option<u64> {
-        self.n_frames.checked_mul(8)?.checked_add(CHECKSUM_LEN)
+        self.n_frames
+            .checked_mul(MOMENT_LEN)?
+            .checked_add(CHECKSUM_LEN)
     }
 }
 

@@ -3,6 +3,7 @@
 mod regular;
 mod saved;
 mod scanned;
+mod trr;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ pub struct Place {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chain {
     pub starts: Vec<u64>,
-    pub times: Vec<f32>,
+    pub times: Vec<f64>,
     pub steps: Vec<i32>,
 }
 
@@ -34,7 +34,7 @@ impl Chain {
     /// An entry for bytes that hold no header: its time is not known.
     fn push_unknown(&mut self, at: u64) {
         self.starts.push(at);
-        self.times.push(f32::NAN);
+        self.times.push(f64::NAN);
         self.steps.push(0);
     }
 

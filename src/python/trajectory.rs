@@ -145,7 +145,7 @@ impl Trajectory {
     #[getter]
     fn dt(&self) -> Option<f64> {
         match self.index.layout() {
-            Layout::Xtc { .. } => None,
+            Layout::Xtc { .. } | Layout::Trr { .. } => None,
             Layout::Dcd(layout) => Some(layout.dt()),
         }
     }
@@ -154,7 +154,7 @@ impl Trajectory {
     #[getter]
     fn first(&self) -> f64 {
         match self.index.layout() {
-            Layout::Xtc { .. } => 0.0,
+            Layout::Xtc { .. } | Layout::Trr { .. } => 0.0,
             Layout::Dcd(layout) => layout.first(),
         }
     }

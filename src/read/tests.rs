@@ -187,6 +187,23 @@ fn what_was_read_is_not_read_again() {
 }
 
 #[test]
+fn a_decoder_of_several_runs_is_given_the_front_of_the_frame_where_it_asks() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 100);
+    assert_eq!(read(&mut reader, &[3], false).unwrap().0, [3]);
+    let start = 3 * FRAME;
+    let expected = [
+        start + 10..start + 30,
+        start + 5000..start + 5007,
+        start..start + 100,
+    ];
+    assert_eq!(reads(&file), expected);
+    // One run that does not begin with the frame is no better.
+    let (file, mut reader) = self::reader(&[(10, 20)], 100);
+    read(&mut reader, &[3], false).unwrap();
+    assert_eq!(reads(&file), [start + 10..start + 30, start..start + 100]);
+}
+
+#[test]
 fn a_frame_that_needs_more_than_it_has_is_damaged() {
     let (_, mut reader) = reader(&[(0, FRAME)], FRAME as usize + 1);
     assert_eq!(

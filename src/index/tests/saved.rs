@@ -202,6 +202,9 @@ fn a_damaged_index_is_a_missing_index() {
     }
     check_rebuilt(&path, &[&saved[..], b"x"].concat(), &expected, "too long");
     check_rebuilt(&path, &saved.repeat(2), &expected, "twice");
+    let mut older = saved.clone();
+    older[8] = 1;
+    check_rebuilt(&path, &older, &expected, "of an older version");
 }
 
 #[test]
@@ -330,11 +333,11 @@ fn what_is_no_trajectory_is_refused_by_name() {
     };
     assert_eq!(
         message(b""),
-        "<memory>: byte 0: expected a trajectory (XTC or DCD), found an empty file"
+        "<memory>: byte 0: expected a trajectory (XTC, TRR or DCD), found an empty file"
     );
     assert_eq!(
         message(b"ATOM      1  N   MET"),
-        "<memory>: expected XTC or DCD, found a file that begins with \"ATOM      1 \""
+        "<memory>: expected XTC, TRR or DCD, found a file that begins with \"ATOM      1 \""
     );
     let cut = message(&xtc(1)[..40]);
     assert!(

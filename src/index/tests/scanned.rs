@@ -37,7 +37,7 @@ impl Framed for Toy {
         Ok(FrameHeader {
             n_atoms: u32::from_le_bytes(word(4)) as usize,
             step: i32::from_le_bytes(word(8)),
-            time: f32::from_le_bytes(word(12)),
+            time: f32::from_le_bytes(word(12)).into(),
             size: u64::from(u32::from_le_bytes(word(16))),
         })
     }

@@ -1,0 +1,108 @@
+//! What must hold for any bytes that are taken for TRR frames.
+
+use paceline::atoms::Atoms;
+use paceline::error::Fault;
+use paceline::formats::trr::{Header, TrrDecoder};
+use paceline::formats::{Decoder, Fields, Frame};
+
+/// Frames of one file that are looked at.
+const N_FRAMES: usize = 8;
+
+/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
+/// is frames, one behind the other.
+pub fn check(data: &[u8]) {
+    let Some((&[stride, fields], bytes)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok(first) = Header::parse(bytes) else {
+        return;
+    };
+    // No whole frame holds anything of more atoms: not worth the memory.
+    let n = first.n_atoms;
+    if n > bytes.len() {
+        return;
+    }
+    let some: Vec<usize> = (0..n).step_by(1 + usize::from(stride)).collect();
+    let wanted = Fields::from_bits(fields % 8);
+    let mut all = TrrDecoder::new(Atoms::all(n), Fields::ALL);
+    let mut part = TrrDecoder::new(Atoms::new(&some, n).expect("increasing indices"), wanted);
+    for frame in frames(bytes) {
+        let whole = decode(&mut all, n, Fields::ALL, frame);
+        let part = decode(&mut part, some.len(), wanted, frame);
+        match (whole, part) {
+            (Ok(whole), Ok(part)) => assert_eq!(bits(&part), bits(&gather(&whole, &some, wanted))),
+            (whole, part) => assert_eq!(whole.err(), part.err()),
+        }
+    }
+}
+
+/// Frames as their headers cut them; bytes that are no header end them.
+fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    while frames.len() < N_FRAMES && !bytes.is_empty() {
+        let size = Header::parse(bytes).map_or(u64::MAX, |header| header.size());
+        let size = usize::try_from(size).map_or(bytes.len(), |size| size.min(bytes.len()));
+        let (frame, behind) = bytes.split_at(size);
+        frames.push(frame);
+        bytes = behind;
+    }
+    frames
+}
+
+/// Decode as a reader does: the runs that are asked for, and the frame's front where the decoder
+/// asks for that.
+pub fn decode(
+    decoder: &mut TrrDecoder,
+    n_wanted: usize,
+    wanted: Fields,
+    frame: &[u8],
+) -> Result<Frame, Fault> {
+    let size = frame.len() as u64;
+    let mut bytes = Vec::new();
+    let mut end = 0;
+    for run in decoder.runs(0, size) {
+        assert!(run.start >= end && run.len > 0, "runs ascend");
+        end = run.start + run.len;
+        bytes.extend_from_slice(&frame[run.start as usize..end as usize]);
+    }
+    loop {
+        let mut out = Frame::new(n_wanted, wanted);
+        match decoder.decode(0, size, &bytes, out.out()) {
+            Err(Fault::Short { needed }) => {
+                assert!(bytes.len() < needed && needed <= frame.len());
+                bytes = frame[..needed].to_vec();
+            }
+            decoded => return decoded.map(|()| out),
+        }
+    }
+}
+
+/// What decoding a part of the frame must give.
+pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
+    let some = |values: &[f32], wanted| match wanted {
+        true => atoms
+            .iter()
+            .flat_map(|&i| &values[3 * i..][..3])
+            .copied()
+            .collect(),
+        false => Vec::new(),
+    };
+    Frame {
+        positions: some(&whole.positions, wanted.positions),
+        velocities: some(&whole.velocities, wanted.velocities),
+        forces: some(&whole.forces, wanted.forces),
+        ..whole.clone()
+    }
+}
+
+/// All of a frame, so that NaN equals NaN.
+pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
+    let fields = [&frame.positions, &frame.velocities, &frame.forces];
+    let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
+    (
+        numbers.map(|number| number.to_bits()).collect(),
+        frame.time.to_bits(),
+        frame.step,
+        frame.fields,
+    )
+}
