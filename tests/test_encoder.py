@@ -51,7 +51,11 @@ def written_by_mdanalysis(universe, path, **options) -> bytes:
 def block_of(universe) -> tuple:
     """All frames of a universe, as `encode` takes them."""
     frames = [
-        (ts.positions.copy(), np.zeros(6) if ts.dimensions is None else ts.dimensions, ts.time)
+        (
+            ts.positions.copy(),
+            np.zeros(6) if ts.dimensions is None else ts.dimensions.copy(),
+            ts.time,
+        )
         for ts in universe.trajectory
     ]
     steps = [ts.data.get("step", ts.frame) for ts in universe.trajectory]
@@ -246,7 +250,7 @@ def read_by_us(path):
     return Block.positions, Block.dimensions, Block.times, Block.steps
 
 
-@pytest.mark.parametrize("cell", [CUBE, TRICLINIC, SKEW, (5, 6, 7, 1.5, 179, 178)])
+@pytest.mark.parametrize("cell", [CUBE, TRICLINIC, SKEW, (5, 6, 7, 12.5, 169, 160)])
 @pytest.mark.parametrize("n_atoms", [1, 2, 700])
 def test_dcd_is_read_back_by_all(n_atoms, cell, tmp_path):
     positions = walk(5, n_atoms, 3)
@@ -264,7 +268,7 @@ def test_dcd_is_read_back_by_all(n_atoms, cell, tmp_path):
         xyz, lengths, angles = file.read()
     assert_array_equal(xyz, positions)
     assert_allclose(lengths, cells[:, :3], rtol=1e-6)
-    assert_allclose(angles, cells[:, 3:], rtol=2e-6)
+    assert_allclose(angles, cells[:, 3:], rtol=1e-6)
 
 
 @pytest.mark.parametrize("has_cell", [False, True])
@@ -302,6 +306,7 @@ def test_dcd_frames_are_those_of_mdanalysis(tmp_path):
         (2.0, 2.0, 1000, 1000),
         (5.0, 2.0, 0, 0),
         (123_456.75, 0.5, 0, 0),
+        (0.3, 0.1, 3, 1),
         (0.1, 0.3, 1, 1),
         (7.77, np.pi, 0, 0),
         (-3.0, 1.5, 0, 0),
@@ -318,7 +323,7 @@ def test_dcd_tells_the_times_of_its_source(time, dt, step, steps, tmp_path):
     trajectory = MDAnalysis.Universe.empty(3).load_new(path).trajectory
     assert_allclose([ts.time for ts in trajectory], expected, **exact)
     assert_allclose(trajectory.dt, dt, rtol=1e-7)
-    if steps and step < 2**31:
+    if steps and time * steps == dt * step:
         assert_array_equal(our_steps, step + np.arange(50) * steps)
 
 

@@ -77,8 +77,8 @@ impl Radix {
     }
 
     #[inline(always)]
-    pub(super) fn put(&self, digits: [u32; 3], bits: &mut Bits<'_>) {
-        let [x, y, z] = digits.map(u64::from);
+    pub(super) fn put(&self, digits: [i32; 4], bits: &mut Bits<'_>) {
+        let [x, y, z, _] = digits.map(|digit| u64::from(digit as u32));
         if self.bits <= WORD {
             let number = (x * self.size_y + y) * self.size_z + z;
             bits.put(self.layout.word(number), self.bits);

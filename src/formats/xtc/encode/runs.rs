@@ -7,6 +7,7 @@
 
 use super::bits::{Bits, Radix, SLACK};
 use super::integers::Integers;
+use crate::formats::xtc::lanes::Four;
 use crate::formats::xtc::packed::{
     PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
 };
@@ -21,22 +22,27 @@ const SMALL_SPAN: usize = 8;
 #[derive(Clone, Copy)]
 struct Small {
     radix: Radix,
-    /// Distances below it are small.
-    half: i32,
+    /// Half the range of a distance, along each axis.
+    half: [i32; 4],
+    /// The longest distance.
+    below: [i32; 4],
 }
 
 static SMALL: [Small; SMALL_MAX + 1] = {
     let nothing = Small {
         radix: Radix::new(1, 0, 0),
-        half: 0,
+        half: [0; 4],
+        below: [-1; 4],
     };
     let mut table = [nothing; SMALL_MAX + 1];
     let mut index = SMALL_MIN;
     while index <= SMALL_MAX {
         let size = SMALL_SIZES[index];
+        let half = size as i32 / 2;
         table[index] = Small {
             radix: Radix::new(index as u32, size, size),
-            half: size as i32 / 2,
+            half: [half, half, half, 0],
+            below: [half - 1, half - 1, half - 1, 0],
         };
         index += 1;
     }
@@ -88,12 +94,12 @@ impl Whole {
     }
 
     #[inline(always)]
-    fn put(&self, digits: [u32; 3], bits: &mut Bits<'_>) {
+    fn put(&self, digits: [i32; 4], bits: &mut Bits<'_>) {
         match self {
             Whole::Mixed(radix) => radix.put(digits, bits),
             Whole::Apart(lengths) => {
                 for (digit, length) in digits.into_iter().zip(lengths) {
-                    bits.put(u64::from(digit) << (64 - length), *length);
+                    bits.put(u64::from(digit as u32) << (64 - length), *length);
                 }
             }
         }
@@ -104,17 +110,20 @@ impl Whole {
 pub(super) fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     let atoms = &integers.atoms[..];
     let whole = Whole::new(integers);
+    let [x, y, z] = integers.minimum;
+    let minimum = Four::new([x, y, z, 0]);
     let mut bits = Bits::new(bytes);
     let mut small = first_small(integers);
     let largest = largest_small(integers);
     let smallest = largest - SMALL_SPAN;
-    let larger = SMALL[largest].half;
-    let mut digits = [[0; 3]; RUN_MAX];
-    let (mut run_before, mut last) = (None, atoms[0]);
+    let larger = Four::new(SMALL[largest].below);
+    let mut digits = [[0; 4]; RUN_MAX];
+    let (mut run_before, mut last) = (None, minimum);
     let mut first = 0;
     while let Some(&atom) = atoms.get(first) {
-        let Small { radix, half } = SMALL[small];
-        let mut change = if first > 0 && small < largest && near(atom, last, larger) {
+        let Small { radix, half, below } = &SMALL[small];
+        let (half, below) = (Four::new(*half), Four::new(*below));
+        let mut change = if first > 0 && small < largest && near(atom.minus(last), larger) {
             1
         } else if small > smallest {
             -1
@@ -123,31 +132,37 @@ pub(super) fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
         };
         let mut run = 0;
         // The second atom is stored whole, so that an oxygen stands between its hydrogens.
-        let second = atoms
-            .get(first + 1)
-            .filter(|&&second| near(atom, second, half));
-        let full = *second.unwrap_or(&atom);
-        last = full;
-        if second.is_some() {
-            let smaller = SMALL[small - 1].half;
-            let mut next = atom;
-            loop {
-                let step = minus(next, last);
-                if change == -1 && square(step) >= smaller.wrapping_mul(smaller) {
-                    change = 0;
+        let second = atoms.get(first + 1);
+        match second {
+            Some(&second) if near(atom.minus(second), below) => {
+                let smaller = SMALL[small - 1].half[0];
+                last = second;
+                let mut next = atom;
+                let mut step = next.minus(last);
+                loop {
+                    if change == -1 && square(step) >= smaller.wrapping_mul(smaller) {
+                        change = 0;
+                    }
+                    digits[run] = step.plus(half).to_array();
+                    run += 1;
+                    last = next;
+                    let Some(&atom) = atoms.get(first + 1 + run) else {
+                        break;
+                    };
+                    step = atom.minus(last);
+                    if run == RUN_MAX || !near(step, below) {
+                        break;
+                    }
+                    next = atom;
                 }
-                digits[run] = step.map(|x| (x + half) as u32);
-                run += 1;
-                last = next;
-                match atoms.get(first + 1 + run) {
-                    Some(&atom) if run < RUN_MAX && near(atom, last, half) => next = atom,
-                    _ => break,
-                }
+                whole.put(second.minus(minimum).to_array(), &mut bits);
             }
-        } else {
-            change = change.max(0);
+            _ => {
+                last = atom;
+                change = change.max(0);
+                whole.put(atom.minus(minimum).to_array(), &mut bits);
+            }
         }
-        whole.put(minus(full, integers.minimum).map(|x| x as u32), &mut bits);
         if run_before != Some(run) || change != 0 {
             let code = (3 * run as i32 + change + 1) as u64;
             bits.put((0b10_0000 | code) << 58, 6);
@@ -164,21 +179,19 @@ pub(super) fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     bits.len()
 }
 
-/// Differences along each axis, which the range of a frame keeps within 32 bits.
+/// Whether all lanes of a difference are from `-below` to `below`. Sums that overflow turn
+/// negative, as they should.
 #[inline(always)]
-fn minus(a: [i32; 3], b: [i32; 3]) -> [i32; 3] {
-    [0, 1, 2].map(|axis| a[axis].wrapping_sub(b[axis]))
-}
-
-#[inline(always)]
-fn near(a: [i32; 3], b: [i32; 3], limit: i32) -> bool {
-    let [x, y, z] = minus(a, b).map(|d| d.abs() < limit);
-    x & y & z
+fn near(difference: Four, below: Four) -> bool {
+    !below
+        .minus(difference)
+        .or(below.plus(difference))
+        .any_negative()
 }
 
 /// Squares that overflow wrap as they do in GROMACS.
 #[inline(always)]
-fn square(step: [i32; 3]) -> i32 {
-    let [x, y, z] = step.map(|x| x.wrapping_mul(x));
+fn square(step: Four) -> i32 {
+    let [x, y, z, _] = step.to_array().map(|x| x.wrapping_mul(x));
     x.wrapping_add(y).wrapping_add(z)
 }

@@ -8,6 +8,10 @@ pub struct Two([u64; 2]);
 #[derive(Debug, Clone, Copy)]
 pub struct Four([i32; 4]);
 
+/// Four floats.
+#[derive(Debug, Clone, Copy)]
+pub struct Floats([f32; 4]);
+
 fn zip<T: Copy, const N: usize>(a: [T; N], b: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
@@ -71,6 +75,11 @@ impl Four {
     }
 
     #[inline(always)]
+    pub fn to_array(self) -> [i32; 4] {
+        self.0
+    }
+
+    #[inline(always)]
     pub fn or(self, other: Self) -> Self {
         Four(zip(self.0, other.0, |a, b| a | b))
     }
@@ -85,6 +94,12 @@ impl Four {
         Four(zip(self.0, other.0, i32::wrapping_sub))
     }
 
+    /// All bits set in the lanes that are equal, none in the others.
+    #[inline(always)]
+    pub fn equals(self, other: Self) -> Self {
+        Four(zip(self.0, other.0, |a, b| -i32::from(a == b)))
+    }
+
     #[inline(always)]
     pub fn any_negative(self) -> bool {
         self.0.iter().any(|&number| number < 0)
@@ -94,5 +109,47 @@ impl Four {
     #[inline(always)]
     pub fn scaled(self, scale: f32) -> [f32; 4] {
         self.0.map(|number| number as f32 * scale * 10.0)
+    }
+}
+
+impl Floats {
+    #[inline(always)]
+    pub fn new(numbers: [f32; 4]) -> Self {
+        Floats(numbers)
+    }
+
+    #[inline(always)]
+    pub fn to_array(self) -> [f32; 4] {
+        self.0
+    }
+
+    #[inline(always)]
+    pub fn times(self, factor: f32) -> Self {
+        Floats(self.0.map(|number| number * factor))
+    }
+
+    /// Half a unit further from 0.
+    #[inline(always)]
+    pub fn half_further(self) -> Self {
+        Floats(self.0.map(|number| number + 0.5f32.copysign(number)))
+    }
+
+    /// The lesser of each two; of `other` where a lane of `self` is no number.
+    #[inline(always)]
+    pub fn least(self, other: Self) -> Self {
+        Floats(zip(self.0, other.0, |a, b| if a < b { a } else { b }))
+    }
+
+    /// The greater of each two; of `other` where a lane of `self` is no number.
+    #[inline(always)]
+    pub fn greatest(self, other: Self) -> Self {
+        Floats(zip(self.0, other.0, |a, b| if a > b { a } else { b }))
+    }
+
+    /// The integer parts, `i32::MIN` where there is none of 32 bits.
+    #[inline(always)]
+    pub fn truncated(self) -> Four {
+        let fits = |number: f32| number.abs() < 2_147_483_648.0;
+        Four(self.0.map(|x| if fits(x) { x as i32 } else { i32::MIN }))
     }
 }
