@@ -16,6 +16,7 @@
 //!
 //! A real is an f32 or an f64, as the sizes of the blocks tell. The other blocks are skipped.
 
+mod encode;
 mod header;
 mod plan;
 
@@ -26,6 +27,7 @@ use crate::atoms::Atoms;
 use crate::error::Fault;
 use crate::source::GAP;
 
+pub use self::encode::TrrEncoder;
 pub use self::header::{AT_ATOMS, HEADER_MAX, Header, MAGIC};
 
 /// From nm, nm/ps and kJ/(mol·nm) to what MDAnalysis has, by the same float32 multiplications.

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::formats::dcd::DcdEncoder;
+use crate::formats::trr::TrrEncoder;
 use crate::formats::xtc::{self, XtcEncoder};
 use crate::formats::{self, Fields, FrameIn, Series};
 
@@ -139,6 +140,7 @@ fn make(
             let precision = precision.unwrap_or(xtc::PRECISION);
             Ok(Box::new(XtcEncoder::new(n_atoms, precision)?))
         }
+        "TRR" => Ok(Box::new(TrrEncoder::new(n_atoms)?)),
         "DCD" => {
             only(Fields::POSITIONS)?;
             Ok(Box::new(DcdEncoder::new(n_atoms, has_cell)?))

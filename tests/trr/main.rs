@@ -2,6 +2,7 @@
 
 #[path = "../../fuzz/checks/trr.rs"]
 mod check;
+mod encoding;
 mod frames;
 
 use check::{bits, decode, gather};

@@ -13,12 +13,13 @@ pub const HEADER_MAX: usize = 92;
 const HEADER_FIXED: u64 = 76;
 
 /// What GROMACS calls the version of its file.
-const VERSION: &[u8; 12] = b"GMX_trn_file";
+pub(super) const VERSION: &[u8; 12] = b"GMX_trn_file";
 
 /// The blocks of a frame, in their order in the header and behind it.
-const BLOCKS: [&str; 10] = ["ir", "e", "box", "vir", "pres", "top", "sym", "x", "v", "f"];
-const BOX: usize = 2;
-const FIELDS: [usize; 3] = [7, 8, 9];
+pub(super) const BLOCKS: [&str; 10] =
+    ["ir", "e", "box", "vir", "pres", "top", "sym", "x", "v", "f"];
+pub(super) const BOX: usize = 2;
+pub(super) const FIELDS: [usize; 3] = [7, 8, 9];
 
 const AT_VERSION: usize = 12;
 pub(super) const AT_BLOCKS: usize = 24;
