@@ -1,8 +1,8 @@
 //! The frame index: for each frame of a file, where its bytes are and how they are coded.
 //!
-//! DCD needs arithmetic and nothing else. XTC and TRR have to be scanned, header by header; what
-//! the scan finds is saved and recognised by the file's content, so that the next open reads none of the
-//! trajectory but some samples.
+//! DCD and NetCDF need arithmetic and nothing else. XTC and TRR have to be scanned, header by
+//! header; what the scan finds is saved and recognised by the file's content, so that the next
+//! open reads none of the trajectory but some samples.
 //!
 //! Every byte of a scanned file belongs to a frame, as far as the last whole one. Where there is
 //! damage, the bytes from there to the next valid header are one entry of the index, which the
@@ -49,13 +49,15 @@ enum Frames {
         stride: u64,
         n: u64,
     },
+    /// All frames lie in the same bytes: their parts are in different places there.
+    Shared { start: u64, size: u64, n: u64 },
 }
 
 impl Frames {
     fn len(&self) -> u64 {
         match self {
             Frames::Listed(borders) => borders.len().saturating_sub(1) as u64,
-            Frames::Regular { n, .. } => *n,
+            Frames::Regular { n, .. } | Frames::Shared { n, .. } => *n,
         }
     }
 
@@ -79,6 +81,7 @@ impl Frames {
                 stride,
                 ..
             } => (first + first_size + (frame - 1) * stride, *stride),
+            Frames::Shared { start, size, .. } => (*start, *size),
         }
     }
 }
@@ -170,7 +173,8 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
     let head = read_head(source, size)?;
     match Format::detect(&head) {
-        Some(Format::Dcd) => Index::compute(source, size),
+        Some(Format::Dcd) => Index::compute(source, size, regular::open_dcd),
+        Some(Format::Netcdf3) => Index::compute(source, size, regular::open_netcdf),
         Some(Format::Xtc) => {
             let layout = |n_atoms| Layout::Xtc { n_atoms };
             let opened = listed::open(source, &framed::Xtc, layout, size, options)?;
@@ -212,6 +216,15 @@ fn unknown(path: &Path, head: &[u8]) -> Error {
             found: "an empty file".into(),
         };
     }
+    if head.starts_with(b"\x89HDF\r\n\x1a\n") {
+        return Error::Unsupported {
+            path: path.to_owned(),
+            what: format!(
+                "expected {known}, found HDF5; NetCDF-4, which is HDF5, can be made NetCDF-3 with \
+                 \"nccopy -k cdf5 IN OUT\""
+            ),
+        };
+    }
     Error::Unsupported {
         path: path.to_owned(),
         what: format!(
@@ -222,13 +235,13 @@ fn unknown(path: &Path, head: &[u8]) -> Error {
 }
 
 impl Index {
-    fn compute(source: &dyn Source, size: u64) -> Result<Index> {
-        let (layout, frames, notes) = regular::open(source, size)?;
+    fn compute(source: &dyn Source, size: u64, open: regular::Open) -> Result<Index> {
+        let opened = open(source, size)?;
         Ok(Index {
             fingerprint: Fingerprint::of(source, size)?,
-            layout: Layout::Dcd(layout),
-            frames,
-            notes,
+            layout: opened.layout,
+            frames: opened.frames,
+            notes: opened.notes,
             origin: Origin::Computed,
             file: None,
             traffic: source.traffic(),
@@ -306,20 +319,15 @@ impl Index {
     /// # Errors
     /// What reading the trajectory gives, where the saved index has gone or is damaged.
     pub fn times(&self, source: &dyn Source) -> Result<Times> {
-        let format: &dyn Framed = match &self.layout {
-            Layout::Dcd(layout) => {
-                return Ok(Times {
-                    times: (0..self.n_frames())
-                        .map(|frame| layout.time(frame))
-                        .collect(),
-                    steps: (0..self.n_frames())
-                        .map(|frame| layout.step(frame))
-                        .collect(),
-                });
-            }
-            Layout::Xtc { .. } => &framed::Xtc,
-            Layout::Trr { .. } => &framed::Trr,
-        };
+        match &self.layout {
+            Layout::Xtc { .. } => self.listed_times(source, &framed::Xtc),
+            Layout::Trr { .. } => self.listed_times(source, &framed::Trr),
+            Layout::Dcd(layout) => Ok(regular::dcd_times(layout, self.n_frames())),
+            Layout::Netcdf3(layout) => regular::netcdf_times(source, layout, self.n_frames()),
+        }
+    }
+
+    fn listed_times(&self, source: &dyn Source, format: &dyn Framed) -> Result<Times> {
         let moments = match self.moments.get() {
             Some(moments) => moments,
             None => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::formats::dcd::{self, DcdDecoder};
+use crate::formats::netcdf3::NetcdfDecoder;
 use crate::formats::trr::TrrDecoder;
 use crate::formats::xtc::XtcDecoder;
 use crate::formats::{Decoder, Fields, FrameOut, Layout};
@@ -448,6 +449,7 @@ fn make_decoder(
             }
             Box::new(decoder)
         }
+        Layout::Netcdf3(layout) => Box::new(NetcdfDecoder::new(*layout.clone(), atoms, wanted)),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Which formats there are, and what a worker must know of a file to decode its frames.
 
-use super::{Fields, dcd, trr, xtc};
+use super::{Fields, dcd, netcdf3, trr, xtc};
 
 /// The formats that we index, by what their files begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,10 +8,11 @@ pub enum Format {
     Xtc,
     Trr,
     Dcd,
+    Netcdf3,
 }
 
 impl Format {
-    pub const ALL: [Format; 3] = [Format::Xtc, Format::Trr, Format::Dcd];
+    pub const ALL: [Format; 4] = [Format::Xtc, Format::Trr, Format::Dcd, Format::Netcdf3];
 
     /// Bytes that [`Format::detect`] looks at.
     pub const HEAD_LEN: usize = 12;
@@ -32,14 +33,19 @@ impl Format {
             ]
             .iter()
             .any(|start| head.starts_with(start)),
+            Format::Netcdf3 => [b"CDF\x01", b"CDF\x02", b"CDF\x05"]
+                .iter()
+                .any(|magic| head.starts_with(*magic)),
         })
     }
 
+    /// The name by which MDAnalysis calls it.
     pub fn name(self) -> &'static str {
         match self {
             Format::Xtc => "XTC",
             Format::Trr => "TRR",
             Format::Dcd => "DCD",
+            Format::Netcdf3 => "NCDF",
         }
     }
 }
@@ -50,6 +56,7 @@ pub enum Layout {
     Xtc { n_atoms: usize },
     Trr { n_atoms: usize },
     Dcd(dcd::Layout),
+    Netcdf3(Box<netcdf3::Layout>),
 }
 
 impl Layout {
@@ -57,12 +64,14 @@ impl Layout {
     const XTC: u8 = 1;
     const DCD: u8 = 2;
     const TRR: u8 = 3;
+    const NETCDF3: u8 = 4;
 
     pub fn format(&self) -> Format {
         match self {
             Layout::Xtc { .. } => Format::Xtc,
             Layout::Trr { .. } => Format::Trr,
             Layout::Dcd(_) => Format::Dcd,
+            Layout::Netcdf3(_) => Format::Netcdf3,
         }
     }
 
@@ -76,6 +85,7 @@ impl Layout {
         match self {
             Layout::Xtc { .. } | Layout::Dcd(_) => Fields::POSITIONS,
             Layout::Trr { .. } => Fields::ALL,
+            Layout::Netcdf3(layout) => layout.fields(),
         }
     }
 
@@ -84,6 +94,7 @@ impl Layout {
         match self {
             Layout::Xtc { n_atoms } | Layout::Trr { n_atoms } => *n_atoms,
             Layout::Dcd(layout) => layout.n_atoms(),
+            Layout::Netcdf3(layout) => layout.n_atoms(),
         }
     }
 
@@ -93,6 +104,7 @@ impl Layout {
             Layout::Xtc { n_atoms } => (Layout::XTC, (*n_atoms as u64).to_le_bytes().to_vec()),
             Layout::Trr { n_atoms } => (Layout::TRR, (*n_atoms as u64).to_le_bytes().to_vec()),
             Layout::Dcd(layout) => (Layout::DCD, layout.to_bytes()),
+            Layout::Netcdf3(layout) => (Layout::NETCDF3, layout.to_bytes()),
         };
         [&[Layout::VERSION, format], &payload[..]].concat()
     }
@@ -116,6 +128,10 @@ impl Layout {
             [Layout::VERSION, Layout::DCD, layout @ ..] => {
                 dcd::Layout::from_bytes(layout).map(Layout::Dcd)
             }
+            [Layout::VERSION, Layout::NETCDF3, layout @ ..] => {
+                let layout = netcdf3::Layout::from_bytes(layout)?;
+                Some(Layout::Netcdf3(Box::new(layout)))
+            }
             _ => None,
         }
     }
@@ -127,7 +143,7 @@ mod tests {
 
     #[test]
     fn formats_are_known_by_their_first_bytes() {
-        let known: [(&[u8], Format); 7] = [
+        let known: [(&[u8], Format); 10] = [
             (b"\x00\x00\x07\xcb", Format::Xtc),
             (b"\x00\x00\x07\xe7\x00\x00\x00\x2a", Format::Xtc),
             (b"\x00\x00\x07\xc9\0\0\0\x0d\0\0\0\x0c", Format::Trr),
@@ -135,16 +151,20 @@ mod tests {
             (b"\0\0\0\x54CORD....", Format::Dcd),
             (b"\x54\0\0\0\0\0\0\0CORD", Format::Dcd),
             (b"\0\0\0\0\0\0\0\x54CORD", Format::Dcd),
+            (b"CDF\x01\0\0\0\0", Format::Netcdf3),
+            (b"CDF\x02\xff\xff\xff\xff", Format::Netcdf3),
+            (b"CDF\x05\0\0\0\0", Format::Netcdf3),
         ];
         for (head, format) in known {
             assert_eq!(Format::detect(head), Some(format), "{head:?}");
         }
-        let unknown: [&[u8]; 5] = [
+        let unknown: [&[u8]; 6] = [
             b"",
             b"\x00\x00\x07",
             b"\x54\0\0\0VELD....",
             b"\x89HDF\r\n\x1a\n",
             b"ATOM  ",
+            b"CDF\x03\0\0\0\0",
         ];
         for head in unknown {
             assert_eq!(Format::detect(head), None, "{head:?}");

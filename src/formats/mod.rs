@@ -5,6 +5,7 @@ mod cell;
 pub mod dcd;
 mod frame;
 mod layout;
+pub mod netcdf3;
 pub mod trr;
 pub mod xdr;
 pub mod xtc;

@@ -76,18 +76,18 @@ impl Fingerprint {
     }
 }
 
-/// Take the number of frames and the last step out of a DCD's head: a running simulation writes
-/// them anew with every frame, and the file is still the same.
+/// Take the number of frames out of the head of a DCD or NetCDF file, and a DCD's last step: a
+/// running simulation writes them anew with every frame, and the file is still the same.
 fn mask_counts(head: &mut [u8]) {
-    const COUNTS: [usize; 2] = [4, 16];
-    let found = [4, 8]
-        .into_iter()
-        .find(|&at| head.get(at..at + 4) == Some(b"CORD"));
-    for at in found
-        .into_iter()
-        .flat_map(|at| COUNTS.map(|count| at + count))
-    {
-        if let Some(count) = head.get_mut(at..at + 4) {
+    let counts: &[(usize, usize)] = match head {
+        [_, _, _, _, b'C', b'O', b'R', b'D', ..] => &[(8, 4), (20, 4)],
+        [_, _, _, _, _, _, _, _, b'C', b'O', b'R', b'D', ..] => &[(12, 4), (24, 4)],
+        [b'C', b'D', b'F', 5, ..] => &[(4, 8)],
+        [b'C', b'D', b'F', ..] => &[(4, 4)],
+        _ => &[],
+    };
+    for &(at, len) in counts {
+        if let Some(count) = head.get_mut(at..at + len) {
             count.fill(0);
         }
     }
@@ -176,6 +176,21 @@ mod tests {
                     assert_eq!(verified.is_ok(), counts, "byte {at}");
                     bytes[start + at] ^= 1;
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_running_simulation_may_count_its_records() {
+        for (version, counted) in [(1, 4..8), (2, 4..8), (5, 4..12)] {
+            let mut bytes = bytes(300);
+            bytes[..4].copy_from_slice(&[b'C', b'D', b'F', version]);
+            let print = Fingerprint::of(&MemorySource(bytes.clone()), 300).unwrap();
+            for at in 0..20 {
+                bytes[at] ^= 8;
+                let verified = print.verify(&MemorySource(bytes.clone()));
+                assert_eq!(verified.is_ok(), counted.contains(&at), "byte {at}");
+                bytes[at] ^= 8;
             }
         }
     }

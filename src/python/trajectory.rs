@@ -147,6 +147,7 @@ impl Trajectory {
         match self.index.layout() {
             Layout::Xtc { .. } | Layout::Trr { .. } => None,
             Layout::Dcd(layout) => Some(layout.dt()),
+            Layout::Netcdf3(layout) => layout.dt(),
         }
     }
 
@@ -154,7 +155,7 @@ impl Trajectory {
     #[getter]
     fn first(&self) -> f64 {
         match self.index.layout() {
-            Layout::Xtc { .. } | Layout::Trr { .. } => 0.0,
+            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Netcdf3(_) => 0.0,
             Layout::Dcd(layout) => layout.first(),
         }
     }

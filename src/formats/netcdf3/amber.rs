@@ -1,0 +1,279 @@
+//! Amber's conventions for trajectories and restart files: which variables of a NetCDF file are
+//! what, and in which units.
+
+use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
+use super::layout::{self, Arrangement, Layout, Role};
+use super::number::{Number, Scale};
+use crate::error::Fault;
+
+/// Name of a variable, and the units in which we read it; one without units has the first ones.
+fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
+    match role {
+        Role::Positions => ("coordinates", &["angstrom"]),
+        Role::Velocities => ("velocities", &["angstrom/picosecond"]),
+        Role::Forces => ("forces", &["kilocalorie/mole/angstrom"]),
+        Role::Time => ("time", &["picosecond"]),
+        Role::Lengths => ("cell_lengths", &["angstrom"]),
+        // The plural is MDAnalysis's, before version 1.
+        Role::Angles => ("cell_angles", &["degree", "degrees"]),
+    }
+}
+
+impl Layout {
+    /// Parse the header of a file of `file_size` bytes from its first bytes.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] asks for a longer slice, never for more than the file has; [`Fault::Bad`]
+    /// where this is no NetCDF file. The inner error is a sentence about a NetCDF file that is not
+    /// one of Amber's, or that uses what we do not read.
+    pub fn parse(head: &[u8], file_size: u64) -> Result<Result<Layout, String>, Fault> {
+        let header = Header::parse(head, file_size)?;
+        Ok(Reading::new(&header).and_then(|reading| reading.layout(file_size)))
+    }
+}
+
+/// A header that is read by the conventions.
+struct Reading<'h> {
+    header: &'h Header<'h>,
+    n_atoms: u64,
+    /// The dimension that counts frames; a restart file has none.
+    frame: Option<usize>,
+}
+
+impl<'h> Reading<'h> {
+    fn new(header: &'h Header<'h>) -> Result<Self, String> {
+        let is_restart = is_restart(header)?;
+        let n_atoms = match header.dimension("atom") {
+            Some(n_atoms) if n_atoms > 0 => n_atoms,
+            found => return Err(expected("a dimension \"atom\" of at least 1", found)),
+        };
+        match header.dimension("spatial") {
+            Some(3) => {}
+            found => return Err(expected("a dimension \"spatial\" of 3", found)),
+        }
+        let mut dimensions = header.dimensions.iter();
+        let frame = dimensions.position(|dimension| dimension.name == b"frame");
+        if !is_restart && frame.is_none() {
+            return Err(expected("a dimension \"frame\"", None));
+        }
+        Ok(Reading {
+            header,
+            n_atoms,
+            frame: frame.filter(|_| !is_restart),
+        })
+    }
+
+    fn layout(&self, file_size: u64) -> Result<Layout, String> {
+        let mut found = [None; Role::ALL.len()];
+        for role in Role::ALL {
+            found[role as usize] = self.variable(role)?;
+        }
+        let Some(first) = found[..3].iter().flatten().next() else {
+            let expected = "expected the variable \"coordinates\", \"velocities\" or \"forces\"";
+            return Err(format!("{expected}, found none of them"));
+        };
+        if found[Role::Lengths as usize].is_some() != found[Role::Angles as usize].is_some() {
+            let expected = "expected both \"cell_lengths\" and \"cell_angles\"";
+            return Err(format!("{expected}, found one of them"));
+        }
+        let place = self.place(first, &found, file_size);
+        let mut variables = [None; Role::ALL.len()];
+        for (variable, found) in variables.iter_mut().zip(found) {
+            *variable = found.map(|found| place.part(found)).transpose()?;
+        }
+        let layout = Layout {
+            n_atoms: self.n_atoms,
+            start: place.start,
+            size: place.size,
+            frames: place.frames,
+            variables,
+        };
+        if !layout.is_sound() {
+            return Err("its variables overlap or lie outside of their record".into());
+        }
+        Ok(layout)
+    }
+
+    /// The variable of this role, if the file has it: with dimensions and units that we read.
+    fn variable(&self, role: Role) -> Result<Option<&'h Variable<'h>>, String> {
+        let (name, known_units) = convention(role);
+        let Some(variable) = self.header.variable(name) else {
+            return Ok(None);
+        };
+        if !self.has_shape(variable, role) {
+            let mut expected: Vec<&str> = self.frame.map(|_| "frame").into_iter().collect();
+            let inner: &[&str] = match role {
+                Role::Positions | Role::Velocities | Role::Forces => &["atom", "spatial"],
+                Role::Lengths => &["cell_spatial"],
+                Role::Angles => &["cell_angular"],
+                Role::Time => &[],
+            };
+            expected.extend(inner);
+            return Err(format!(
+                "expected the dimensions ({}) of \"{name}\", found ({})",
+                expected.join(", "),
+                self.named(&variable.dimensions)
+            ));
+        }
+        if let Some(units) = attribute(&variable.attributes, "units") {
+            let is = |unit: &&str| units.kind == CHAR && text(units) == unit.as_bytes();
+            if !known_units.iter().any(is) {
+                return Err(format!(
+                    "expected \"{name}\" in units of {}, found \"{}\"",
+                    known_units[0],
+                    text(units).escape_ascii()
+                ));
+            }
+        }
+        Ok(Some(variable))
+    }
+
+    fn has_shape(&self, variable: &Variable<'_>, role: Role) -> bool {
+        let inner = match (self.frame, variable.dimensions.split_first()) {
+            (None, _) => &variable.dimensions[..],
+            (Some(frame), Some((&first, inner))) if first == frame => inner,
+            _ => return false,
+        };
+        let len = |&number: &usize| self.header.dimensions[number].len;
+        let lens: Vec<u64> = inner.iter().map(len).collect();
+        match role {
+            Role::Positions | Role::Velocities | Role::Forces => lens == [self.n_atoms, 3],
+            Role::Lengths | Role::Angles => lens == [3],
+            // In a restart file it may have a dimension of its own.
+            Role::Time => lens.is_empty() || (self.frame.is_none() && lens == [1]),
+        }
+    }
+
+    fn named(&self, dimensions: &[usize]) -> String {
+        let name = |&number: &usize| {
+            let dimension = &self.header.dimensions[number];
+            let name = dimension.name.escape_ascii();
+            match dimension.len {
+                0 => name.to_string(),
+                len => format!("{name} {len}"),
+            }
+        };
+        let names: Vec<String> = dimensions.iter().map(name).collect();
+        names.join(", ")
+    }
+
+    /// Where the frames are: in records if the variable `first` is.
+    fn place(
+        &self,
+        first: &Variable<'_>,
+        found: &[Option<&Variable<'_>>],
+        file_size: u64,
+    ) -> Place {
+        if first.in_records {
+            let mut records = self.header.variables.iter();
+            let begins = records.by_ref().filter(|other| other.in_records);
+            return Place {
+                start: begins.map(|other| other.begin).min().unwrap_or(0),
+                size: self.header.record_size,
+                frames: Arrangement::Records {
+                    n_claimed: self.header.n_records,
+                },
+            };
+        }
+        let frame = self.frame.map(|frame| &self.header.dimensions[frame]);
+        let n_claimed = frame.map_or(1, |frame| frame.len);
+        let found = || found.iter().flatten();
+        let ends = found().map(|variable| variable.begin.saturating_add(variable.size));
+        let start = found().map(|variable| variable.begin).min().unwrap_or(0);
+        let end = ends.max().unwrap_or(0).min(file_size);
+        let n_present = found().map(|variable| {
+            let present = file_size.saturating_sub(variable.begin);
+            present / (variable.size / n_claimed.max(1)).max(1)
+        });
+        Place {
+            start,
+            size: end.saturating_sub(start),
+            frames: Arrangement::Arrays {
+                n: n_present.min().unwrap_or(0).min(n_claimed),
+                n_claimed,
+            },
+        }
+    }
+}
+
+/// Where the frames of a file are.
+struct Place {
+    start: u64,
+    size: u64,
+    frames: Arrangement,
+}
+
+impl Place {
+    /// Where a variable is in a frame, and how it is coded.
+    fn part(&self, variable: &Variable<'_>) -> Result<layout::Variable, String> {
+        let name = variable.name.escape_ascii();
+        let double = match variable.kind {
+            FLOAT => false,
+            DOUBLE => true,
+            kind => {
+                return Err(format!(
+                    "expected \"{name}\" as float or double, found type {kind}"
+                ));
+            }
+        };
+        let Some(scale) = scale(variable) else {
+            return Err(format!(
+                "expected one finite float or double as scale_factor of \"{name}\", found another"
+            ));
+        };
+        Ok(layout::Variable {
+            // No less than `start`, the least of all.
+            at: variable.begin.saturating_sub(self.start),
+            step: match self.frames {
+                Arrangement::Records { .. } => 0,
+                Arrangement::Arrays { n_claimed, .. } => variable.size / n_claimed.max(1),
+            },
+            number: Number { double, scale },
+        })
+    }
+}
+
+/// Whether this is a restart file, not a trajectory.
+fn is_restart(header: &Header<'_>) -> Result<bool, String> {
+    let conventions = attribute(&header.attributes, "Conventions").map(text);
+    let mut tokens = conventions
+        .unwrap_or_default()
+        .split(|byte| matches!(byte, b',' | b' '));
+    match tokens.find(|token| [&b"AMBER"[..], b"AMBERRESTART"].contains(token)) {
+        Some(token) => Ok(token == b"AMBERRESTART"),
+        None => Err(format!(
+            "expected a NetCDF file whose attribute Conventions names AMBER or AMBERRESTART, found {}",
+            match conventions {
+                Some(text) => format!("\"{}\"", text.escape_ascii()),
+                None => "none".into(),
+            }
+        )),
+    }
+}
+
+fn expected(what: &str, found: Option<u64>) -> String {
+    match found {
+        Some(found) => format!("expected {what}, found {found}"),
+        None => format!("expected {what}, found none"),
+    }
+}
+
+/// Text, without the NULs and blanks that some writers end it with.
+fn text<'a>(attribute: &Attribute<'a>) -> &'a [u8] {
+    let is_end = |byte: &u8| matches!(byte, 0 | b' ');
+    let end = attribute.values.iter().rposition(|byte| !is_end(byte));
+    &attribute.values[..end.map_or(0, |last| last + 1)]
+}
+
+/// What a variable's numbers are multiplied by; nothing where it is no single finite number.
+fn scale(variable: &Variable<'_>) -> Option<Scale> {
+    let Some(factor) = attribute(&variable.attributes, "scale_factor") else {
+        return Some(Scale::None);
+    };
+    let scale = match factor.kind {
+        FLOAT => Scale::single(f32::from_be_bytes(factor.values.try_into().ok()?)),
+        DOUBLE => Scale::double(f64::from_be_bytes(factor.values.try_into().ok()?)),
+        _ => return None,
+    };
+    scale.is_sound().then_some(scale)
+}
