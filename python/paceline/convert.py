@@ -123,7 +123,7 @@ class Write(AnalysisBase):
     @contextmanager
     def receiver(self) -> "Iterator[_InOrder]":
         """The file, for the time of a run: whole under its name afterwards, or not there."""
-        encoder = self._encode.encoder()
+        encoder = self._encode.encoder(self._encode.fields)
         with new_file(self._path, overwrite=self._overwrite, binary=True) as file:
             # Its numbers are known at the end, its size now.
             file.write(bytes(len(encoder.head(0, 0.0, 0.0, 0, 0))))
@@ -212,29 +212,30 @@ class _Encode:
     has_cell: bool
     fields: int
 
-    def encoder(self) -> "_core.Encoder":
+    def encoder(self, fields: int) -> "_core.Encoder":
+        """One of its own for each worker: threads share this object."""
         return _core.Encoder(
             self.format,
             self.n_atoms,
             precision=self.precision,
             has_cell=self.has_cell,
-            fields=self.fields,
+            fields=fields,
         )
 
     def compute_block(self, block: Block) -> _Encoded:
         self._refuse_cells(block)
-        # Of its own: workers that are threads share this object.
-        encoder = self.encoder()
-        data = [self._encode(encoder, block[rows]) for rows in _alike(block.held)]
+        data = [self._encode(block[rows]) for rows in _alike(block.held)]
         return _Encoded(b"".join(data), block.times, block.steps)
 
-    def _encode(self, encoder: "_core.Encoder", block: Block) -> bytes:
-        held = fields_in(int(block.held[0]) & self.fields)
+    def _encode(self, block: Block) -> bytes:
+        """Frames that hold the same fields."""
+        fields = int(block.held[0]) & self.fields
+        held = fields_in(fields)
         positions, velocities, forces = (
             getattr(block, field) if field in held else None for field in FIELDS
         )
         try:
-            data, _ = encoder.encode(
+            data, _ = self.encoder(fields).encode(
                 positions, velocities, forces, block.dimensions, block.times, block.steps
             )
         except UnwritableError as error:
