@@ -125,8 +125,7 @@ class Times:
     """A trajectory of which only the times matter."""
 
     def __init__(self, times):
-        self.core = self
-        self.times = lambda: (np.asarray(times), None)
+        self.times = lambda: np.asarray(times)
         self.n_frames = len(times)
 
 

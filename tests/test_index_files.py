@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
 
-from paceline.reader import Reader, open_file
+from paceline.opening import open_file
+from paceline.reader import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(is cut|the header says)")
 
@@ -216,7 +217,7 @@ def test_no_place_at_all(path, cache):
 
 
 def test_many_processes_at_once(path):
-    probe = f"from paceline.reader import open_file; print(open_file({str(path)!r}).n_frames)"
+    probe = f"from paceline.opening import open_file; print(open_file({str(path)!r}).n_frames)"
     running = [
         subprocess.Popen([sys.executable, "-c", probe], stdout=subprocess.PIPE) for _ in range(4)
     ]

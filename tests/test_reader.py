@@ -15,7 +15,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
 
-from paceline import reader as reader_module
+from paceline import opening
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -356,8 +356,8 @@ def test_a_user_without_a_home(monkeypatch):
         raise RuntimeError("could not determine home directory")
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(reader_module.Path, "home", no_home)
-    assert reader_module.cache_folder() is None
+    monkeypatch.setattr(opening.Path, "home", no_home)
+    assert opening.cache_folder() is None
 
 
 def test_the_working_directory_may_change(path, tmp_path, monkeypatch):

@@ -140,7 +140,7 @@ class Write(AnalysisBase):
         self._n_written = len(times)
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
-        from paceline.reader import warn
+        from paceline.opening import warn
 
         between = np.diff(times)
         # Times of XTC are 32-bit: neighbours are rounded apart by this much.

@@ -173,12 +173,12 @@ class FileFrames:
     required: Sequence[str]
     clock: Clock
 
-    def open(self) -> FrameReader:
+    def open(self) -> "OpenFiles":
         """Nothing yet: a file is opened for the first block that touches it."""
-        return _Files(self)
+        return OpenFiles(self)
 
 
-class _Files:
+class OpenFiles:
     """Opens a file when it is first needed, and lets go of the one that was needed longest ago."""
 
     def __init__(self, source: FileFrames):
@@ -187,7 +187,8 @@ class _Files:
         self._required = field_bits(source.required)
         self._open: OrderedDict[int, _core.Reader] = OrderedDict()
 
-    def _reader(self, member: int) -> "_core.Reader":
+    def reader(self, member: int) -> "_core.Reader":
+        """The hand on one file of the chain."""
         reader = self._open.pop(member, None)
         if reader is None:
             while len(self._open) >= OPEN_FILES:
@@ -204,17 +205,19 @@ class _Files:
         return reader
 
     def read_ahead(self, extents: Extents) -> None:
+        """Ask for the bytes of frames that will be read soon, of files that are open."""
         for member, rows in extents.neighbours():
             # Not worth opening a file for, least of all one that another worker will read.
             if member in self._open:
                 self._open[member].read_ahead(extents[rows])
 
     def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
+        """Read frames into arrays."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
         for member, rows in extents.neighbours():
             begun = time.monotonic_ns()
-            reader = self._reader(member)
+            reader = self.reader(member)
             opened = time.monotonic_ns() - begun
             *cost, left_out = reader.read(
                 extents[rows], decoded[rows], required=self._required, skip=skip

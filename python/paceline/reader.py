@@ -4,13 +4,8 @@ The class is passed to MDAnalysis explicitly. It has no class attribute `format`
 MDAnalysis would register it for everybody who merely imports this module.
 """
 
-import os
-import sys
 import time
-import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,134 +14,19 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import store_init_arguments
 
 from paceline import _core
-from paceline.backends import available_cpus
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
-from paceline.errors import (
-    AtomCountError,
-    DamagedFileError,
-    PacelineWarning,
-    ReadError,
-    UnsupportedError,
-)
-from paceline.frames import Clock, extents_in
-from paceline.progress import Progress
-
-#: Packages whose lines tell a user nothing.
-_INTERNAL = ("paceline", "MDAnalysis")
-
-
-def warn(message: str) -> None:
-    """Issue a `PacelineWarning` that points at the user's line.
-
-    Parameters
-    ----------
-    message : str
-        What the user should know.
-    """
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, PacelineWarning, stacklevel=level)
-
-
-def cache_folder() -> Path | None:
-    """Where indexes go when the trajectory's own folder cannot be written.
-
-    Returns
-    -------
-    pathlib.Path or None
-        `$XDG_CACHE_HOME/paceline`, by default `~/.cache/paceline`; None for a user without a home.
-    """
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
-    except RuntimeError:
-        return None
-
-
-def open_file(
-    path: str | os.PathLike,
-    *,
-    refresh: bool = False,
-    progress: bool | None = None,
-    notes: bool = True,
-) -> "_core.Trajectory":
-    """Open a trajectory file and its frame index, which is made if there is none.
-
-    Parameters
-    ----------
-    path : path-like
-        An XTC, TRR or DCD file.
-    refresh : bool
-        Make the index anew.
-    progress : bool, optional
-        Whether to show how far indexing has come.
-    notes : bool
-        Whether to warn of what the index found to be cut or damaged.
-
-    Returns
-    -------
-    paceline._core.Trajectory
-
-    Raises
-    ------
-    UnsupportedError
-        The file is of no format that we decode.
-    DamagedFileError
-        Its first frame or its header is damaged.
-    OSError
-        It cannot be opened.
-    """
-    # Workers may have another working directory, and this process may change its own.
-    path = os.path.abspath(path)
-    folder = cache_folder()
-    with Progress(0, unit="byte", show=progress) as bar:
-        trajectory = _core.Trajectory.open(
-            path,
-            cache_folder=None if folder is None else os.fspath(folder),
-            refresh=refresh,
-            n_threads=available_cpus(),
-            progress=bar.set,
-        )
-    if notes:
-        for note in trajectory.notes:
-            warn(f"{path}: {note}")
-    return trajectory
-
-
-def read_headers(
-    core: "_core.Trajectory", frames: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells, times and steps of frames, without their positions.
-
-    Parameters
-    ----------
-    core : paceline._core.Trajectory
-        An open file.
-    frames : sequence of int
-        Frame numbers.
-
-    Returns
-    -------
-    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-        Å and degrees; NaN for a damaged frame, zeros where there is no cell.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps; NaN for a damaged frame.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
-    """
-    reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
-    headers = Decoded.room_for(np.asarray(frames), 0, ())
-    extents = extents_in(0, core, headers.frames.astype(np.uint64))
-    reader.read(extents, headers, required=0, skip=True)
-    return headers.dimensions, headers.times, headers.steps
+from paceline.chain import Chain
+from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
+from paceline.frames import Clock, FileFrames
+from paceline.opening import open_file, read_headers, warn
 
 
 class Reader(ReaderBase):
-    """Reads XTC, TRR and DCD for MDAnalysis.
+    """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
 
     Parameters
     ----------
-    filename : path-like
+    filename : path-like or sequence of path-like
         The trajectory.
     convert_units : bool
         Must be True: positions are in Å and times in ps.
@@ -158,13 +38,17 @@ class Reader(ReaderBase):
         Time between frames, ps, in place of what the file says.
     n_atoms : int, optional
         Atoms that the topology has.
+    continuous : bool
+        Order the files by time, and leave out of each the frames that a later one repeats.
     **kwargs
         `time_offset`, ps, added to all times.
 
     Attributes
     ----------
-    core : paceline._core.Trajectory
-        The open file and its frame index.
+    chain : paceline.chain.Chain
+        The files and their frame indexes.
+    filename : str
+        The file that the current frame is in.
     sub : numpy.ndarray of int64 or None
         As given.
     t_init : float
@@ -173,12 +57,13 @@ class Reader(ReaderBase):
     Raises
     ------
     AtomCountError
-        The file has another number of atoms than `n_atoms`.
+        A file has another number of atoms than `n_atoms`, or than the first.
     UnsupportedError
-        `convert_units` is False, or the file is of no format that we decode, or has no whole
+        `convert_units` is False, or a file is of no format that we decode, or none has a whole
         frame.
     """
 
+    filename: str
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
 
     @store_init_arguments
@@ -190,27 +75,41 @@ class Reader(ReaderBase):
         refresh_offsets: bool = False,
         dt: float | None = None,
         n_atoms: int | None = None,
+        continuous: bool = False,
         **kwargs: Any,
     ):
+        names = list(filename) if isinstance(filename, list | tuple) else [filename]
         if dt is not None:
             kwargs["dt"] = dt
-        super().__init__(filename, convert_units=convert_units, **kwargs)
+        super().__init__(names[0], convert_units=convert_units, **kwargs)
         if not convert_units:
             raise UnsupportedError(
                 f"{self.filename}: convert_units=False is not supported; "
                 "positions are always in Å and times in ps"
             )
         begun = time.perf_counter()
-        self.core = open_file(self.filename, refresh=refresh_offsets)
+        self.chain = Chain(
+            names,
+            n_atoms=n_atoms if sub is None else None,
+            refresh=refresh_offsets,
+            continuous=continuous,
+            # Times that are not believed tell nothing of restarts.
+            quiet=dt is not None,
+        )
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance: see the module's first lines.
-        self.format = self.core.format
+        self.format = self.chain.cores[0].format if len(self.filenames) == 1 else "CHAIN"
         self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
-        self.n_atoms = self.core.n_atoms if self.sub is None else len(self.sub)
-        self._check(n_atoms)
-        self._clock = Clock(self.core.first, dt)
+        self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
+        if n_atoms not in (None, self.n_atoms):
+            error = AtomCountError(
+                f"{self.filename}: the topology has {n_atoms} atoms, sub= names {self.n_atoms}"
+            )
+            error.found = self.n_atoms
+            raise error
+        self._clock = Clock(self.chain.cores[0].first, dt)
         self._frame = -1
-        self._connect(self.core.fingerprint)
+        self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
         if dt is None:
             self.ts.dt = self._file_dt()
@@ -222,33 +121,29 @@ class Reader(ReaderBase):
             self.ts.positions[:] = np.nan
             self._frame = self.ts.frame = 0
 
-    def _check(self, n_atoms: int | None) -> None:
-        """Refuse a file that MDAnalysis could make nothing of."""
-        if n_atoms not in (None, self.n_atoms):
-            error = AtomCountError(
-                f"{self.filename}: the topology has {n_atoms} atoms, the trajectory {self.n_atoms}"
-            )
-            error.found = self.n_atoms
-            raise error
-        if self.n_frames == 0:
-            raise UnsupportedError(f"{self.filename}: expected a whole frame at least, found none")
-
-    def _connect(self, fingerprint: str) -> None:
-        """Open the file for reading, if it still begins with what it was recognised by."""
+    def _connect(self) -> None:
+        """Make ready to read; a file is opened for its first frame that is asked for."""
         atoms = self._columns = None
         if self.sub is not None:
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
         n_decoded = self.n_atoms if atoms is None else len(atoms)
-        self._decoded = Decoded.room_for(
-            np.zeros(1, dtype=np.int64), n_decoded, fields_in(self.core.fields)
-        )
-        self._reader = _core.Reader(
-            self.core.path,
-            self.core.layout,
-            fingerprint,
-            atoms=atoms,
-            fields=self.core.fields,
-        )
+        fields = fields_in(self.chain.fields)
+        self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
+        self._files = FileFrames(
+            self.chain.members, atoms, n_decoded, fields, (), self._clock
+        ).open()
+
+    @property
+    def core(self) -> "_core.Trajectory":
+        """The file and its frame index; of several files they are in `chain.cores`."""
+        if len(self.chain.cores) > 1:
+            raise AttributeError("this trajectory is a chain of files; see chain.cores")
+        return self.chain.cores[0]
+
+    @property
+    def filenames(self) -> list[str]:
+        """Files that have frames of the trajectory, in its order."""
+        return list(self.chain.names)
 
     @property
     def clock(self) -> Clock:
@@ -256,17 +151,28 @@ class Reader(ReaderBase):
         return replace(self._clock, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     def _file_dt(self) -> float:
-        """Time between frames, ps: the header's, else between the first two, else 0."""
-        if self.core.dt is not None:
-            return self.core.dt
-        _, times, _ = read_headers(self.core, range(min(2, self.n_frames)))
+        """Time between frames, ps: the first header's, else between its first two, else 0."""
+        core = self.chain.cores[0]
+        if core.dt is not None:
+            return core.dt
+        _, times, _ = read_headers(core, range(min(2, core.n_frames)))
         between = times[-1] - times[0]
         return float(between) if np.isfinite(between) else 0.0
 
     @property
     def n_frames(self) -> int:
         """Number of whole frames."""
-        return self.core.n_frames
+        return self.chain.n_frames
+
+    def times(self) -> np.ndarray:
+        """Times of all frames, without reading them.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_frames,)
+            ps; NaN where a frame's time is not known.
+        """
+        return self.clock(np.arange(self.n_frames), self.chain.times())
 
     @classmethod
     def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
@@ -275,9 +181,9 @@ class Reader(ReaderBase):
 
     def _read_frame(self, frame: int) -> Any:
         ts, decoded = self.ts, self._decoded
-        numbers = np.array([frame], dtype=np.uint64)
+        member, extents = self.chain.extent(frame)
         try:
-            self._reader.read(extents_in(0, self.core, numbers), decoded, required=0, skip=False)
+            self._files.reader(member).read(extents, decoded, required=0, skip=False)
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error
@@ -289,9 +195,10 @@ class Reader(ReaderBase):
                 setattr(ts, field, values if self._columns is None else values[self._columns])
         ts.dimensions = decoded.dimensions[0]
         self._frame = ts.frame = frame
+        self.filename = self.chain.names[member]
         ts.data["step"] = int(decoded.steps[0])
         # The Timestep adds `time_offset` itself.
-        ts.time = float(self._clock(numbers, decoded.times)[0])
+        ts.time = float(self._clock(np.array([frame]), decoded.times)[0])
         return ts
 
     def _read_next_timestep(self, ts: Any = None) -> Any:
@@ -304,7 +211,7 @@ class Reader(ReaderBase):
         self._frame = -1
 
     def close(self) -> None:
-        """Nothing: the file closes with the last reference to it."""
+        """Nothing: a file closes with the last reference to it."""
 
     def timeseries(
         self,
@@ -325,7 +232,7 @@ class Reader(ReaderBase):
             Frames, as in a slice.
         order : str, optional
             Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
-            MDAnalysis's own reader: "afc" for DCD, else "fac".
+            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
 
         Returns
         -------
@@ -355,24 +262,30 @@ class Reader(ReaderBase):
         -------
         MDAnalysis.coordinates.base.WriterBase
         """
-        if self.format == "DCD":
+        kind = self.chain.cores[0].format
+        if kind == "DCD":
             # A DCD file's times are in its header, the others' in their frames.
             kwargs.setdefault("dt", self.ts.dt)
         if n_atoms is None:
             n_atoms = self.n_atoms
-        writer = get_writer_for(filename, format=self.format, multiframe=True)
+        writer = get_writer_for(filename, format=kind, multiframe=True)
         return writer(filename, n_atoms=n_atoms, **kwargs)
+
+    def __repr__(self) -> str:
+        more = len(self.filenames) - 1
+        return (
+            f"<{type(self).__name__} {self.filenames[0]} {f'and {more} more ' if more else ''}"
+            f"with {self.n_frames} frames of {self.n_atoms} atoms>"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("core", "_reader", "_columns", "_decoded"):
+        for name in ("_files", "_columns", "_decoded"):
             del state[name]
-        state["fingerprint"] = self.core.fingerprint
+        state["chain"] = self.chain.record()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        fingerprint = state.pop("fingerprint")
         self.__dict__.update(state)
-        self.core = open_file(self.filename, notes=False)
-        # It may have grown, but must begin with the frames that it had.
-        self._connect(fingerprint)
+        self.chain = Chain.reopen(state["chain"])
+        self._connect()

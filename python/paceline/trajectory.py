@@ -14,16 +14,17 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
-from paceline import _core
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.chain import Chain
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
     MissingDataError,
     UnsupportedError,
 )
-from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource, Member, extents_in
-from paceline.reader import Reader, open_file, warn
+from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource
+from paceline.opening import warn
+from paceline.reader import Reader
 
 
 class OpenTrajectory(Protocol):
@@ -68,7 +69,7 @@ class OpenTrajectory(Protocol):
         """Where workers get these fields of these atoms from."""
 
     def verify(self) -> None:
-        """Raise `FileChangedError` where the file is no longer the one that was opened."""
+        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
 
     def provenance(self) -> dict[str, Any]:
         """Where the data come from."""
@@ -118,36 +119,36 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
     _refuse_edited(trajectory)
     if trajectory.transformations:
         return _UniverseFrames(universe, "frames are transformed by MDAnalysis")
-    file = _file_behind(universe)
-    if file is not None:
-        return file
+    files = _files_behind(universe)
+    if files is not None:
+        return files
     name = type(trajectory).__name__
     return _UniverseFrames(universe, f"frames are read by MDAnalysis ({name})")
 
 
-def _file_behind(universe: Any) -> "_File | None":
-    """The file, if the core gives of it what the trajectory's own reader would."""
+def _files_behind(universe: Any) -> "_Files | None":
+    """The files, if the core gives of them what the trajectory's own reader would."""
     trajectory = universe.trajectory
     if isinstance(trajectory, Reader):
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
-            return _File(universe, trajectory.core, trajectory.clock, sub, trajectory.t_init)
+            return _Files(universe, trajectory.chain, trajectory.clock, sub, trajectory.t_init)
     elif type(trajectory) in (XTCReader, TRRReader, DCDReader) and trajectory.convert_units:
         return _file_of_mdanalysis(universe)
     return None
 
 
-def _file_of_mdanalysis(universe: Any) -> "_File":
+def _file_of_mdanalysis(universe: Any) -> "_Files":
     """The file of one of MDAnalysis's own readers."""
     begun = time.perf_counter()
     trajectory = universe.trajectory
-    core = open_file(trajectory.filename)
+    chain = Chain([trajectory.filename])
     asked = trajectory._kwargs
-    clock = Clock(core.first, asked.get("dt"), asked.get("time_offset", 0.0))
-    file = _File(universe, core, clock, None, time.perf_counter() - begun)
+    clock = Clock(chain.cores[0].first, asked.get("dt"), asked.get("time_offset", 0.0))
+    file = _Files(universe, chain, clock, None, time.perf_counter() - begun)
     if (file.n_atoms, file.n_frames) != (trajectory.n_atoms, trajectory.n_frames):
         raise FileChangedError(
-            f"{core.path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
+            f"{chain.cores[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
             f"{trajectory.n_atoms} atoms, and {file.n_frames} whole frames of {file.n_atoms} "
             "were found now; open it with paceline.Universe"
         )
@@ -179,15 +180,18 @@ def _refuse_edited(trajectory: Any) -> None:
 
 
 @dataclass
-class _File:
-    """A file that the core decodes; `sub` are the atoms that the topology has of it, rising."""
+class _Files:
+    """Files that the core decodes; `sub` are the atoms that the topology has of them, rising."""
 
     universe: Any
-    core: "_core.Trajectory"
+    chain: Chain
     clock: Clock
     sub: np.ndarray | None
     t_init_traj: float
     shareable = True
+
+    def __post_init__(self) -> None:
+        self._asked_for: set[int] = set()
 
     @property
     def t_init_top(self) -> float:
@@ -195,29 +199,30 @@ class _File:
 
     @property
     def n_atoms(self) -> int:
-        return self.core.n_atoms if self.sub is None else len(self.sub)
+        return self.chain.n_atoms if self.sub is None else len(self.sub)
 
     @property
     def n_frames(self) -> int:
-        return self.core.n_frames
+        return self.chain.n_frames
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        whole = self.core.size / max(self.core.n_frames, 1)
-        return whole * (self._in_file(atoms)[-1] + 1) / self.core.n_atoms
+        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
 
     def extents(self, frames: np.ndarray) -> Extents:
-        return extents_in(0, self.core, frames.astype(np.uint64))
+        extents = self.chain.extents(frames)
+        self._asked_for.update(extents.members.tolist())
+        return extents
 
     @property
     def fields(self) -> Sequence[str]:
-        return fields_in(self.core.fields)
+        return fields_in(self.chain.fields)
 
     def frame_source(
         self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
     ) -> FrameSource:
         return FileFrames(
-            [Member(self.core.path, self.core.layout, self.core.fingerprint)],
-            None if len(atoms) == self.core.n_atoms else self._in_file(atoms),
+            self.chain.members,
+            None if len(atoms) == self.chain.n_atoms else self._in_file(atoms),
             len(atoms),
             fields,
             required,
@@ -228,14 +233,16 @@ class _File:
         return atoms if self.sub is None else self.sub[atoms]
 
     def verify(self) -> None:
-        self.core.verify()
+        for member in sorted(self._asked_for):
+            self.chain.cores[member].verify()
 
     def provenance(self) -> dict[str, Any]:
+        cores = self.chain.cores
         return {
             "MDAnalysis": MDAnalysis.__version__,
             "topology": self.universe.filename,
-            "trajectory": self.core.path,
-            "fingerprint": self.core.fingerprint,
+            "trajectory": ", ".join(core.path for core in cores),
+            "fingerprint": ", ".join(core.fingerprint for core in cores),
         }
 
 

@@ -10,6 +10,7 @@ from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
 from paceline.errors import AtomCountError, PacelineError
+from paceline.opening import files_named
 from paceline.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
@@ -34,9 +35,11 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     topology : path-like or MDAnalysis.core.topology.Topology
         The system.
     *coordinates : path-like
-        Trajectories, one after another.
+        Trajectories, one after another: names, a list of them, or a pattern such as
+        "md.part*.xtc", whose files are taken in the order in which people count.
     **kwargs
-        As for `MDAnalysis.Universe`.
+        As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
+        by time and leaves out the frames that a later one repeats.
 
     Attributes
     ----------
@@ -47,6 +50,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     ------
     AtomCountError
         A trajectory has another number of atoms than the topology.
+    FileNotFoundError
+        A trajectory is missing, or no file matches a pattern.
 
     Examples
     --------
@@ -64,12 +69,19 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def load_new(self, filename: Any, format: Any = None, *args: Any, **kwargs: Any) -> "Universe":
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""
-        while isinstance(filename, list | tuple) and len(filename) == 1:
-            filename = filename[0]
-        if isinstance(filename, list | tuple):
-            filename = [_chain_member(name, format) for name in filename]
-        elif is_ours(filename, format):
+        files = _one_by_one(filename)
+        ours = [is_ours(*_name_and_format(file, format)) for file in files]
+        if files and all(ours):
+            filename = [_name_and_format(file, format)[0] for file in files]
             format = Reader
+        elif len(files) == 1:
+            filename = files[0]
+        else:
+            # MDAnalysis's chain of readers is told with a file's name how to read it.
+            filename = [
+                (_name_and_format(file, format)[0], Reader) if is_one else file
+                for file, is_one in zip(files, ours, strict=True)
+            ]
         try:
             return super().load_new(filename, format, *args, **kwargs)
         except (AtomCountError, TypeError) as error:
@@ -121,9 +133,22 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     return os.path.isfile(filename) and _core.detect_format(os.fspath(filename)) is not None
 
 
-def _chain_member(filename: Any, format: Any) -> Any:
-    """What MDAnalysis's chain of readers takes for a file: its name, and how it is to be read."""
-    given = filename
-    if isinstance(given, tuple) and len(given) == 2:
-        filename, format = given
-    return (os.fspath(filename), Reader) if is_ours(filename, format) else given
+def _one_by_one(filename: Any) -> list[Any]:
+    """All trajectories given, patterns replaced by the files that match them."""
+    while isinstance(filename, list | tuple) and len(filename) == 1:
+        filename = filename[0]
+    files: list[Any] = []
+    for given in filename if isinstance(filename, list | tuple) else [filename]:
+        name, format = _name_and_format(given, None)
+        if not isinstance(name, str | os.PathLike) or isinstance(name, NamedStream):
+            files.append(given)
+        elif format is None:
+            files.extend(files_named(name))
+        else:
+            files.extend((match, format) for match in files_named(name))
+    return files
+
+
+def _name_and_format(given: Any, format: Any) -> tuple[Any, Any]:
+    """A trajectory and its format, where one is named with it, else that of all."""
+    return given if isinstance(given, tuple) and len(given) == 2 else (given, format)

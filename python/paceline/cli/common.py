@@ -23,7 +23,16 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
     """
     add = parser.add_argument
     add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
-    add("trajectory", nargs="+", help="trajectory; several are taken one after another")
+    add(
+        "trajectory",
+        nargs="+",
+        help='trajectory; several, or a pattern such as "md.part*.xtc", are one after another',
+    )
+    add(
+        "--continuous",
+        action="store_true",
+        help="order trajectories by time, and leave out frames that a later one repeats",
+    )
     add(
         "--select",
         default=select,
@@ -190,7 +199,9 @@ def open_universe(args: argparse.Namespace) -> Any:
         if path is not None:
             refuse(path)
             refuse_impossible(path, overwrite=args.overwrite)
-    return Universe(args.topology, *args.trajectory)
+    # MDAnalysis's own readers know this option for chains of files alone.
+    options = {"continuous": True} if args.continuous else {}
+    return Universe(args.topology, *args.trajectory, **options)
 
 
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _universe(args: argparse.Namespace) -> Any:
     """The system, or as many atoms as the trajectory has where nothing must be known of them."""
-    from paceline.reader import open_file
+    from paceline.opening import open_file
     from paceline.universe import Universe
 
     if args.topology is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.reader import open_file, read_headers
+from paceline.opening import open_file, read_headers
 
 
 def facts_of(path: str) -> Iterator[tuple[str, Any]]:

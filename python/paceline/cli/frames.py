@@ -66,5 +66,5 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 def _times(trajectory: Any) -> np.ndarray:
     """Times of all frames, ps; from the index where there is one."""
-    core = getattr(trajectory, "core", None)
-    return core.times()[0] if core else np.array([ts.time for ts in trajectory])
+    times = getattr(trajectory, "times", None)
+    return times() if times else np.array([ts.time for ts in trajectory])

@@ -27,7 +27,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.reader import open_file
+    from paceline.opening import open_file
 
     for path in args.file:
         core = open_file(path, refresh=args.refresh)
