@@ -156,27 +156,35 @@ def _file_of_mdanalysis(universe: Any) -> "_Files":
 
 
 def _refuse_edited(trajectory: Any) -> None:
-    """Workers see what the file holds; positions that were set by hand would be ignored."""
-    ts = trajectory.ts
-    positions, dimensions = ts.positions.copy(), ts.dimensions
-    dimensions = None if dimensions is None else dimensions.copy()
+    """Workers see what the file holds; numbers that were set by hand would be ignored."""
+    shown = _numbers(trajectory.ts)
     try:
-        again = trajectory[ts.frame]
+        again = trajectory[trajectory.ts.frame]
     except TypeError:  # a stream: it cannot go back
         return
     except DamagedFileError:  # a frame that nobody can have read
         return
-    same = np.array_equal(positions, again.positions, equal_nan=True) and (
-        dimensions is None
-        if again.dimensions is None
-        else dimensions is not None and np.array_equal(dimensions, again.dimensions, equal_nan=True)
-    )
-    if not same:
-        again.positions, again.dimensions = positions, dimensions
+    held = _numbers(again)
+    edited = [
+        name
+        for name in {"dimensions": None, **held}
+        if not np.array_equal(shown.get(name, ()), held.get(name, ()), equal_nan=True)
+    ]
+    if edited:
+        for name in edited:
+            setattr(again, name, shown.get(name))
         raise UnsupportedError(
-            f"the positions or the cell of frame {ts.frame} were edited, and an analysis would "
+            f"the {' and '.join(edited)} of frame {again.frame} were edited, and an analysis would "
             "read the file's own; write what you want analysed to a file, or load it in memory"
         )
+
+
+def _numbers(ts: Any) -> dict[str, np.ndarray]:
+    """What a Timestep holds: copies, for it will be filled anew."""
+    names = [field for field in FIELDS if getattr(ts, f"has_{field}")]
+    if ts.dimensions is not None:
+        names.append("dimensions")
+    return {name: getattr(ts, name).copy() for name in names}
 
 
 @dataclass

@@ -19,6 +19,8 @@ use crate::formats::{self, Fields, FrameIn, Series};
 pub(super) struct Encoder {
     n_atoms: usize,
     fields: Fields,
+    /// Whether a block may lack some of the fields.
+    mixed: bool,
     state: Mutex<State>,
 }
 
@@ -49,6 +51,7 @@ impl Encoder {
         Ok(Encoder {
             n_atoms,
             fields,
+            mixed: format == "TRR",
             state: Mutex::new(State {
                 encoder,
                 bytes: Vec::new(),
@@ -201,7 +204,8 @@ impl Encoder {
             .map_err(|_| PyValueError::new_err("an encoder belongs to one worker at a time"))
     }
 
-    /// The numbers of a field, which must be there if it is written and only then.
+    /// The numbers of a field, which must be there if it is written and only then; blocks for a
+    /// format whose frames may differ in what they hold may lack it.
     fn numbers<'a>(
         &self,
         name: &str,
@@ -213,7 +217,7 @@ impl Encoder {
             Some(array) if written && array.shape() == [n_frames, self.n_atoms, 3] => {
                 Ok(array.as_slice()?)
             }
-            None if !written => Ok(&[]),
+            None if !written || self.mixed => Ok(&[]),
             _ => {
                 let expected = match written {
                     true => format!("an array of shape ({n_frames}, {}, 3)", self.n_atoms),
