@@ -2,6 +2,9 @@
 
 #[path = "../../fuzz/checks/xtc.rs"]
 mod check;
+#[path = "../../fuzz/checks/encode.rs"]
+mod check_encode;
+mod encode;
 mod frames;
 
 use frames::{Frame, Random};

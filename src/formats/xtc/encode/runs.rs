@@ -108,75 +108,126 @@ impl Whole {
 
 /// Pack all atoms into `bytes`, as many as [`most_bytes`] tells; how many it took.
 pub(super) fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
-    let atoms = &integers.atoms[..];
     let whole = Whole::new(integers);
     let [x, y, z] = integers.minimum;
     let minimum = Four::new([x, y, z, 0]);
     let mut bits = Bits::new(bytes);
-    let mut small = first_small(integers);
-    let largest = largest_small(integers);
-    let smallest = largest - SMALL_SPAN;
-    let larger = Four::new(SMALL[largest].below);
-    let mut digits = [[0; 4]; RUN_MAX];
-    let (mut run_before, mut last) = (None, minimum);
-    let mut first = 0;
-    while let Some(&atom) = atoms.get(first) {
-        let Small { radix, half, below } = &SMALL[small];
-        let (half, below) = (Four::new(*half), Four::new(*below));
-        let mut change = if first > 0 && small < largest && near(atom.minus(last), larger) {
-            1
-        } else if small > smallest {
-            -1
-        } else {
-            0
-        };
-        let mut run = 0;
-        // The second atom is stored whole, so that an oxygen stands between its hydrogens.
-        let second = atoms.get(first + 1);
-        match second {
-            Some(&second) if near(atom.minus(second), below) => {
-                let smaller = SMALL[small - 1].half[0];
-                last = second;
-                let mut next = atom;
-                let mut step = next.minus(last);
-                loop {
-                    if change == -1 && square(step) >= smaller.wrapping_mul(smaller) {
-                        change = 0;
-                    }
-                    digits[run] = step.plus(half).to_array();
-                    run += 1;
-                    last = next;
-                    let Some(&atom) = atoms.get(first + 1 + run) else {
-                        break;
-                    };
-                    step = atom.minus(last);
-                    if run == RUN_MAX || !near(step, below) {
-                        break;
-                    }
-                    next = atom;
-                }
-                whole.put(second.minus(minimum).to_array(), &mut bits);
-            }
-            _ => {
-                last = atom;
-                change = change.max(0);
-                whole.put(atom.minus(minimum).to_array(), &mut bits);
-            }
-        }
-        if run_before != Some(run) || change != 0 {
-            let code = (3 * run as i32 + change + 1) as u64;
-            bits.put((0b10_0000 | code) << 58, 6);
-            run_before = Some(run);
-        } else {
-            bits.put(0, 1);
-        }
-        for &digits in &digits[..run] {
+    let mut groups = Groups::new(integers);
+    let mut run_before = usize::MAX;
+    while let Some(&first) = groups.atoms.get(groups.at) {
+        let radix = &SMALL[groups.small].radix;
+        let Group { full, run, change } = groups.next(first);
+        whole.put(full.minus(minimum).to_array(), &mut bits);
+        // Without a branch, which would be missed as often as not.
+        let code = (0b10_0000 | (3 * run as i32 + change + 1) as u64) << 58;
+        let same = run == run_before && change == 0;
+        let (word, n) = if same { (0, 1) } else { (code, 6) };
+        bits.put(word, n);
+        run_before = run;
+        for &digits in &groups.digits[..run] {
             radix.put(digits, &mut bits);
         }
-        first += 1 + run;
-        small = small.wrapping_add_signed(change as isize);
     }
     bits.len()
+}
+
+/// One atom with its whole position, and how many follow with their distances.
+struct Group {
+    full: Four,
+    run: usize,
+    /// Of the small index, for the group behind it.
+    change: i32,
+}
+
+/// Finds one group after the other.
+struct Groups<'a> {
+    atoms: &'a [Four],
+    /// First atom of the next group.
+    at: usize,
+    /// Last atom of the group before.
+    last: Four,
+    small: usize,
+    smallest: usize,
+    largest: usize,
+    /// Distances in the run, counted from the lowest.
+    digits: [[i32; 4]; RUN_MAX],
+}
+
+impl<'a> Groups<'a> {
+    fn new(integers: &'a Integers) -> Self {
+        let largest = largest_small(integers);
+        Groups {
+            atoms: &integers.atoms,
+            at: 0,
+            last: Four::new([0; 4]),
+            small: first_small(integers),
+            smallest: largest - SMALL_SPAN,
+            largest,
+            digits: [[0; 4]; RUN_MAX],
+        }
+    }
+
+    /// The group that begins with the atom `first`.
+    #[inline(always)]
+    fn next(&mut self, first: Four) -> Group {
+        let below = Four::new(SMALL[self.small].below);
+        let change = self.likely_change(first);
+        // The second atom is stored whole, so that an oxygen stands between its hydrogens.
+        let group = match self.atoms.get(self.at + 1) {
+            Some(&second) if near(first.minus(second), below) => {
+                self.find_run(first, second, change)
+            }
+            _ => {
+                self.last = first;
+                Group {
+                    full: first,
+                    run: 0,
+                    change: change.max(0),
+                }
+            }
+        };
+        self.at += 1 + group.run;
+        self.small = self.small.wrapping_add_signed(group.change as isize);
+        group
+    }
+
+    /// What the small index changes by if the run allows it.
+    #[inline(always)]
+    fn likely_change(&self, first: Four) -> i32 {
+        let larger = Four::new(SMALL[self.largest].below);
+        let up = (self.at > 0) & (self.small < self.largest) & near(first.minus(self.last), larger);
+        if up {
+            1
+        } else {
+            -i32::from(self.small > self.smallest)
+        }
+    }
+
+    /// The run that begins with `first`, seen from `full`.
+    #[inline(always)]
+    fn find_run(&mut self, first: Four, full: Four, mut change: i32) -> Group {
+        let Small { half, below, .. } = &SMALL[self.small];
+        let (half, below) = (Four::new(*half), Four::new(*below));
+        let smaller = SMALL[self.small - 1].half[0];
+        let (mut atom, mut step) = (first, first.minus(full));
+        let mut run = 0;
+        loop {
+            if change == -1 && square(step) >= smaller.wrapping_mul(smaller) {
+                change = 0;
+            }
+            self.digits[run] = step.plus(half).to_array();
+            run += 1;
+            match self.atoms.get(self.at + 1 + run) {
+                Some(&next) if run < RUN_MAX && near(next.minus(atom), below) => {
+                    step = next.minus(atom);
+                    atom = next;
+                }
+                _ => break,
+            }
+        }
+        self.last = atom;
+        Group { full, run, change }
+    }
 }
 
 /// Whether all lanes of a difference are from `-below` to `below`. Sums that overflow turn
