@@ -15,6 +15,7 @@ from typing import NamedTuple
 import MDAnalysis
 import numpy as np
 import pytest
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import cli, frames, opening
@@ -195,6 +196,14 @@ def test_files_of_several_formats(calpha, parts, tmp_path):
     np.testing.assert_array_equal(series.results.timeseries, expected)
 
 
+def test_velocities_of_some_files(adk_in_water, tmp_path):
+    trr = shutil.copy(datafiles.TRR, tmp_path)
+    with pytest.warns(PacelineWarning, match="10 frames are repeated"):
+        trajectory = Reader([adk_in_water.trajectory, trr])
+    assert [ts.has_velocities for ts in trajectory] == [False] * 10 + [True] * 10
+    np.testing.assert_array_equal(trajectory[13].velocities, Reader(trr)[3].velocities)
+
+
 def test_what_is_not_ours_is_read_by_mdanalysis(parts, calpha, tmp_path):
     pdb = str(tmp_path / "first.pdb")
     calpha.atoms.write(pdb)
@@ -256,6 +265,12 @@ def test_the_command_line(parts, calpha, capsys, tmp_path):
         tables.append(capsys.readouterr().out)
     assert len(tables[0].splitlines()) == 52
     assert tables[0] == tables[1] == tables[2]
+
+
+def test_converting_a_pattern(parts, tmp_path):
+    pattern = str(Path(parts.whole).parent / "md.part*.xtc")
+    assert cli.main(["convert", pattern, str(tmp_path / "all.xtc"), "--continuous"]) == 0
+    assert held(Reader(tmp_path / "all.xtc")) == held(Reader(parts.whole))
 
 
 # Few files are open

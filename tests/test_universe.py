@@ -128,7 +128,7 @@ def test_files_are_known_by_content_or_name(adk, tmp_path):
     assert is_ours(unnamed, "dcd")
     assert not is_ours(unnamed, "LAMMPS")
     assert not is_ours(tmp_path / "missing")
-    assert not is_ours(datafiles.TRR)
+    assert not is_ours(datafiles.XYZ)
     assert not is_ours(np.zeros((1, 1, 3)))
     assert not is_ours(None)
     assert type(paceline.Universe(adk.topology, unnamed).trajectory) is Reader
@@ -397,8 +397,6 @@ def test_ordinary_universes_run_on_our_core(request, opened, system, options):
 
 
 OTHERS = {
-    "TRR": (datafiles.GRO, datafiles.TRR),
-    "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
     "PDB": (datafiles.PDB_multiframe,),
     "XYZ": (datafiles.XYZ,),
     "HISTORY": (datafiles.DLP_HISTORY_minimal,),

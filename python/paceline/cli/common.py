@@ -29,11 +29,6 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
         help='trajectory; several, or a pattern such as "md.part*.xtc", are one after another',
     )
     add(
-        "--continuous",
-        action="store_true",
-        help="order trajectories by time, and leave out frames that a later one repeats",
-    )
-    add(
         "--select",
         default=select,
         metavar="TEXT",
@@ -65,6 +60,11 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
         help="end: a frame number, itself left out as in a Python slice, or a time, included",
     )
     add("--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]")
+    add(
+        "--continuous",
+        action="store_true",
+        help="order trajectories by time, and leave out frames that a later one repeats",
+    )
 
 
 def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
@@ -199,9 +199,24 @@ def open_universe(args: argparse.Namespace) -> Any:
         if path is not None:
             refuse(path)
             refuse_impossible(path, overwrite=args.overwrite)
-    # MDAnalysis's own readers know this option for chains of files alone.
-    options = {"continuous": True} if args.continuous else {}
-    return Universe(args.topology, *args.trajectory, **options)
+    return Universe(args.topology, *args.trajectory, **chain_options(args))
+
+
+def chain_options(args: argparse.Namespace) -> dict[str, Any]:
+    """How a Universe takes several trajectories.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    dict
+        Keywords for a Universe.
+    """
+    # MDAnalysis's own readers know it for chains of files alone.
+    return {"continuous": True} if args.continuous else {}
 
 
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:

@@ -9,6 +9,7 @@ from paceline.cli.common import (
     add_frame_arguments,
     add_transform_arguments,
     add_worker_arguments,
+    chain_options,
     run_analysis,
 )
 
@@ -33,7 +34,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("input", nargs="+", help="trajectory; several are taken one after another")
+    add("input", nargs="+", help="trajectory; several, or a pattern, are one after another")
     add("output", type=Path, help="what to write")
     add("-s", "--topology", metavar="FILE", help="the system; selections and bonds need it")
     add("--select", metavar="TEXT", help="atoms, in MDAnalysis's words [all]")
@@ -63,14 +64,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _universe(args: argparse.Namespace) -> Any:
     """The system, or as many atoms as the trajectory has where nothing must be known of them."""
-    from paceline.opening import open_file
+    from paceline.opening import files_named, open_file
     from paceline.universe import Universe
 
     if args.topology is not None:
-        return Universe(args.topology, *args.input)
+        return Universe(args.topology, *args.input, **chain_options(args))
     for option in ("select", "unwrap", "center", "wrap", "fit"):
         if getattr(args, option) not in (None, False):
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
-    universe = Universe.empty(open_file(args.input[0], notes=False).n_atoms)
-    universe.load_new(args.input)
+    first = files_named(args.input[0])[0]
+    universe = Universe.empty(open_file(first, notes=False).n_atoms)
+    universe.load_new(args.input, **chain_options(args))
     return universe
