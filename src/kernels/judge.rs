@@ -31,42 +31,43 @@ pub fn judge_block(values: &[f32], n_atoms: usize, out: &mut [f64]) -> Result<()
 fn judge(frame: &[f32]) -> [f64; N_COLUMNS] {
     let (mut reach, mut farthest) = (0.0, 0);
     for (k, stretch) in frame.chunks(STRETCH).enumerate() {
-        let (finite, largest) = scan(stretch);
-        let atom = |is_it: &dyn Fn(f32) -> bool| {
-            let place = stretch.iter().position(|&x| is_it(x)).unwrap_or(0);
-            (k * STRETCH + place) / 3
-        };
-        if !finite {
-            return [atom(&|x| !x.is_finite()) as f64, f64::NAN, f64::NAN];
+        let (sum, largest) = scan(stretch);
+        // Finite numbers can have an infinite sum.
+        if !sum.is_finite()
+            && let Some(place) = stretch.iter().position(|x| !x.is_finite())
+        {
+            return [((k * STRETCH + place) / 3) as f64, f64::NAN, f64::NAN];
         }
         if largest > reach {
-            (reach, farthest) = (largest, atom(&|x| x.abs() == largest));
+            (reach, farthest) = (largest, k * STRETCH);
         }
     }
-    [-1.0, f64::from(reach), farthest as f64]
+    let place = frame[farthest..].iter().position(|x| x.abs() == reach);
+    let atom = (farthest + place.unwrap_or(0)) / 3;
+    [-1.0, f64::from(reach), atom as f64]
 }
 
-/// Whether all numbers are finite, and the largest without its sign.
-fn scan(values: &[f32]) -> (bool, f32) {
-    let mut largest = [0.0_f32; LANES];
-    // A finite number adds 0; what is not finite makes NaN of it for good.
-    let mut nothing = [0.0_f32; LANES];
-    let (chunks, rest) = values.as_chunks();
-    let mut padded = [0.0; LANES];
-    padded[..rest.len()].copy_from_slice(rest);
-    for chunk in chunks.iter().chain([&padded]) {
+/// Of all numbers without their signs, the sum in some order and the largest that is not NaN.
+fn scan(values: &[f32]) -> (f32, f32) {
+    let (mut sums, mut largest) = ([0.0_f32; LANES], [0.0_f32; LANES]);
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
         for lane in 0..LANES {
             let size = chunk[lane].abs();
-            largest[lane] = if size > largest[lane] {
-                size
-            } else {
-                largest[lane]
-            };
-            nothing[lane] += chunk[lane] - chunk[lane];
+            sums[lane] += size;
+            largest[lane] = larger(largest[lane], size);
         }
     }
-    let finite = nothing.iter().all(|&sum| sum == 0.0);
-    (finite, largest.into_iter().fold(0.0, f32::max))
+    for (lane, x) in rest.iter().enumerate() {
+        sums[lane] += x.abs();
+        largest[lane] = larger(largest[lane], x.abs());
+    }
+    (sums.iter().sum(), largest.into_iter().fold(0.0, larger))
+}
+
+/// One instruction, where `f32::max`, which heeds NaN on either side, takes several.
+fn larger(largest: f32, size: f32) -> f32 {
+    if size > largest { size } else { largest }
 }
 
 #[cfg(test)]
