@@ -90,7 +90,7 @@ def judge(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Iterator[F
 def _judge_finite(rows: np.ndarray) -> Iterator[Found]:
     for k, field in enumerate(FIELDS):
         atoms = rows["broken"][:, k]
-        for row in np.flatnonzero(atoms >= 0):
+        for row in np.flatnonzero(atoms >= 0).tolist():
             yield Found(row, True, f"{field} are not finite, first that of atom {atoms[row]:.0f}")
 
 
@@ -111,7 +111,7 @@ def _judge_reach(rows: np.ndarray) -> Iterator[Found]:
         reach[doubtful] > max(TOO_FAR, base)
     )
     cell = f", and the cell's longest edge is {edge:.6g} Å" if len(edges) else ""
-    for row in doubtful[outside]:
+    for row in doubtful[outside].tolist():
         yield Found(
             row,
             True,
@@ -127,13 +127,13 @@ def _lower_median(values: np.ndarray) -> np.ndarray:
 
 
 def _judge_cells(cells: np.ndarray) -> Iterator[Found]:
-    missing = ~cells.any(axis=1)
+    missing = np.invert(cells.any(axis=1))
     if missing.all():
         return
     finite = np.isfinite(cells).all(axis=1)
     volumes = np.where(finite & ~missing, _volumes(np.where(finite[:, None], cells, 0)), np.nan)
     flat = volumes == 0
-    usual = np.median(volumes[volumes > 0]) if (volumes > 0).any() else np.nan
+    usual = float(np.median(volumes[volumes > 0])) if (volumes > 0).any() else np.nan
     odd = (volumes > VOLUME_FACTOR * usual) | ((volumes < usual / VOLUME_FACTOR) & ~flat)
     for row, more in _stretches(missing):
         yield Found(row, True, f"no cell, but other frames have one{more}")

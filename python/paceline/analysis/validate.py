@@ -131,7 +131,7 @@ def validate(
     except (DamagedFileError, FileChangedError, UnsupportedError) as error:
         findings = [_of_error(path, error)]
     except OSError as error:
-        if error.filename != path:
+        if os.path.abspath(error.filename or "") != os.path.abspath(path):
             raise
         findings = [_of_error(path, error)]
     findings.sort(key=lambda finding: -1 if finding.frame is None else finding.frame)
@@ -182,7 +182,9 @@ def _of_error(path: str, error: Exception) -> Finding:
         what = f"expected {error.expected}, found {error.found}"
         return Finding(error.frame, error.offset, None, True, what)
     text = getattr(error, "strerror", None) or str(error)
-    return Finding(None, None, None, True, text.removeprefix(f"{path}: "))
+    for prefix in (path, os.path.abspath(path)):
+        text = text.removeprefix(f"{prefix}: ")
+    return Finding(None, None, None, True, text)
 
 
 def _of_file(core: _core.Trajectory) -> Iterator[Finding]:
@@ -210,9 +212,9 @@ def _of_frames(
     frames = _Frames(universe.atoms, fields_in(reader.core.fields))
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
-        place, _, what = reason.partition(": expected ")
-        byte = int(place.rpartition("byte ")[2])
-        yield Finding(frame, byte, None, True, f"expected {what}")
+        place = f"{reader.core.path}: frame {frame}, byte "
+        byte, _, what = reason.removeprefix(place).partition(": ")
+        yield Finding(frame, int(byte), None, True, what)
     sound = np.setdiff1d(frames.frames, [frame for frame, _ in frames.damaged])
     offsets, _ = reader.core.extents(sound.astype(np.uint64))
     times = frames.times[sound]
