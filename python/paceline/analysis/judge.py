@@ -105,7 +105,8 @@ def _judge_reach(rows: np.ndarray) -> Iterator[Found]:
     edge = float(np.median(edges)) if len(edges) else usual
     base = CELL_EDGES * max(edge, SMALLEST_EDGE)
     doubtful = np.flatnonzero(reach > base + USUAL_REACHES * usual)
-    around = np.clip(doubtful[:, None] + np.arange(-NEIGHBOURS, NEIGHBOURS + 1), 0, len(reach) - 1)
+    width = min(2 * NEIGHBOURS + 1, len(reach))
+    around = np.clip(doubtful - NEIGHBOURS, 0, len(reach) - width)[:, None] + np.arange(width)
     nearby = _lower_median(np.where(known, reach, 0)[around])
     outside = (reach[doubtful] > base + USUAL_REACHES * nearby) | (
         reach[doubtful] > max(TOO_FAR, base)
@@ -224,6 +225,6 @@ def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
 def _stretches(mask: np.ndarray) -> Iterator[tuple[int, str]]:
     """First of each row of neighbours in `mask`, and words for the others."""
     borders = np.flatnonzero(np.diff(np.concatenate([[0], mask.view(np.int8), [0]])))
-    for first, stop in borders.reshape(-1, 2):
+    for first, stop in borders.reshape(-1, 2).tolist():
         n = stop - first - 1
-        yield int(first), "" if n == 0 else f"; the same in the next {n} frame{'s' * (n > 1)}"
+        yield first, "" if n == 0 else f"; the same in the next {n} frame{'s' * (n > 1)}"
