@@ -10,6 +10,7 @@ from paceline._core import __version__
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase, TimeSeries
+    from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.runner import run
     from paceline.universe import Universe
@@ -23,6 +24,7 @@ __all__ = [
     "analysis",
     "errors",
     "run",
+    "validate",
 ]
 
 _HOMES = {
@@ -31,6 +33,7 @@ _HOMES = {
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
     "run": "paceline.runner",
+    "validate": "paceline.analysis.validate",
 }
 
 

@@ -13,6 +13,7 @@ use std::slice::ChunksExact;
 
 use crate::error::{Error, Result};
 
+pub mod judge;
 pub mod moments;
 pub mod qcp;
 pub mod rmsd;

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.cli import convert, index, info, rmsd, rmsf
+from paceline.cli import convert, index, info, rmsd, rmsf, validate
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
@@ -23,6 +23,7 @@ examples:
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
   paceline convert md.trr md.xtc
   paceline index run*/md.xtc
+  paceline validate run*/md.xtc
 
 paceline COMMAND --help explains each command.
 """
@@ -47,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     args = parser.parse_args(argv, argparse.Namespace(command_line=f"paceline {shlex.join(argv)}"))
+    status = 0
     with warnings.catch_warnings():
         warnings.showwarning = _Warnings().show
         try:
-            args.run(args)
+            status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
             _let_go_of_output()  # whoever read it has enough
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
             return _status(error)
-    return 0
+    return status
 
 
 def _let_go_of_output() -> None:
@@ -84,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, convert, index):
+    for module in (info, rmsd, rmsf, convert, index, validate):
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")
