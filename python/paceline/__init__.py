@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase, TimeSeries
     from paceline.convert import Write
     from paceline.runner import run
+    from paceline.subfile import join, split
     from paceline.universe import Universe
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "__version__",
     "analysis",
     "errors",
+    "join",
     "run",
+    "split",
 ]
 
 _HOMES = {
@@ -30,7 +33,9 @@ _HOMES = {
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
+    "join": "paceline.subfile",
     "run": "paceline.runner",
+    "split": "paceline.subfile",
 }
 
 
