@@ -166,7 +166,8 @@ def dcd_sizes(path: Path) -> tuple[int, int]:
     return int(offsets[0]), int(sizes[0])
 
 
-def test_names_sort_in_the_order_of_frames(tmp_path):
+def test_names_sort_in_the_order_of_frames(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a thousand times
     path = tmp_path / "many.xtc"
     path.write_bytes(b"".join(plain_xtc_frame(2) for _ in range(1001)))
     pieces = paceline.split(path, 1001)
@@ -501,18 +502,24 @@ def test_a_failure_stops_the_other_pieces(water, monkeypatch):
     assert time.monotonic() - begun < 10
 
 
-#: Has children that do the work again and again, and kills each after the seconds that it is told.
+#: Has children that do the work again and again, and kills each when it is told, in units of the
+#: time that the work takes. What is on the disk matters after a power failure only.
 NURSERY = """
 import os, signal, sys, time
 from paceline import copying
 from paceline.subfile import join, split
 copying.CALL = 10_000
+os.fsync = lambda descriptor: None
+begun = time.perf_counter()
+{work}
+unit = time.perf_counter() - begun
+print(flush=True)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
         while True:
             {work}
-    time.sleep(float(line))
+    time.sleep(unit * float(line))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     print(flush=True)
@@ -539,19 +546,26 @@ def test_a_killed_process_leaves_no_part_under_a_final_name(what, water):
         stdout=subprocess.PIPE,
         text=True,
     )
-    random = np.random.default_rng(17)
-    n_whole = 0
-    for _ in range(KILLS):
-        nursery.stdin.write(f"{random.uniform(0, 0.1)}\n")
-        nursery.stdin.flush()
-        nursery.stdout.readline()
-        for name in set(visible(folder)) - {"md.xtc"}:
+
+    def n_whole() -> int:
+        """Final files since the last look, each of which must be whole."""
+        names = set(visible(folder)) - {"md.xtc"}
+        for name in names:
             assert (folder / name).read_bytes() == expected[name], name
             (folder / name).unlink()
-            n_whole += 1
+        return len(names)
+
+    nursery.stdout.readline()
+    n_whole()
+    found = []
+    for moment in np.random.default_rng(17).uniform(0, 2, KILLS):
+        nursery.stdin.write(f"{moment}\n")
+        nursery.stdin.flush()
+        nursery.stdout.readline()
+        found.append(n_whole())
     nursery.communicate()
     assert nursery.returncode == 0
-    assert n_whole > 0
+    assert sum(found) > 0
     assert len(temporaries(folder)) > 0
 
 
@@ -578,3 +592,16 @@ def test_the_commands(water, capsys):
     for wrong in (["-n", "2", "--frames", "2"], [], ["--size", "2 cups"], ["--size", "0"]):
         with pytest.raises(SystemExit, match="2"):
             cli.main(["split", str(water), *wrong])
+
+
+def test_the_tiny_benchmark_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_split", str(tmp_path), "--tiny", "--tsv"],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t")[:2] for line in done.stdout.splitlines() if line.startswith("adk")]
+    tools = ["cp", "cp, sync", "paceline split", "paceline join"]
+    assert rows == [[case, tool] for case in ("adk.xtc", "adk.dcd") for tool in tools]
