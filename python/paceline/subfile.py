@@ -18,8 +18,6 @@ from paceline.frames import Extents, extents_in
 from paceline.pieces import bounds_of, names_of, refuse_ending
 from paceline.reader import open_file, warn
 
-#: Formats whose frames can be cut out of one file and put into another as they are.
-FORMATS = ("XTC", "TRR", "DCD")
 #: Frames are looked at after so many bytes have been copied, while these are in memory.
 BLOCK = 16 << 20
 #: What the times of frames may be off by, in times between frames.
@@ -235,9 +233,8 @@ def _copy(stretches: Sequence[_Stretch], n_workers: int | None, progress: bool |
     try:
         copy_all(works, total, n_workers or available_cpus(), progress)
     except DamagedFileError as error:
-        error.args = (
-            f"{error}; nothing was written: paceline convert leaves out damaged frames if told to",
-        )
+        advice = "nothing was written: paceline convert --on-error skip leaves it out"
+        error.args = (f"{error}; {advice}",)
         raise
 
 
@@ -252,13 +249,9 @@ def _refuse_damaged(reader: "_core.Reader", extents: Extents) -> None:
 
 def _open(path: str | os.PathLike, progress: bool | None) -> "_core.Trajectory":
     core = open_file(path, progress=progress)
-    if core.format not in FORMATS:
-        raise UnsupportedError(
-            f"{core.path}: frames of {core.format} cannot be copied as they are, only those of "
-            f"{', '.join(FORMATS)}; convert the file first"
-        )
     if core.n_frames == 0:
         raise UnsupportedError(f"{core.path}: there is no whole frame in it")
+    core.head(0, 1)  # raises where frames cannot stand in another file
     return core
 
 
