@@ -10,6 +10,7 @@
 
 mod fingerprint;
 mod framed;
+mod head;
 mod listed;
 mod notes;
 mod regular;

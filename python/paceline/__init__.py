@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.runner import run
+    from paceline.subfile import join, split
     from paceline.universe import Universe
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "__version__",
     "analysis",
     "errors",
+    "join",
     "run",
+    "split",
     "validate",
 ]
 
@@ -32,7 +35,9 @@ _HOMES = {
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
+    "join": "paceline.subfile",
     "run": "paceline.runner",
+    "split": "paceline.subfile",
     "validate": "paceline.analysis.validate",
 }
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,8 +48,7 @@ def new_file(
     refuse_impossible(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
     with writing_to(path):
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        temporary, descriptor = _create_beside(path)
         try:
             with open(descriptor, mode, encoding=encoding, newline=newline) as file:
                 yield file
@@ -61,6 +60,73 @@ def new_file(
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
+
+
+@contextlib.contextmanager
+def new_files(
+    paths: Sequence[str | os.PathLike], *, overwrite: bool = False
+) -> Iterator[list[Path]]:
+    """Make files that appear under their names, all of them, when the `with` block ends well.
+
+    Whoever fills them sees to it that their bytes are on the disk.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Final names.
+    overwrite : bool
+        Whether files of these names may be replaced.
+
+    Yields
+    ------
+    list of pathlib.Path
+        Temporary files, empty, each in the folder of its final name.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file of one of the names and it is not to be replaced.
+    FileNotFoundError
+        The folder of one of the names does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with new_files([folder / "a", folder / "b"]) as temporaries:
+    ...     for temporary in temporaries:
+    ...         _ = temporary.write_text("part")
+    >>> sorted(path.name for path in folder.iterdir())
+    ['a', 'b']
+    """
+    for path in paths:
+        refuse_impossible(path, overwrite=overwrite)
+    made: list[Path] = []
+    try:
+        for path in paths:
+            with writing_to(path):
+                temporary, descriptor = _create_beside(Path(path))
+                made.append(temporary)
+                os.close(descriptor)
+        temporaries = made.copy()
+        yield temporaries
+        for path in paths:
+            refuse_impossible(path, overwrite=overwrite)
+        for k, path in enumerate(paths):
+            with writing_to(path):
+                os.replace(temporaries[k], path)
+                made[k] = Path(path)
+    except BaseException:
+        for path in made:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        raise
+
+
+def _create_beside(path: Path) -> tuple[Path, int]:
+    """A temporary file in the folder of `path`, and a descriptor to write to it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@
 //!
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
+mod copying;
 mod encode;
 mod head;
 mod layout;

@@ -98,6 +98,19 @@ impl Layout {
         }
     }
 
+    /// What files must have in common for the frames of one to continue those of the other: name
+    /// and value.
+    pub fn traits(&self) -> Vec<(&'static str, String)> {
+        let mut traits = vec![
+            ("format", self.name().to_owned()),
+            ("atoms", self.n_atoms().to_string()),
+        ];
+        if let Layout::Dcd(layout) = self {
+            traits.extend(layout.traits());
+        }
+        traits
+    }
+
     /// The layout in few bytes: a version, the format, and what the format needs.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (format, payload) = match self {

@@ -198,6 +198,27 @@ impl Trajectory {
         ))
     }
 
+    /// What files must have in common for the frames of one to continue those of the other: name
+    /// and value.
+    #[getter]
+    fn traits(&self) -> Vec<(&'static str, String)> {
+        self.index.layout().traits()
+    }
+
+    /// What a file of `n_frames` of these frames, from number `first` on, begins with.
+    fn head<'py>(
+        &self,
+        py: Python<'py>,
+        first: u64,
+        n_frames: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let head = py.detach(|| {
+            self.index
+                .head(&FileSource::open(&self.path)?, first, n_frames)
+        });
+        Ok(PyBytes::new(py, &head.or_raise(py)?))
+    }
+
     /// Raise FileChangedError where the file of this name is not the one that was opened.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {

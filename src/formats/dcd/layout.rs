@@ -96,6 +96,11 @@ impl Layout {
         self.delta.unwrap_or(f64::NAN) * AKMA * f64::from(self.nsavc)
     }
 
+    /// Length of a step, ps.
+    pub(super) fn step_ps(&self) -> Option<f64> {
+        self.delta.map(|delta| delta * AKMA)
+    }
+
     /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
     pub fn to_bytes(&self) -> Vec<u8> {
         let flags = u8::from(self.big_endian)

@@ -398,3 +398,109 @@ impl Random {
         (self.0 % n as u64) as usize
     }
 }
+
+#[test]
+fn a_head_is_rewritten_for_some_of_the_frames() {
+    for file in variants(5) {
+        let bytes = file.bytes(3);
+        let size = bytes.len() as u64;
+        let layout = Layout::parse(&bytes, size).unwrap();
+        let mut head = bytes[..layout.header_size() as usize].to_vec();
+        layout.rewrite_head(&mut head, 0, 3).unwrap();
+        assert_eq!(bytes[..head.len()], head, "{file:?}");
+        layout.rewrite_head(&mut head, 2, 1).unwrap();
+        let piece = Layout::parse(&head, size).unwrap();
+        assert_eq!(piece.n_frames_claimed(), 1, "{file:?}");
+        assert_eq!(piece.step(0), layout.step(2), "{file:?}");
+        assert_eq!(piece.time(0), layout.time(2), "{file:?}");
+        assert_eq!(piece.traits(), layout.traits(), "{file:?}");
+    }
+}
+
+#[test]
+fn numbers_that_a_head_cannot_hold_leave_it_as_it_was() {
+    let bytes = File::new(5).bytes(1);
+    let layout = Layout::parse(&bytes, bytes.len() as u64).unwrap();
+    let mut head = bytes[..layout.header_size() as usize].to_vec();
+    let many = i32::MAX as u64 + 1;
+    assert_eq!(layout.rewrite_head(&mut head, 0, many), None);
+    assert_eq!(layout.rewrite_head(&mut head, many / 50, 1), None);
+    assert_eq!(layout.rewrite_head(&mut head, u64::MAX, 1), None);
+    assert_eq!(layout.rewrite_head(&mut head[..8], 0, 1), None);
+    assert_eq!(bytes[..head.len()], head);
+}
+
+#[test]
+fn traits_tell_files_apart() {
+    let traits = |file: &File| {
+        let bytes = file.bytes(1);
+        Layout::parse(&bytes, bytes.len() as u64).unwrap().traits()
+    };
+    let differing = |file: &File| {
+        let (ours, theirs) = (traits(&File::new(6)), traits(file));
+        let pairs = ours.into_iter().zip(theirs);
+        let names = pairs.filter_map(|(a, b)| (a.1 != b.1).then_some(a.0));
+        names.collect::<Vec<_>>()
+    };
+    let file = File::new(6);
+    assert!(
+        differing(&File {
+            title_lines: 3,
+            ..file.clone()
+        })
+        .is_empty()
+    );
+    for (other, name) in [
+        (
+            File {
+                big_endian: true,
+                ..file.clone()
+            },
+            "byte order",
+        ),
+        (
+            File {
+                wide_markers: true,
+                ..file.clone()
+            },
+            "bytes of a record marker",
+        ),
+        (
+            File {
+                cell: Some(NAMD_CELL),
+                ..file.clone()
+            },
+            "unit cells",
+        ),
+        (
+            File {
+                four_dims: true,
+                ..file.clone()
+            },
+            "4th dimension",
+        ),
+        (
+            File {
+                fixed: true,
+                ..file.clone()
+            },
+            "fixed atoms",
+        ),
+        (
+            File {
+                nsavc: 5,
+                ..file.clone()
+            },
+            "steps between frames",
+        ),
+        (
+            File {
+                delta: 0.02,
+                ..file.clone()
+            },
+            "length of a step (ps)",
+        ),
+    ] {
+        assert_eq!(differing(&other), [name]);
+    }
+}

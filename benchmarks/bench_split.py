@@ -1,0 +1,131 @@
+"""How long it takes to cut a trajectory into 24 files and to join them, beside copying the file.
+
+    python -m benchmarks.bench_split [folder] [--repeats 7] [--only adk.xtc] [--tsv] [--tiny]
+
+All copy the same bytes within the same folder, in turn, from a source that is in memory. ``cp``
+ends when the system has taken the bytes, and paceline when they are on the disk: so there is a row
+for ``cp`` and then ``sync``, too.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import paceline
+from benchmarks.data import prepare
+from benchmarks.machine import describe
+from benchmarks.measure import Spread
+from benchmarks.table import Table
+from paceline.errors import PacelineWarning
+
+PIECES = 24
+#: Speed of paceline as a part of that of cp, at least.
+TARGET = 0.7
+CP, CP_SYNC, SPLIT, JOIN = "cp", "cp, sync", "paceline split", "paceline join"
+CASES = ("adk.xtc", "adk.dcd")
+HEADINGS = (
+    *("case", "tool", "seconds", "min", "max", "GB/s"),
+    *(f"speed / {CP}", f"speed / {CP_SYNC}", "target"),
+)
+
+
+def measure(whole: Path, scratch: Path, repeats: int) -> dict[str, np.ndarray]:
+    """Seconds of each tool in each round."""
+    warnings.simplefilter("ignore", PacelineWarning)
+    parts, target = scratch / "parts", scratch / "target"
+    parts.mkdir()
+    pieces = paceline.split(whole, PIECES, output=parts, progress=False)
+    copy = target / whole.name
+    tools: dict[str, tuple[Sequence[Path], Callable[[], object]]] = {
+        CP: ([whole], lambda: _execute("cp", whole, copy)),
+        CP_SYNC: ([whole], lambda: (_execute("cp", whole, copy), _execute("sync", copy))),
+        SPLIT: ([whole], lambda: paceline.split(whole, PIECES, output=target, progress=False)),
+        JOIN: (pieces, lambda: paceline.join(pieces, copy, progress=False)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in tools}
+    for _ in range(repeats):
+        for name, (sources, run) in tools.items():
+            _prepare(sources, target)
+            begun = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - begun)
+            _check(whole, target)
+    return {name: np.array(times) for name, times in seconds.items()}
+
+
+def _prepare(sources: Sequence[Path], target: Path) -> None:
+    """Have the sources in memory, and an empty folder."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for source in sources:
+        with open(source, "rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+
+
+def _check(whole: Path, target: Path) -> None:
+    """Raise where not all bytes are there; heads of DCD files may be there more than once."""
+    copied, expected = sum(path.stat().st_size for path in target.iterdir()), whole.stat().st_size
+    if not expected <= copied <= 1.1 * expected:
+        raise RuntimeError(f"{whole}: {copied} bytes were copied of {expected}")
+
+
+def _execute(*command: str | Path) -> None:
+    subprocess.run(command, check=True)
+
+
+def add_rows(table: Table, whole: Path, taken: dict[str, np.ndarray], judged: bool) -> None:
+    """Add a trajectory's rows, one a tool."""
+    gigabytes = whole.stat().st_size / 1e9
+    for name, seconds in taken.items():
+        time_ = Spread.of(seconds)
+        beside = {other: taken[other] / seconds for other in (CP, CP_SYNC)}
+        met = f"{TARGET:g} met in {(beside[CP] >= TARGET).sum()} of {len(seconds)} rounds"
+        table.rows.append(
+            (
+                whole.name,
+                name,
+                *(f"{value:.2f}" for value in (time_.median, time_.low, time_.high)),
+                f"{gigabytes / time_.median:.2f}",
+                *(f"{np.median(ratios):.2f}" for ratios in beside.values()),
+                met if judged and name in (SPLIT, JOIN) else "",
+            )
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("bench-data"))
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=CASES, help="measure this trajectory alone")
+    parser.add_argument("--tsv", action="store_true", help="separate columns by tabs")
+    parser.add_argument("--tiny", action="store_true", help="short data and few repeats: a test")
+    arguments = parser.parse_args()
+
+    data = prepare(arguments.folder, 0.001 if arguments.tiny else 1.0)[0]
+    for line in describe():
+        print(f"# {line}")
+    if arguments.tiny:
+        print("# tiny: too short to say anything about speed")
+    table = Table(f"{PIECES} pieces; source in memory, target on disk", HEADINGS)
+    repeats = 2 if arguments.tiny else arguments.repeats
+    for name in CASES:
+        if arguments.only in (None, name):
+            print(name, file=sys.stderr, flush=True)
+            whole = data.folder / name
+            with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
+                taken = measure(whole, Path(scratch), repeats)
+            add_rows(table, whole, taken, judged=not arguments.tiny)
+    print(f"\n{table.render(arguments.tsv)}")
+
+
+if __name__ == "__main__":
+    main()

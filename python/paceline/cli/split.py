@@ -1,0 +1,98 @@
+"""paceline split."""
+
+import argparse
+from typing import Any
+
+from paceline.cli.common import positive
+
+EXAMPLES = """\
+examples:
+  paceline split md.xtc -n 24                        md.000.xtc ... md.023.xtc
+  paceline split md.dcd --size 2GB -o pieces         pieces/md.000.dcd ...
+  paceline split md.trr --frames 10000 -o part.trr   part.000.trr ...
+"""
+
+#: Bytes in a unit of size.
+UNITS = {
+    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
+
+
+def add_to(commands: Any) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "split",
+        help="cut a trajectory into several files",
+        description="Cut a trajectory at frame borders by copying bytes, without decoding. The "
+        "pieces are numbered so that their names in order are the frames in order, and appear "
+        "when all are complete. Their names go to standard output.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("trajectory", help="XTC, TRR or DCD")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("-n", type=positive, metavar="N", help="number of pieces, alike in frames")
+    how.add_argument("--frames", type=positive, metavar="N", help="frames of a piece")
+    how.add_argument("--size", type=size, metavar="SIZE", help="most bytes of a piece: 500MB, 2GiB")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="NAME",
+        help="folder for the pieces, which must exist; or NAME.xtc for NAME.000.xtc ... [beside "
+        "the trajectory, under its name]",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--n-workers",
+        type=positive,
+        metavar="N",
+        help="pieces written at a time [the CPUs this process may use]",
+    )
+    return parser
+
+
+def size(text: str) -> int:
+    """Read a number of bytes.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
+    >>> size("4096"), size("1.5GB"), size("2 MiB")
+    (4096, 1500000000, 2097152)
+    """
+    digits = text.rstrip("BiKkMGT")
+    try:
+        bytes_ = int(float(digits) * UNITS[text[len(digits) :] or "B"])
+    except (ValueError, KeyError, OverflowError):
+        bytes_ = 0
+    if bytes_ < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of bytes such as 500MB or 2GiB, found {text!r}"
+        )
+    return bytes_
+
+
+def run(args: argparse.Namespace) -> None:
+    """Do it."""
+    from paceline.subfile import split
+
+    pieces = split(
+        args.trajectory,
+        args.n,
+        frames=args.frames,
+        size=args.size,
+        output=args.output,
+        overwrite=args.overwrite,
+        n_workers=args.n_workers,
+    )
+    print(*pieces, sep="\n")
