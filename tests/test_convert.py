@@ -25,6 +25,7 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
+from paceline.opening import open_file
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
@@ -170,7 +171,7 @@ def test_it_goes_along_with_an_analysis(adk, tmp_path):
     np.testing.assert_array_equal(
         rmsd.results.rmsd, RMSD(universe, select="name CA").run(step=7).results.rmsd
     )
-    assert paceline.reader.open_file(path).n_frames == 14
+    assert open_file(path).n_frames == 14
 
 
 def test_transformed_positions_are_written(adk, tmp_path):
@@ -296,7 +297,7 @@ print("done", flush=True)
         process.stdout.close()
         ended.append((tmp_path / "out.xtc").exists())
         if ended[-1]:
-            found = paceline.reader.open_file(tmp_path / "out.xtc")
+            found = open_file(tmp_path / "out.xtc")
             assert (found.n_frames, found.notes) == (20 * 98, [])
             (tmp_path / "out.xtc").unlink()
     assert not all(ended)
@@ -310,13 +311,13 @@ def test_the_command_converts(adk_in_water, tmp_path, capsys):
     said = capsys.readouterr().err
     assert status == 0
     assert f"{out}: 4 frames of 3341 atoms" in said
-    assert paceline.reader.open_file(out).n_frames == 4
+    assert open_file(out).n_frames == 4
 
 
 def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, capsys):
     out = tmp_path / "all.trr"
     assert cli.main(["convert", adk_in_water.trajectory, str(out), "--end", "3"]) == 0
-    assert paceline.reader.open_file(out).n_atoms == 47681
+    assert open_file(out).n_atoms == 47681
     status = cli.main(["convert", adk_in_water.trajectory, str(out), "--select", "protein"])
     assert status == 2
     assert "--select needs to know the system" in capsys.readouterr().err

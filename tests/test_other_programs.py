@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import paceline
+from paceline.opening import open_file
+from paceline.reader import Reader
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: Rounding of a change of units, or of XTC's integers, Å.
@@ -33,7 +35,7 @@ def protein(adk_in_water, tmp_path_factory) -> tuple[str, np.ndarray, np.ndarray
 def read_by_us(structure: str, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions (Å), cells and times (ps) of all frames."""
     universe = paceline.Universe(structure, str(path))
-    assert isinstance(universe.trajectory, paceline.reader.Reader)
+    assert isinstance(universe.trajectory, Reader)
     blocks = []
 
     def keep(block):
@@ -135,7 +137,7 @@ def test_our_xtc_is_gromacs_s_but_for_the_last_bits_of_the_cell(adk_in_water, tm
 def without_cells(path: Path) -> bytes:
     """An XTC file, its cells zeroed: ours went through lengths and angles, and back."""
     content = bytearray(path.read_bytes())
-    core = paceline.reader.open_file(path)
+    core = open_file(path)
     offsets, _ = core.extents(np.arange(core.n_frames, dtype=np.uint64))
     for offset in offsets:
         content[int(offset) + 16 : int(offset) + 52] = bytes(36)

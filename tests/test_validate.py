@@ -6,12 +6,12 @@ import struct
 import time
 from pathlib import Path
 
+import damage
 import MDAnalysis
 import MDAnalysisTests
 import numpy as np
 import pytest
 
-import damage
 import paceline
 from paceline.analysis import judge as judging
 from paceline.analysis.judge import ROW, judge
@@ -275,9 +275,9 @@ def test_cells(cell, bad, what):
         assert (row, is_bad) == (4, bad)
         assert said.startswith(what)
     cells[4:7] = cell
-    assert [said.endswith("; the same in the next 2 frames") for *_, said in judged(cell=cells)] == [
-        True
-    ] * len(found)
+    assert [
+        said.endswith("; the same in the next 2 frames") for *_, said in judged(cell=cells)
+    ] == [True] * len(found)
 
 
 def test_no_cell_at_all_is_nothing_to_remark():
@@ -342,9 +342,7 @@ def test_times_that_say_nothing():
 
 
 def test_steps_that_start_anew_while_time_goes_on_are_a_remark():
-    assert judged(step=[0, 5, 10, 3, 8]) == [
-        (3, False, "step does not increase: 3 after 10")
-    ]
+    assert judged(step=[0, 5, 10, 3, 8]) == [(3, False, "step does not increase: 3 after 10")]
     assert judged(step=[0, 0, 0, 0]) == []
 
 

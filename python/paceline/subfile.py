@@ -15,8 +15,8 @@ from paceline.copying import Copier, copy_all
 from paceline.errors import DamagedFileError, ReadError, UnsupportedError
 from paceline.files import new_files, refuse_impossible, writing_to
 from paceline.frames import Extents, extents_in
+from paceline.opening import open_file, warn
 from paceline.pieces import bounds_of, names_of, refuse_ending
-from paceline.reader import open_file, warn
 
 #: Frames are looked at after so many bytes have been copied, while these are in memory.
 BLOCK = 16 << 20
