@@ -25,6 +25,7 @@ __all__ = [
     "errors",
     "run",
     "validate",
+    "transform",
 ]
 
 _HOMES = {
@@ -38,7 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "errors"):
+    if name in ("analysis", "errors", "transform"):
         return import_module(f"paceline.{name}")
     try:
         home = _HOMES[name]

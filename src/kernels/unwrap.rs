@@ -1,5 +1,7 @@
 //! Molecules made whole along their bonds.
 
+use std::ops::Range;
+
 use super::bonds::walk;
 use super::cell::Cell;
 use super::transform::{Refused, Transform, each_frame};
@@ -40,7 +42,41 @@ impl Unwrap {
             steps: steps.collect(),
         })
     }
+}
 
+impl Transform for Unwrap {
+    fn n_atoms(&self) -> usize {
+        self.n_atoms
+    }
+
+    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        let mut images = Images {
+            known: Vec::new(),
+            of_atom: vec![0; self.n_atoms],
+        };
+        let mut broken = Vec::with_capacity(self.steps.len());
+        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
+            let cell = cell.map_err(|no_cell| no_cell.reason("unwrap"))?;
+            let (atoms, _) = frame.as_chunks_mut();
+            self.find_broken(atoms, &cell, &mut broken);
+            if !broken.is_empty() {
+                self.find_images(atoms, &cell, &broken, &mut images);
+                self.change(atoms, &cell, &images);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The images that a frame's atoms take: they are few, and atoms are many.
+struct Images {
+    /// Numbers of the cell's vectors; the first are those of an atom that stays.
+    known: Vec<[f64; 3]>,
+    /// First atoms stay; the others' entries are written before they are read.
+    of_atom: Vec<u32>,
+}
+
+impl Unwrap {
     /// The steps whose bond may be shorter between other images.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) {
         broken.clear();
@@ -51,61 +87,38 @@ impl Unwrap {
         }
     }
 
-    /// The image of each atom. It is counted before any atom moves, so that rounding does not add
-    /// up along a chain.
-    fn count_images(
-        &self,
-        atoms: &[[f32; 3]],
-        cell: &Cell,
-        broken: &[usize],
-        images: &mut [[f64; 3]],
-    ) {
+    /// They are found before any atom moves, so that rounding does not add up along a chain.
+    fn find_images(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &[usize], images: &mut Images) {
+        let Images { known, of_atom } = images;
+        known.clear();
+        known.push([0.0; 3]);
         let mut begin = 0;
         for &number in broken {
-            for step in &self.steps[begin..number] {
-                images[step.to as usize] = images[step.from as usize];
-            }
+            self.carry_images(begin..number, of_atom);
             let step = &self.steps[number];
+            let before = known[of_atom[step.from as usize] as usize];
             let nearest = cell.nearest_images(step.bond(atoms));
-            let before = images[step.from as usize];
-            images[step.to as usize] = std::array::from_fn(|i| before[i] + nearest[i]);
+            of_atom[step.to as usize] = known.len() as u32;
+            known.push(std::array::from_fn(|i| before[i] + nearest[i]));
             begin = number + 1;
         }
-        for step in &self.steps[begin..] {
-            images[step.to as usize] = images[step.from as usize];
+        self.carry_images(begin..self.steps.len(), of_atom);
+    }
+
+    /// Give atoms the images of those that they are reached from.
+    fn carry_images(&self, steps: Range<usize>, of_atom: &mut [u32]) {
+        for step in &self.steps[steps] {
+            of_atom[step.to as usize] = of_atom[step.from as usize];
         }
     }
 
-    fn change(&self, atoms: &mut [[f32; 3]], cell: &Cell, images: &[[f64; 3]]) {
-        for step in &self.steps {
-            let to = step.to as usize;
-            if images[to] != [0.0; 3] {
-                let moved = cell.shifted(atoms[to].map(f64::from), images[to]);
-                atoms[to] = moved.map(|x| x as f32);
+    fn change(&self, atoms: &mut [[f32; 3]], cell: &Cell, images: &Images) {
+        for (atom, &image) in atoms.iter_mut().zip(&images.of_atom) {
+            if image != 0 {
+                let moved = cell.shifted(atom.map(f64::from), images.known[image as usize]);
+                *atom = moved.map(|x| x as f32);
             }
         }
-    }
-}
-
-impl Transform for Unwrap {
-    fn n_atoms(&self) -> usize {
-        self.n_atoms
-    }
-
-    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
-        // First atoms stay in their image; the others' are written before they are read.
-        let mut images = vec![[0.0; 3]; self.n_atoms];
-        let mut broken = Vec::with_capacity(self.steps.len());
-        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
-            let cell = cell.map_err(|no_cell| no_cell.reason("unwrap"))?;
-            let (atoms, _) = frame.as_chunks_mut();
-            self.find_broken(atoms, &cell, &mut broken);
-            if !broken.is_empty() {
-                self.count_images(atoms, &cell, &broken, &mut images);
-                self.change(atoms, &cell, &images);
-            }
-            Ok(())
-        })
     }
 }
 

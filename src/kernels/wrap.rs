@@ -1,5 +1,7 @@
 //! Atoms, or molecules and other compounds as a whole, brought back into the cell.
 
+use std::ops::Range;
+
 use super::cell::Cell;
 use super::check_len;
 use super::transform::{self, Refused, Transform, centre, each_frame, position};
@@ -9,14 +11,10 @@ use crate::error::Result;
 #[derive(Debug, Clone)]
 pub struct Wrap {
     n_atoms: usize,
-    compounds: Vec<Compound>,
-}
-
-/// Atoms that stay together; their weighted centre comes to lie within the cell.
-#[derive(Debug, Clone)]
-struct Compound {
     atoms: Vec<usize>,
     weights: Vec<f64>,
+    /// Parts of `atoms` whose weighted centres come to lie within the cell.
+    compounds: Vec<Range<usize>>,
 }
 
 impl Wrap {
@@ -31,25 +29,51 @@ impl Wrap {
         sizes: &[usize],
         weights: Option<&[f64]>,
     ) -> Result<Self> {
-        let total = sizes
+        let mut end = 0_usize;
+        let compounds: Vec<Range<usize>> = sizes
             .iter()
-            .fold(0, |sum: usize, &size| sum.saturating_add(size));
-        check_len("atoms in compounds", atoms.len(), total)?;
+            .map(|&size| {
+                let begin = end;
+                end = end.saturating_add(size);
+                begin..end
+            })
+            .collect();
+        check_len("atoms in compounds", atoms.len(), end)?;
         if let Some(weights) = weights {
-            check_len("weights", weights.len(), total)?;
+            check_len("weights", weights.len(), end)?;
         }
-        let mut compounds = Vec::with_capacity(sizes.len());
-        let mut begin = 0;
-        for &size in sizes {
-            let members = begin..begin + size;
-            begin = members.end;
+        let mut checked = Vec::with_capacity(end);
+        for members in &compounds {
+            let given = weights.map(|weights| &weights[members.clone()]);
             let atoms = &atoms[members.clone()];
-            compounds.push(Compound {
-                atoms: atoms.to_vec(),
-                weights: transform::weights(n_atoms, atoms, weights.map(|all| &all[members]))?,
-            });
+            checked.extend(transform::weights(n_atoms, atoms, given)?);
         }
-        Ok(Wrap { n_atoms, compounds })
+        Ok(Wrap {
+            n_atoms,
+            atoms: atoms.to_vec(),
+            weights: checked,
+            compounds,
+        })
+    }
+
+    fn change(&self, members: Range<usize>, frame: &mut [f32], cell: &Cell) {
+        let atoms = &self.atoms[members.clone()];
+        if let &[atom] = atoms {
+            let (home, _) = cell.home(position(frame, atom));
+            frame[3 * atom..3 * atom + 3].copy_from_slice(&home);
+            return;
+        }
+        let positions = atoms.iter().map(|&atom| position(frame, atom));
+        // In single precision, as MDAnalysis decides what lies within the cell.
+        let centre = centre(positions, &self.weights[members]).map(|x| x as f32);
+        let (_, images) = cell.home(centre);
+        if images == [0.0; 3] {
+            return;
+        }
+        for &atom in atoms {
+            let moved = cell.shifted(position(frame, atom).map(f64::from), images);
+            frame[3 * atom..3 * atom + 3].copy_from_slice(&moved.map(|x| x as f32));
+        }
     }
 }
 
@@ -61,31 +85,11 @@ impl Transform for Wrap {
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
         each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
             let cell = cell.map_err(|no_cell| no_cell.reason("wrap"))?;
-            for compound in &self.compounds {
-                compound.change(frame, &cell);
+            for members in &self.compounds {
+                self.change(members.clone(), frame, &cell);
             }
             Ok(())
         })
-    }
-}
-
-impl Compound {
-    fn change(&self, frame: &mut [f32], cell: &Cell) {
-        if let &[atom] = &self.atoms[..] {
-            let (home, _) = cell.home(position(frame, atom));
-            frame[3 * atom..3 * atom + 3].copy_from_slice(&home);
-            return;
-        }
-        let atoms = self.atoms.iter().map(|&atom| position(frame, atom));
-        // In single precision, as MDAnalysis decides what lies within the cell.
-        let (_, images) = cell.home(centre(atoms, &self.weights).map(|x| x as f32));
-        if images == [0.0; 3] {
-            return;
-        }
-        for &atom in &self.atoms {
-            let moved = cell.shifted(position(frame, atom).map(f64::from), images);
-            frame[3 * atom..3 * atom + 3].copy_from_slice(&moved.map(|x| x as f32));
-        }
     }
 }
 
