@@ -16,7 +16,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import transform
-from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
+from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -383,7 +383,7 @@ def test_frames_without_a_cell_are_named(ours):
 
 def test_a_first_frame_without_a_cell_is_no_reference(universe):
     steps = [transform.unwrap(), transform.fit("name CA")]
-    with pytest.raises(UnsupportedError, match=r"frame 0 cannot be the reference.*has no cell"):
+    with pytest.raises(TransformError, match=r"frame 0 cannot be the reference.*has no cell"):
         transformed(universe, steps)
 
 
@@ -491,3 +491,27 @@ def test_arrays_of_another_shape_are_refused():
         prepared.apply(positions[:, 1:].copy(), dimensions)
     with pytest.raises(ValueError, match="lengths and angles"):
         prepared.apply(positions, dimensions[1:].copy())
+
+
+def test_a_run_sees_what_is_transformed(ours):
+    ca = ours.select_atoms("protein and name CA")
+    steps = [transform.unwrap(), transform.center("protein"), transform.fit(ca, weights="mass")]
+    everything = paceline.TimeSeries(lambda block: block.positions, ca).run(
+        transforms=steps, backend="serial"
+    )
+    expected = transformed(ours, steps, ca.indices)
+    assert np.array_equal(everything.results.timeseries, expected)
+    in_pairs = paceline.TimeSeries(lambda block: block.positions[:, 0], ca)
+    in_pairs.run(transforms=steps, block_frames=1, n_workers=2)
+    assert np.array_equal(in_pairs.results.timeseries, expected[:, 0])
+    assert everything.provenance["transforms"] == (
+        "unwrap(); center('protein'); "
+        "fit(214 atoms, indices 4 to 3335, reference=frame 0, weights=mass)"
+    )
+
+
+def test_velocities_do_not_turn(ours):
+    turning = [transform.fit("name CA"), transform.fit("name CA", rotation=False)]
+    assert [step.turns for step in turning] == [True, False]
+    others = [transform.unwrap(), transform.center("all"), transform.wrap()]
+    assert not any(step.turns for step in others)

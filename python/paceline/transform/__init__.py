@@ -5,9 +5,9 @@ says which atoms it needs (`atoms`) and makes the other half (`prepare`), which 
 workers and changes the positions of a block in place (`apply`).
 """
 
-from paceline.transform.base import Prepared, Transform
+from paceline.transform.base import Transform
 from paceline.transform.fitting import fit
 from paceline.transform.in_cell import center, wrap
 from paceline.transform.whole import unwrap
 
-__all__ = ["Prepared", "Transform", "center", "fit", "unwrap", "wrap"]
+__all__ = ["Transform", "center", "fit", "unwrap", "wrap"]

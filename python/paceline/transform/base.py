@@ -7,30 +7,21 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import SelectionError, UnsupportedError
-
-
-class Prepared(Protocol):
-    """The worker's half of a transformation."""
-
-    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        """Change the positions of a block in place.
-
-        Parameters
-        ----------
-        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å, of the atoms for which it was prepared. Frames of nothing but NaN stay so.
-        dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-            Lengths of the cells (Å) and their angles (degrees); zeros where there is none.
-
-        Returns
-        -------
-        list of (int, str)
-            Rows that cannot be transformed, and why; their positions are NaN.
-        """
+from paceline.job import Transform as Transformation
 
 
 class Transform(Protocol):
-    """The user's half of a transformation; it serves any number of runs."""
+    """The user's half of a transformation; it serves any number of runs.
+
+    Attributes
+    ----------
+    turns : bool
+        Whether it turns positions, so that velocities and forces would no longer belong to them.
+    """
+
+    @property
+    def turns(self) -> bool:
+        """Whether it turns positions."""
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         """Atoms to be decoded, where those of `wanted` are to be seen after this transformation.
@@ -48,7 +39,9 @@ class Transform(Protocol):
             Indices, increasing; those of `wanted` among them.
         """
 
-    def prepare(self, atoms: np.ndarray, universe: Any, before: Sequence[Prepared]) -> Prepared:
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
         """Make the worker's half.
 
         Parameters
@@ -57,12 +50,12 @@ class Transform(Protocol):
             Indices of all atoms that are decoded, increasing.
         universe : Universe
             Their system.
-        before : sequence of Prepared
+        before : sequence of Transformation
             The transformations that come before this one.
 
         Returns
         -------
-        Prepared
+        Transformation
             Without any MDAnalysis object.
         """
 
@@ -89,7 +82,20 @@ class Made:
         return Made, self._made_of
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
-        """Change the positions of a block in place; see `Prepared.apply`."""
+        """Change the positions of a block in place.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Å, of the atoms for which it was prepared. Frames of nothing but NaN stay so.
+        dimensions : numpy.ndarray of float32, shape (n_frames, 6)
+            Lengths of the cells (Å) and their angles (degrees); zeros where there is none.
+
+        Returns
+        -------
+        list of (int, str)
+            Rows that cannot be transformed, and why; their positions are NaN.
+        """
         return self._core.apply(positions, dimensions)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, TransformError
+from paceline.job import Transform as Transformation
 from paceline.transform.base import (
     Made,
-    Prepared,
     Transform,
     describe,
     known_weights,
@@ -84,12 +84,18 @@ class _Fit:
     rotation: bool
     plane: str | None
 
+    @property
+    def turns(self) -> bool:
+        return self.rotation
+
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         mobile, fixed = self._groups(universe)
         wanted = np.union1d(wanted, mobile.indices)
         return np.union1d(wanted, fixed.indices) if fixed.universe is universe else wanted
 
-    def prepare(self, atoms: np.ndarray, universe: Any, before: Sequence[Prepared]) -> Prepared:
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
         mobile, fixed = self._groups(universe)
         if fixed.universe is universe:
             frame = 0 if self.reference is None else universe.trajectory.ts.frame
@@ -147,7 +153,7 @@ def _check_masses(mobile: Any, fixed: Any) -> None:
 
 
 def _read_frame(
-    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[Prepared]
+    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[Transformation]
 ) -> np.ndarray:
     """Positions of a frame after some transformations, Å: float32, shape (n_atoms, 3)."""
     trajectory = universe.trajectory
@@ -162,7 +168,7 @@ def _read_frame(
             trajectory[current]
     for step in before:
         for _, reason in step.apply(positions, dimensions):
-            raise UnsupportedError(
+            raise TransformError(
                 f"frame {frame} cannot be the reference of a fit: {reason}; give another reference"
             )
     return positions[0]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
+from paceline.job import Transform as Transformation
 from paceline.transform.base import (
     Made,
-    Prepared,
     Transform,
     describe,
     known_weights,
@@ -108,11 +108,14 @@ class _Center:
     weights: str | None
     point: tuple[float, ...] | None
     wrap: bool
+    turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         return np.union1d(wanted, select(self.atomgroup, universe, "center").indices)
 
-    def prepare(self, atoms: np.ndarray, universe: Any, before: Sequence[Prepared]) -> Prepared:
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
         group = select(self.atomgroup, universe, "center")
         columns = np.searchsorted(atoms, group.indices)
         masses = None if self.weights is None else masses_of(group, "center")
@@ -127,12 +130,15 @@ class _Center:
 class _Wrap:
     atomgroup: Any
     compound: str
+    turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         members, compounds = self._compounds(universe)
         return np.union1d(wanted, with_any(members, compounds, wanted))
 
-    def prepare(self, atoms: np.ndarray, universe: Any, before: Sequence[Prepared]) -> Prepared:
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
         members, compounds = self._compounds(universe)
         kept = np.isin(members, with_all(members, compounds, atoms))
         members, compounds = members[kept], compounds[kept]
@@ -163,7 +169,7 @@ class _Wrap:
         if self.compound == "molecules":
             if not hasattr(group, "molnums"):
                 raise UnsupportedError(
-                    "wrap by molecules needs their numbers, which only a TPR file has; "
+                    "wrap by molecules needs their numbers, which TPR and ITP files have; "
                     "wrap by fragments takes what bonds connect"
                 )
             return members, group.molnums

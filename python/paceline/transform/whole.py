@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.transform.base import Made, Prepared, Transform, describe, select
+from paceline.job import Transform as Transformation
+from paceline.transform.base import Made, Transform, describe, select
 from paceline.transform.compounds import bonds_of, fragments_of, with_all, with_any
 
 
@@ -43,6 +44,7 @@ def unwrap(atomgroup: Any = None) -> Transform:
 @dataclass(frozen=True)
 class _Unwrap:
     atomgroup: Any
+    turns = False
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         fragments = fragments_of(universe, bonds_of(universe, "unwrap"))
@@ -51,7 +53,9 @@ class _Unwrap:
         _check_residues(universe, fragments, np.intersect1d(wanted, touched))
         return np.union1d(wanted, touched)
 
-    def prepare(self, atoms: np.ndarray, universe: Any, before: Sequence[Prepared]) -> Prepared:
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
         bonds = bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
