@@ -5,6 +5,7 @@ mod encoder;
 mod kernels;
 mod reader;
 mod trajectory;
+mod transforms;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -92,6 +93,8 @@ mod _core {
     use super::reader::Reader;
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format};
+    #[pymodule_export]
+    use super::transforms::{Transform, fragments};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

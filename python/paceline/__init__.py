@@ -28,6 +28,7 @@ __all__ = [
     "run",
     "split",
     "validate",
+    "transform",
 ]
 
 _HOMES = {
@@ -43,7 +44,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "errors"):
+    if name in ("analysis", "errors", "transform"):
         return import_module(f"paceline.{name}")
     try:
         home = _HOMES[name]

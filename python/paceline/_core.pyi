@@ -137,6 +137,40 @@ class Rmsd:
     ) -> Rmsd: ...
     def compute(self, positions: NDArray[np.float32], out: NDArray[np.float64]) -> None: ...
 
+@final
+class Transform:
+    """A change of all frames of a block, in place."""
+
+    @staticmethod
+    def unwrap(n_atoms: int, bonds: NDArray[np.int64]) -> Transform: ...
+    @staticmethod
+    def center(
+        n_atoms: int,
+        atoms: NDArray[np.int64],
+        weights: NDArray[np.float64] | None,
+        point: Sequence[float] | None,
+        wrap: bool,
+    ) -> Transform: ...
+    @staticmethod
+    def wrap(
+        n_atoms: int,
+        atoms: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        weights: NDArray[np.float64] | None,
+    ) -> Transform: ...
+    @staticmethod
+    def fit(
+        n_atoms: int,
+        atoms: NDArray[np.int64],
+        reference: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        rotation: bool,
+        normal: int | None,
+    ) -> Transform: ...
+    def apply(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> list[tuple[int, str]]: ...
+
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def accumulate_moments(
     positions: NDArray[np.float32],
@@ -144,6 +178,7 @@ def accumulate_moments(
     mean: NDArray[np.float64],
     squares: NDArray[np.float64],
 ) -> int: ...
+def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def merge_moments(
     left_count: int,
     left_mean: NDArray[np.float64],

@@ -14,6 +14,10 @@ use std::slice::ChunksExact;
 use crate::error::{Error, Result};
 
 pub mod judge;
+pub mod bonds;
+mod cell;
+pub mod center;
+pub mod fit;
 pub mod moments;
 pub mod qcp;
 pub mod rmsd;
@@ -21,6 +25,9 @@ pub mod superpose;
 #[cfg(test)]
 mod testing;
 mod tile;
+pub mod transform;
+pub mod unwrap;
+pub mod wrap;
 
 /// Which atoms of a block a kernel works on, in its own order; repetition is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,13 @@
+"""Transformations of frames, before they are analysed.
+
+Each has two halves, as an analysis has. The one that the user holds knows MDAnalysis's objects: it
+says which atoms it needs (`atoms`) and makes the other half (`prepare`), which travels to the
+workers and changes the positions of a block in place (`apply`).
+"""
+
+from paceline.transform.base import Transform
+from paceline.transform.fitting import fit
+from paceline.transform.in_cell import center, wrap
+from paceline.transform.whole import unwrap
+
+__all__ = ["Transform", "center", "fit", "unwrap", "wrap"]

@@ -1,0 +1,234 @@
+"""What a transformation is, and what all of them need."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from paceline import _core
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.job import Transform as Transformation
+
+
+class Transform(Protocol):
+    """The user's half of a transformation; it serves any number of runs.
+
+    Attributes
+    ----------
+    turns : bool
+        Whether it turns positions, so that velocities and forces would no longer belong to them.
+    """
+
+    @property
+    def turns(self) -> bool:
+        """Whether it turns positions."""
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        """Atoms to be decoded, where those of `wanted` are to be seen after this transformation.
+
+        Parameters
+        ----------
+        wanted : numpy.ndarray of int64, shape (n_wanted,)
+            Indices, increasing.
+        universe : Universe
+            Their system.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_atoms,)
+            Indices, increasing; those of `wanted` among them.
+        """
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
+        """Make the worker's half.
+
+        Parameters
+        ----------
+        atoms : numpy.ndarray of int64, shape (n_atoms,)
+            Indices of all atoms that are decoded, increasing.
+        universe : Universe
+            Their system.
+        before : sequence of Transformation
+            The transformations that come before this one.
+
+        Returns
+        -------
+        Transformation
+            Without any MDAnalysis object.
+        """
+
+    def parameters(self) -> str:
+        """One line for the record that is saved with results."""
+
+
+class Made:
+    """A transformation of the core, which is made anew where it is unpickled.
+
+    Parameters
+    ----------
+    kind : {"unwrap", "center", "wrap", "fit"}
+        Which of `_core.Transform` it is.
+    *arguments : object
+        Its arguments.
+    """
+
+    def __init__(self, kind: str, *arguments: Any):
+        self._made_of = kind, *arguments
+        self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Made, self._made_of
+
+    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        """Change the positions of a block in place.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Å, of the atoms for which it was prepared. Frames of nothing but NaN stay so.
+        dimensions : numpy.ndarray of float32, shape (n_frames, 6)
+            Lengths of the cells (Å) and their angles (degrees); zeros where there is none.
+
+        Returns
+        -------
+        list of (int, str)
+            Rows that cannot be transformed, and why; their positions are NaN.
+        """
+        return self._core.apply(positions, dimensions)
+
+
+def describe(name: str, atomgroup: Any, **options: Any) -> str:
+    """A call as it is kept in a record, without the options that were not given.
+
+    Parameters
+    ----------
+    name : str
+        The transformation.
+    atomgroup : AtomGroup, str or None
+        Its atoms.
+    **options : object
+        What else it was given.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Examples
+    --------
+    >>> describe("center", "protein", weights="mass", point=None)
+    "center('protein', weights=mass)"
+    """
+    words = [f"{key}={value}" for key, value in options.items() if value is not None]
+    if isinstance(atomgroup, str):
+        words.insert(0, repr(atomgroup))
+    elif atomgroup is not None:
+        indices = atomgroup.atoms.indices
+        words.insert(0, f"{len(indices)} atoms, indices {indices.min()} to {indices.max()}")
+    return f"{name}({', '.join(words)})"
+
+
+def select(atomgroup: Any, universe: Any, name: str) -> Any:
+    """The group of atoms that a transformation was given, or its selection from the Universe.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup, Universe or str
+        What the user gave.
+    universe : Universe
+        The one that is analysed.
+    name : str
+        The transformation.
+
+    Returns
+    -------
+    AtomGroup
+        At least one atom.
+
+    Raises
+    ------
+    SelectionError
+        There are no such atoms.
+    UnsupportedError
+        They belong to another Universe, or the group updates itself.
+    """
+    if isinstance(atomgroup, str):
+        group = universe.select_atoms(atomgroup)
+    else:
+        refuse_updating(atomgroup, name)
+        group = atomgroup.atoms
+    if len(group) == 0:
+        raise SelectionError(f"{name}: no atoms match {atomgroup!r}")
+    if group.universe is not universe:
+        raise UnsupportedError(
+            f"{name}: its atoms belong to another Universe than the analysis; "
+            "give a selection, as text"
+        )
+    return group
+
+
+def refuse_updating(atomgroup: Any, name: str) -> None:
+    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        What the user gave.
+    name : str
+        The transformation.
+    """
+    # Only groups that update themselves know whether they are up to date.
+    if hasattr(atomgroup, "is_uptodate"):
+        raise UnsupportedError(
+            f"{name}: an UpdatingAtomGroup changes from frame to frame; "
+            "give a fixed selection (updating=False)"
+        )
+
+
+def known_weights(weights: str | None) -> str | None:
+    """The weights that a user asked for, if there are such.
+
+    Parameters
+    ----------
+    weights : str or None
+        What the user gave.
+
+    Returns
+    -------
+    "mass" or None
+
+    Raises
+    ------
+    ValueError
+        Any other word.
+    """
+    if weights not in (None, "mass"):
+        raise ValueError(f"weights must be None or 'mass', not {weights!r}")
+    return weights
+
+
+def masses_of(group: Any, name: str) -> np.ndarray:
+    """Masses of atoms.
+
+    Parameters
+    ----------
+    group : AtomGroup
+        The atoms.
+    name : str
+        The transformation that needs them.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (n_atoms,)
+        In u.
+
+    Raises
+    ------
+    UnsupportedError
+        The topology has none.
+    """
+    if not hasattr(group, "masses"):
+        raise UnsupportedError(f"{name} needs masses, and the topology has none")
+    return group.masses.astype(np.float64)

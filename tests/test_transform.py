@@ -1,0 +1,517 @@
+"""Transformations, beside those of MDAnalysis."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+import warnings
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis import transformations
+from MDAnalysis.lib.distances import apply_PBC
+from MDAnalysis.lib.mdamath import triclinic_vectors
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import transform
+from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
+
+#: Å; a few units in the last place of single precision at the positions that occur here.
+ROUNDING = 4e-5
+
+EVERY = slice(None)
+#: Of those in water, where MDAnalysis takes its time.
+SOME = slice(0, 10, 6)
+
+CELLS = [
+    [40, 50, 60, 90, 90, 90],
+    [45, 45, 45, 60, 60, 90],
+    [45, 45, 45, 70.52878, 109.47122, 70.52878],
+    [38, 52, 44, 80, 102, 115],
+]
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory):
+    """Adenylate kinase in water, in rhombic dodecahedra, with bonds."""
+    trajectory = shutil.copy(datafiles.XTC, tmp_path_factory.mktemp("transform"))
+    return datafiles.TPR, str(trajectory)
+
+
+@pytest.fixture(scope="module")
+def ours(system):
+    return paceline.Universe(*system)
+
+
+@pytest.fixture(scope="module")
+def theirs(system):
+    return MDAnalysis.Universe(*system)
+
+
+def made_up(cell, *, wrapped=False):
+    """Branched chains of up to 40 atoms, all atoms in any image or in the cell, five frames."""
+    random = np.random.default_rng(5)
+    n_molecules = 12
+    sizes = random.integers(1, 41, n_molecules)
+    n_atoms = sizes.sum()
+    molecule = np.repeat(np.arange(n_molecules), sizes)
+    universe = MDAnalysis.Universe.empty(
+        n_atoms,
+        n_residues=n_molecules,
+        n_segments=2,
+        atom_resindex=molecule,
+        residue_segindex=np.arange(n_molecules) % 2,
+        trajectory=True,
+    )
+    bonds, start = [], 0
+    whole = np.empty((5, n_atoms, 3))
+    for size in sizes:
+        whole[:, start] = random.uniform(-30, 90, (5, 3))
+        for atom in range(start + 1, start + size):
+            neighbour = random.integers(max(start, atom - 3), atom)
+            # A drift makes some molecules longer than the cell.
+            whole[:, atom] = whole[:, neighbour] + random.uniform(-1, 1.4, (5, 3))
+            bonds.append((neighbour, atom))
+        start += size
+    universe.add_TopologyAttr("bonds", bonds)
+    universe.add_TopologyAttr("masses", random.uniform(1, 20, n_atoms))
+    universe.add_TopologyAttr("names", [f"A{i}" for i in range(n_atoms)])
+    universe.add_TopologyAttr("resnames", ["MOL"] * n_molecules)
+    universe.add_TopologyAttr("resids", np.arange(n_molecules) + 1)
+    images = random.integers(-1, 2, whole.shape)
+    broken = whole + images @ triclinic_vectors(cell).astype(float)
+    if wrapped:
+        broken = np.array([apply_PBC(frame.astype(np.float32), cell) for frame in whole])
+    dimensions = np.tile(np.array(cell, dtype=np.float32), (5, 1))
+    universe.load_new(broken.astype(np.float32), dimensions=dimensions, order="fac")
+    return universe
+
+
+def frames_of(universe, atoms, frames=EVERY):
+    """Positions and cells as the core decodes them."""
+    positions, dimensions = [], []
+    for ts in universe.trajectory[frames]:
+        positions.append(ts.positions[atoms])
+        dimensions.append(np.zeros(6) if ts.dimensions is None else ts.dimensions.copy())
+    return np.array(positions), np.array(dimensions, dtype=np.float32)
+
+
+def transformed(universe, steps, wanted=None, frames=EVERY):
+    """Positions of the wanted atoms, as a run would see them, Å."""
+    wanted = universe.atoms.indices if wanted is None else wanted
+    atoms = wanted
+    for step in reversed(steps):
+        atoms = step.atoms(atoms, universe)
+    prepared = []
+    for step in steps:
+        prepared.append(step.prepare(atoms, universe, prepared))
+    positions, dimensions = frames_of(universe, atoms, frames)
+    for step in pickle.loads(pickle.dumps(prepared)):
+        assert step.apply(positions, dimensions) == []
+    return positions[:, np.searchsorted(atoms, wanted)]
+
+
+def by_mdanalysis(universe, *steps, wanted=None, frames=EVERY):
+    """The same of MDAnalysis's transformations, which change positions where they stand."""
+    wanted = universe.atoms.indices if wanted is None else wanted
+    found = []
+    for ts in universe.trajectory[frames]:
+        # An array in memory would keep the change.
+        kept = ts.positions.copy()
+        for step in steps:
+            step(ts)
+        found.append(ts.positions[wanted].copy())
+        ts.positions[:] = kept
+    return np.array(found)
+
+
+def assert_close(found, expected):
+    assert found.dtype == np.float32
+    scale = max(1, np.abs(expected).max(initial=0) / 100)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * scale)
+
+
+def test_unwrap_is_mdanalysis_s_in_water(ours, theirs):
+    protein = theirs.select_atoms("protein")
+    wanted = protein.indices
+    expected = by_mdanalysis(theirs, transformations.unwrap(protein), wanted=wanted, frames=SOME)
+    found = transformed(ours, [transform.unwrap()], wanted, SOME)
+    assert_close(found, expected)
+    before, _ = frames_of(ours, wanted, SOME)
+    moved = (np.abs(found - before) > 1).any(axis=2).sum(axis=1)
+    assert (moved > 50).all()
+    # What did not move has kept its bits.
+    assert np.array_equal(found[np.abs(found - before) < 1], before[np.abs(found - before) < 1])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_unwrap_makes_molecules_whole(cell):
+    universe = made_up(cell)
+    found = transformed(universe, [transform.unwrap()])
+    a, b = universe.bonds.to_indices().T
+    bonds = np.linalg.norm(found[:, a] - found[:, b], axis=2)
+    assert bonds.max() < 2.5
+    start = [fragment[0].index for fragment in universe.atoms.fragments]
+    before, _ = frames_of(universe, universe.atoms.indices)
+    assert np.array_equal(found[:, start], before[:, start])
+    # Each atom is at an image of itself.
+    for found_frame, before_frame in zip(found, before, strict=True):
+        moved = (found_frame - before_frame) @ np.linalg.inv(triclinic_vectors(cell).astype(float))
+        assert np.abs(moved - moved.round()).max() < 1e-5
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_unwrap_is_mdanalysis_s_where_that_is_whole(cell):
+    # MDAnalysis looks no further than the next cell, and not at all where every atom lies within
+    # half a cell of the first one: of such molecules it leaves bonds broken.
+    universe = made_up(cell, wrapped=True)
+    expected = by_mdanalysis(universe, transformations.unwrap(universe.atoms))
+    found = transformed(universe, [transform.unwrap()])
+    n_compared = 0
+    for fragment in universe.atoms.fragments:
+        if len(fragment) < 2:
+            continue
+        a, b = fragment.bonds.to_indices().T
+        bonds = np.linalg.norm(expected[:, a] - expected[:, b], axis=2)
+        whole = (bonds < 2.5).all(axis=1)
+        n_compared += whole.sum()
+        assert_close(found[whole][:, fragment.indices], expected[whole][:, fragment.indices])
+    assert n_compared > 40
+
+
+def test_unwrap_needs_only_molecules_that_are_wanted(ours):
+    ca = ours.select_atoms("protein and name CA").indices
+    protein = ours.select_atoms("protein").indices
+    assert np.array_equal(transform.unwrap().atoms(ca, ours), protein)
+    ion = ours.select_atoms("resname NA+").indices[:1]
+    atoms = transform.unwrap("protein").atoms(np.union1d(ca[:3], ion), ours)
+    assert np.array_equal(atoms, np.union1d(protein, ion))
+
+
+def test_unwrap_of_a_group_leaves_other_molecules():
+    universe = made_up(CELLS[0])
+    inside, outside = universe.residues[:4].atoms, universe.residues[4:].atoms
+    # One atom names its molecule.
+    named = universe.residues[:4].atoms.groupby("resids")
+    group = sum((atoms[-1:] for atoms in named.values()), universe.atoms[:0])
+    found = transformed(universe, [transform.unwrap(group)])
+    everywhere = transformed(universe, [transform.unwrap()])
+    before, _ = frames_of(universe, universe.atoms.indices)
+    assert np.array_equal(found[:, inside.indices], everywhere[:, inside.indices])
+    assert np.array_equal(found[:, outside.indices], before[:, outside.indices])
+    assert not np.array_equal(found[:, inside.indices], before[:, inside.indices])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("weights", [None, "mass"])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_center_is_mdanalysis_s(cell, weights, wrap):
+    universe = made_up(cell)
+    group = universe.residues[2:5].atoms
+    method = "geometry" if weights is None else "mass"
+    expected = by_mdanalysis(
+        universe, transformations.center_in_box(group, center=method, wrap=wrap)
+    )
+    found = transformed(universe, [transform.center(group, weights=weights, wrap=wrap)])
+    assert_close(found, expected)
+
+
+def test_center_may_be_anywhere(theirs, ours):
+    point = [1.0, -20.0, 30.0]
+    expected = by_mdanalysis(
+        theirs, transformations.center_in_box(theirs.select_atoms("protein"), point=point)
+    )
+    assert_close(transformed(ours, [transform.center("protein", point=point)]), expected)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("compound", ["atoms", "group", "residues", "segments", "fragments"])
+def test_wrap_is_mdanalysis_s(cell, compound):
+    universe = made_up(cell)
+    for group in (universe.atoms, universe.atoms[7:90:2]):
+        expected = by_mdanalysis(universe, transformations.wrap(group, compound=compound))
+        assert_close(transformed(universe, [transform.wrap(group, compound=compound)]), expected)
+
+
+@pytest.mark.parametrize("compound", ["atoms", "residues", "molecules"])
+def test_wrap_is_mdanalysis_s_in_water(compound, ours, theirs):
+    by = [33.0, -70.0, 170.0]
+    wrap = transformations.wrap(theirs.atoms, compound=compound)
+    expected = by_mdanalysis(theirs, transformations.translate(by), wrap, frames=SOME)
+    steps = [Shifted(by), transform.wrap(compound=compound)]
+    assert_close(transformed(ours, steps, frames=SOME), expected)
+
+
+class Shifted:
+    """A transformation of somebody else."""
+
+    def __init__(self, by):
+        self.by = np.float32(by)
+
+    def atoms(self, wanted, universe):
+        return wanted
+
+    def prepare(self, atoms, universe, before):
+        return self
+
+    def apply(self, positions, dimensions):
+        positions += self.by
+        return []
+
+
+def test_wrap_needs_only_compounds_that_are_wanted():
+    universe = made_up(CELLS[0])
+    wanted = universe.residues[3].atoms.indices[:1]
+    for compound, expected in {
+        "atoms": wanted,
+        "residues": universe.residues[3].atoms.indices,
+        "fragments": universe.residues[3].atoms.indices,
+        "segments": universe.residues[3].segment.atoms.indices,
+        "group": universe.atoms.indices,
+    }.items():
+        step = transform.wrap(compound=compound)
+        assert np.array_equal(step.atoms(wanted, universe), expected), compound
+        found = transformed(universe, [step], wanted)
+        assert np.array_equal(found, transformed(universe, [step])[:, wanted]), compound
+
+
+def tumbling():
+    """Positions that rotate and drift, in memory, and a structure like them."""
+    universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
+    random = np.random.default_rng(3)
+    positions, _ = frames_of(universe, universe.atoms.indices)
+    positions = positions[:10]
+    for k in range(len(positions)):
+        turn, _ = np.linalg.qr(random.normal(size=(3, 3)))
+        turn *= np.linalg.det(turn)
+        positions[k] = positions[k] @ turn + random.uniform(-30, 30, 3)
+    return MDAnalysis.Universe(datafiles.PSF, positions, order="fac")
+
+
+@pytest.mark.parametrize("weights", [None, "mass"])
+@pytest.mark.parametrize("plane", [None, "xy", "yz", "xz"])
+@pytest.mark.parametrize("rotation", [True, False])
+def test_fit_is_mdanalysis_s(weights, plane, rotation):
+    universe = tumbling()
+    crystal = MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small)
+    kind = transformations.fit_rot_trans if rotation else transformations.fit_translation
+    mobile, fixed = (u.select_atoms("name CA") for u in (universe, crystal))
+    expected = by_mdanalysis(universe, kind(mobile, fixed, plane=plane, weights=weights))
+    for group, reference in ((mobile, fixed), ("name CA", crystal)):
+        step = transform.fit(group, reference, weights=weights, rotation=rotation, plane=plane)
+        assert_close(transformed(universe, [step]), expected)
+
+
+def test_a_fit_starts_from_the_first_frame(ours):
+    ca = ours.select_atoms("protein and name CA")
+    ours.trajectory[4]
+    found = transformed(ours, [transform.unwrap(), transform.fit(ca)], ca.indices)
+    unwrapped = transformed(ours, [transform.unwrap()], ca.indices)
+    assert_close(found[0], unwrapped[0])
+    assert np.abs(found[4] - unwrapped[4]).max() > 1
+    # The trajectory stays where it was.
+    ours.trajectory[4]
+    step = transform.fit(ca)
+    step.prepare(ca.indices, ours, [])
+    assert ours.trajectory.ts.frame == 4
+
+
+def test_a_frame_of_the_same_trajectory_is_transformed_first(ours):
+    ca = ours.select_atoms("protein and name CA")
+    unwrapped = transformed(ours, [transform.unwrap()], ca.indices)
+    ours.trajectory[6]
+    steps = [transform.unwrap(), transform.fit(ca, ca)]
+    atoms = steps[0].atoms(steps[1].atoms(ca.indices, ours), ours)
+    first = steps[0].prepare(atoms, ours, [])
+    second = steps[1].prepare(atoms, ours, [first])
+    positions, dimensions = frames_of(ours, atoms)
+    assert first.apply(positions, dimensions) == second.apply(positions, dimensions) == []
+    assert_close(positions[6][np.searchsorted(atoms, ca.indices)], unwrapped[6])
+
+
+def test_a_chain_is_mdanalysis_s(system, ours, theirs):
+    reference = MDAnalysis.Universe(*system)
+    for fragment in reference.select_atoms("protein").fragments:
+        transformations.unwrap(fragment)(reference.trajectory.ts)
+    protein = theirs.select_atoms("protein")
+    backbone = theirs.select_atoms("backbone")
+    expected = by_mdanalysis(
+        theirs,
+        transformations.unwrap(protein),
+        transformations.center_in_box(protein, center="mass"),
+        transformations.wrap(theirs.atoms, compound="residues"),
+        transformations.fit_rot_trans(backbone, reference.select_atoms("backbone")),
+        frames=SOME,
+    )
+    steps = [
+        transform.unwrap("protein"),
+        transform.center("protein", weights="mass"),
+        transform.wrap(compound="residues"),
+        transform.fit("backbone", reference),
+    ]
+    found = transformed(ours, steps, frames=SOME)
+    assert_close(found, expected)
+    wanted = np.array([5, 700, 3340, 3341, 40001])
+    assert np.array_equal(transformed(ours, steps, wanted, SOME), found[:, wanted])
+
+
+def test_frames_without_a_cell_are_named(ours):
+    universe = made_up(CELLS[1])
+    positions, dimensions = frames_of(universe, universe.atoms.indices)
+    dimensions[1] = 0
+    dimensions[2] = [40, 40, 40, 130, 130, 130]
+    dimensions[3, 0] = np.nan
+    positions[0] = np.nan
+    dimensions[0] = 0
+    for step in (transform.unwrap(), transform.center("all"), transform.wrap()):
+        found = positions.copy()
+        prepared = step.prepare(universe.atoms.indices, universe, [])
+        refused = dict(prepared.apply(found, dimensions))
+        assert list(refused) == [1, 2, 3]
+        name = step.parameters().partition("(")[0]
+        assert refused[1] == f"the frame has no cell, which {name} needs"
+        assert "40 40 40 Å and angles of 130 130 130°, which make no cell" in refused[2]
+        assert np.isnan(found[:4]).all()
+        assert np.isfinite(found[4]).all()
+    fitted = transform.fit("all", universe).prepare(universe.atoms.indices, universe, [])
+    found = positions.copy()
+    assert fitted.apply(found, dimensions) == []
+    assert np.isfinite(found[1:]).all()
+
+
+def test_a_first_frame_without_a_cell_is_no_reference(universe):
+    steps = [transform.unwrap(), transform.fit("name CA")]
+    with pytest.raises(TransformError, match=r"frame 0 cannot be the reference.*has no cell"):
+        transformed(universe, steps)
+
+
+def test_missing_bonds_are_named(ours):
+    everything = MDAnalysis.Universe(datafiles.GRO)
+    with pytest.raises(UnsupportedError, match=r"has none; load a topology.*guess_bonds"):
+        transform.unwrap().atoms(everything.atoms.indices, everything)
+    with pytest.raises(UnsupportedError, match="wrap by fragments needs bonds"):
+        transform.wrap(compound="fragments").atoms(everything.atoms.indices, everything)
+    # As in a PDB file that lists the bonds of its ligand alone.
+    everything.add_TopologyAttr("bonds", [(0, 1), (47680, 47679)])
+    with pytest.raises(UnsupportedError, match=r"no bonds for 213 residues \(ARG 2, ILE 3, ILE 4"):
+        transform.unwrap().atoms(np.arange(3341), everything)
+
+
+def test_divided_residues_are_named(ours):
+    oxygen = ours.select_atoms("resname SOL and name OW").indices[:2]
+    # GROMACS's four-site water: the virtual site has no bond.
+    with pytest.warns(PacelineWarning, match=r"2 residues \(SOL 215, SOL 216\)"):
+        transform.unwrap().atoms(oxygen, ours)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        transform.unwrap().atoms(np.arange(10), ours)
+
+
+def test_guessed_bonds_will_do(ours):
+    universe = MDAnalysis.Universe(datafiles.PDB_small)
+    start = universe.select_atoms("resid 1-3")
+    start.guess_bonds()
+    assert np.array_equal(transform.unwrap().atoms(np.array([0]), universe), start.indices)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda u: transform.center("name XYZ"), SelectionError, "center: no atoms match"),
+        (lambda u: transform.center(MDAnalysis.Universe.empty(3).atoms), UnsupportedError, "other"),
+        (lambda u: transform.fit("index 0-1"), SelectionError, "no orientation"),
+        (lambda u: transform.fit("index 0-9", u.atoms[:3]), SelectionError, "10 atoms .* 3 atoms"),
+        (lambda u: transform.fit(u.atoms[:3], u.atoms[1:4]), SelectionError, "differ in mass"),
+        (
+            lambda u: transform.wrap(u.select_atoms("around 3 index 0", updating=True)),
+            UnsupportedError,
+            "UpdatingAtomGroup",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused(make, error, words):
+    universe = made_up(CELLS[0])
+    with pytest.raises(error, match=words):
+        make(universe).atoms(universe.atoms.indices, universe)
+
+
+def test_wrap_by_molecules_needs_them():
+    universe = made_up(CELLS[0])
+    with pytest.raises(UnsupportedError, match="wrap by fragments"):
+        transform.wrap(compound="molecules").atoms(universe.atoms.indices, universe)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: transform.wrap(compound="chains"), "'chains'"),
+        (lambda: transform.fit("all", plane="zy"), "'zy'"),
+        (lambda: transform.fit("all", weights="charge"), "'charge'"),
+        (lambda: transform.center("all", point=[1, 2]), r"\(1.0, 2.0\)"),
+        (lambda: transform.center("all", point=[1, 2, np.nan]), "nan"),
+    ],
+)
+def test_unknown_options_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_one_line_says_what_was_done(ours):
+    protein = ours.select_atoms("protein")
+    steps = [
+        transform.unwrap(),
+        transform.center(protein, point=[1, 2, 3], wrap=True),
+        transform.wrap(compound="residues"),
+        transform.fit("protein", protein, rotation=False, plane="xy"),
+    ]
+    assert [step.parameters() for step in steps] == [
+        "unwrap()",
+        "center(3341 atoms, indices 0 to 3340, point=(1.0, 2.0, 3.0), wrap=True)",
+        "wrap(compound=residues)",
+        f"fit('protein', reference={protein}, rotation=False, plane=xy)",
+    ]
+
+
+def test_workers_load_no_mdanalysis(ours):
+    prepared = transform.center("protein").prepare(np.arange(3341), ours, [])
+    probe = (
+        "import pickle, sys; pickle.loads(sys.stdin.buffer.read()); "
+        "sys.exit('MDAnalysis' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", probe], input=pickle.dumps(prepared), check=True)
+
+
+def test_arrays_of_another_shape_are_refused():
+    universe = made_up(CELLS[0])
+    prepared = transform.wrap().prepare(universe.atoms.indices, universe, [])
+    positions, dimensions = frames_of(universe, universe.atoms.indices)
+    with pytest.raises(ValueError, match="expected positions of"):
+        prepared.apply(positions[:, 1:].copy(), dimensions)
+    with pytest.raises(ValueError, match="lengths and angles"):
+        prepared.apply(positions, dimensions[1:].copy())
+
+
+def test_a_run_sees_what_is_transformed(ours):
+    ca = ours.select_atoms("protein and name CA")
+    steps = [transform.unwrap(), transform.center("protein"), transform.fit(ca, weights="mass")]
+    everything = paceline.TimeSeries(lambda block: block.positions, ca).run(
+        transforms=steps, backend="serial"
+    )
+    expected = transformed(ours, steps, ca.indices)
+    assert np.array_equal(everything.results.timeseries, expected)
+    in_pairs = paceline.TimeSeries(lambda block: block.positions[:, 0], ca)
+    in_pairs.run(transforms=steps, block_frames=1, n_workers=2)
+    assert np.array_equal(in_pairs.results.timeseries, expected[:, 0])
+    assert everything.provenance["transforms"] == (
+        "unwrap(); center('protein'); "
+        "fit(214 atoms, indices 4 to 3335, reference=frame 0, weights=mass)"
+    )
+
+
+def test_velocities_do_not_turn(ours):
+    turning = [transform.fit("name CA"), transform.fit("name CA", rotation=False)]
+    assert [step.turns for step in turning] == [True, False]
+    others = [transform.unwrap(), transform.center("all"), transform.wrap()]
+    assert not any(step.turns for step in others)
