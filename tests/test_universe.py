@@ -398,7 +398,6 @@ def test_ordinary_universes_run_on_our_core(request, opened, system, options):
 
 OTHERS = {
     "TRR": (datafiles.GRO, datafiles.TRR),
-    "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
     "PDB": (datafiles.PDB_multiframe,),
     "XYZ": (datafiles.XYZ,),
     "HISTORY": (datafiles.DLP_HISTORY_minimal,),

@@ -88,6 +88,11 @@ impl<'h> Reading<'h> {
             frames: place.frames,
             variables,
         };
+        // Some writers leave the places of the variables open until there is a record.
+        let in_records = matches!(place.frames, Arrangement::Records { .. });
+        if in_records && file_size <= place.start {
+            return Err("expected a whole frame at least, found none".into());
+        }
         if !layout.is_sound() {
             return Err("its variables overlap or lie outside of their record".into());
         }
