@@ -274,6 +274,8 @@ def test_frames_are_counted_by_the_files_size(tmp_path, claimed):
         assert Reader(path).n_frames == N_FRAMES
 
 
+@pytest.mark.filterwarnings("ignore:.*the header says")
+@pytest.mark.filterwarnings("ignore:.*is cut")
 def test_a_cut_file_keeps_its_whole_frames(tmp_path):
     path = write_scipy(tmp_path / "a.nc", values())
     whole = frames(opened(path))
@@ -283,8 +285,8 @@ def test_a_cut_file_keeps_its_whole_frames(tmp_path):
         ours = Reader(path)
     assert ours.n_frames == 4
     np.testing.assert_array_equal(frames(ours)[3]["forces"], whole[3]["forces"])
-    with pytest.warns(PacelineWarning), pytest.raises(UnsupportedError, match="found none"):
-        path.write_bytes(content[: len(content) - 4 * RECORD - 1])
+    path.write_bytes(content[: len(content) - 4 * RECORD - 1])
+    with pytest.raises(UnsupportedError, match="found none"):
         Reader(path)
 
 
@@ -301,13 +303,13 @@ def test_arrays_that_are_cut_keep_the_frames_of_which_all_is_there(tmp_path):
         np.testing.assert_array_equal(one["dimensions"], other["dimensions"])
 
 
+@pytest.mark.filterwarnings("ignore:.*the header says")
 def test_every_cut_of_the_header_is_an_error(tmp_path):
     path = write_scipy(tmp_path / "a.nc", values(1))
     content = path.read_bytes()
     for size in range(4, len(content) - RECORD, 7):
         path.write_bytes(content[:size])
-        with pytest.raises((DamagedFileError, UnsupportedError), match=r"a\.nc: "), pytest.warns():
-            warnings.warn("as some cuts give", PacelineWarning, stacklevel=1)
+        with pytest.raises((DamagedFileError, UnsupportedError), match=r"a\.nc: "):
             Reader(path)
 
 
@@ -385,7 +387,7 @@ def test_replicas_in_one_file_are_refused_by_name(tmp_path):
 
 def test_netcdf_4_is_refused_by_name(tmp_path):
     path = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4")
-    with pytest.raises(UnsupportedError, match="found HDF5; NetCDF-4.*nccopy -k cdf5"):
+    with pytest.raises(UnsupportedError, match=r"found HDF5; NetCDF-4.*nccopy -k cdf5"):
         paceline.Universe(datafiles.PRMncdf, path)
     assert paceline._core.detect_format(path) is None
 

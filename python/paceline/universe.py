@@ -28,7 +28,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
     XTC, TRR, DCD and Amber NetCDF are recognised by their content. Everything else is read by
-    MDAnalysis's own reader, as if the Universe were an ordinary one. All arguments are MDAnalysis's.
+    MDAnalysis's own reader, as if the Universe were an ordinary one. All arguments are
+    MDAnalysis's.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ use super::number::{Number, Scale};
 use crate::error::Fault;
 
 /// Name of a variable, and the units in which we read it; one without units has the first ones.
-fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
+pub(super) fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
     match role {
         Role::Positions => ("coordinates", &["angstrom"]),
         Role::Velocities => ("velocities", &["angstrom/picosecond"]),
