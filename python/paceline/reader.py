@@ -21,6 +21,12 @@ from paceline.frames import Clock, FileFrames
 from paceline.opening import open_file, read_headers, warn
 
 
+def _format_of(chain: Chain) -> str:
+    """The name by which MDAnalysis calls the format of a chain's first file."""
+    name = chain.cores[0].format
+    return "NCDF" if name == "NetCDF" else name
+
+
 class Reader(ReaderBase):
     """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
 
@@ -98,7 +104,7 @@ class Reader(ReaderBase):
         )
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance: see the module's first lines.
-        self.format = self.chain.cores[0].format if len(self.filenames) == 1 else "CHAIN"
+        self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
         self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
         self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
         if n_atoms not in (None, self.n_atoms):
@@ -262,10 +268,13 @@ class Reader(ReaderBase):
         -------
         MDAnalysis.coordinates.base.WriterBase
         """
-        kind = self.chain.cores[0].format
+        kind = _format_of(self.chain)
         if kind == "DCD":
             # A DCD file's times are in its header, the others' in their frames.
             kwargs.setdefault("dt", self.ts.dt)
+        if kind == "NCDF":
+            kwargs.setdefault("velocities", self.ts.has_velocities)
+            kwargs.setdefault("forces", self.ts.has_forces)
         if n_atoms is None:
             n_atoms = self.n_atoms
         writer = get_writer_for(filename, format=kind, multiframe=True)

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
@@ -25,6 +26,9 @@ from paceline.errors import (
 from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource
 from paceline.opening import warn
 from paceline.reader import Reader
+
+#: MDAnalysis's own readers of files that the core decodes.
+_DECODED = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
 
 class OpenTrajectory(Protocol):
@@ -133,7 +137,7 @@ def _files_behind(universe: Any) -> "_Files | None":
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
             return _Files(universe, trajectory.chain, trajectory.clock, sub, trajectory.t_init)
-    elif type(trajectory) in (XTCReader, TRRReader, DCDReader) and trajectory.convert_units:
+    elif type(trajectory) in _DECODED and trajectory.convert_units:
         return _file_of_mdanalysis(universe)
     return None
 
@@ -144,7 +148,11 @@ def _file_of_mdanalysis(universe: Any) -> "_Files":
     trajectory = universe.trajectory
     chain = Chain([trajectory.filename])
     asked = trajectory._kwargs
-    clock = Clock(chain.cores[0].first, asked.get("dt"), asked.get("time_offset", 0.0))
+    dt = asked.get("dt")
+    if isinstance(trajectory, NCDFReader) and trajectory.has_time:
+        # It prefers the file's times.
+        dt = None
+    clock = Clock(chain.cores[0].first, dt, asked.get("time_offset", 0.0))
     file = _Files(universe, chain, clock, None, time.perf_counter() - begun)
     if (file.n_atoms, file.n_frames) != (trajectory.n_atoms, trajectory.n_frames):
         raise FileChangedError(

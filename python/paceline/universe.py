@@ -14,7 +14,7 @@ from paceline.opening import files_named
 from paceline.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
-_FORMATS = ("XTC", "TRR", "DCD")
+_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC")
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -27,8 +27,9 @@ _USUAL_PARTS = (
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
-    XTC, TRR and DCD are recognised by their content. Everything else is read by MDAnalysis's own
-    reader, as if the Universe were an ordinary one. All arguments are MDAnalysis's.
+    XTC, TRR, DCD and Amber NetCDF are recognised by their content. Everything else is read by
+    MDAnalysis's own reader, as if the Universe were an ordinary one. All arguments are
+    MDAnalysis's.
 
     Parameters
     ----------

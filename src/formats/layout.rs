@@ -39,13 +39,12 @@ impl Format {
         })
     }
 
-    /// The name by which MDAnalysis calls it.
     pub fn name(self) -> &'static str {
         match self {
             Format::Xtc => "XTC",
             Format::Trr => "TRR",
             Format::Dcd => "DCD",
-            Format::Netcdf3 => "NCDF",
+            Format::Netcdf3 => "NetCDF",
         }
     }
 }

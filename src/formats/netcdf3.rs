@@ -17,6 +17,7 @@
 //! for a certain number of frames, and in restart files, they are no records: see [`Layout`].
 
 mod amber;
+mod encode;
 mod header;
 mod layout;
 mod number;
@@ -30,6 +31,7 @@ use crate::atoms::Atoms;
 use crate::error::Fault;
 use crate::formats::{Decoder, Fields, FrameOut, Run};
 
+pub use self::encode::NetcdfEncoder;
 pub use self::layout::{Arrangement, Layout};
 
 /// kJ in a kcal; MDAnalysis multiplies forces in f32.

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::formats::dcd::DcdEncoder;
+use crate::formats::netcdf3::NetcdfEncoder;
 use crate::formats::trr::TrrEncoder;
 use crate::formats::xtc::{self, XtcEncoder};
 use crate::formats::{self, Fields, FrameIn, Series};
@@ -147,6 +148,10 @@ fn make(
         "DCD" => {
             only(Fields::POSITIONS)?;
             Ok(Box::new(DcdEncoder::new(n_atoms, has_cell)?))
+        }
+        "NetCDF" => {
+            only(Fields::ALL)?;
+            Ok(Box::new(NetcdfEncoder::new(n_atoms, has_cell, fields)?))
         }
         _ => Err(format!("paceline does not write {format}")),
     }

@@ -20,7 +20,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR or DCD")
+    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD or NetCDF")
     parser.add_argument("--refresh", action="store_true", help="make it anew")
     return parser
 

@@ -20,7 +20,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR or DCD")
+    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD or NetCDF")
     parser.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
     return parser
 

@@ -7,7 +7,7 @@ use super::number::{Number, Scale};
 use crate::error::Fault;
 
 /// Name of a variable, and the units in which we read it; one without units has the first ones.
-fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
+pub(super) fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
     match role {
         Role::Positions => ("coordinates", &["angstrom"]),
         Role::Velocities => ("velocities", &["angstrom/picosecond"]),
@@ -88,6 +88,11 @@ impl<'h> Reading<'h> {
             frames: place.frames,
             variables,
         };
+        // Some writers leave the places of the variables open until there is a record.
+        let in_records = matches!(place.frames, Arrangement::Records { .. });
+        if in_records && file_size <= place.start {
+            return Err("expected a whole frame at least, found none".into());
+        }
         if !layout.is_sound() {
             return Err("its variables overlap or lie outside of their record".into());
         }

@@ -18,9 +18,10 @@ use crate::formats::xdr::padding;
 /// Amber's headers have about 2,000 bytes.
 pub(super) const MAX_LEN: u64 = 1 << 20;
 
-const DIMENSIONS: u32 = 10;
-const VARIABLES: u32 = 11;
-const ATTRIBUTES: u32 = 12;
+/// Tags of lists.
+pub(super) const DIMENSIONS: u32 = 10;
+pub(super) const VARIABLES: u32 = 11;
+pub(super) const ATTRIBUTES: u32 = 12;
 
 /// Types of values, as files number them.
 pub(super) const CHAR: u32 = 2;

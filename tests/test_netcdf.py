@@ -1,0 +1,443 @@
+"""Amber NetCDF: the numbers of MDAnalysis, and files of every program at hand."""
+
+import pickle
+import shutil
+import warnings
+from pathlib import Path
+
+import MDAnalysis
+import mdtraj
+import numpy as np
+import pytest
+from MDAnalysis.analysis import rms
+from MDAnalysis.coordinates.TRJ import NCDFReader
+from MDAnalysisTests import datafiles
+from scipy.io import netcdf_file
+
+import paceline
+from paceline.analysis.rms import RMSD
+from paceline.errors import DamagedFileError, FileChangedError, PacelineWarning, UnsupportedError
+from paceline.reader import Reader
+
+DATA = Path(datafiles.__file__).parent / "data"
+PUBLISHED = sorted(
+    path.relative_to(DATA) for path in DATA.rglob("*") if path.suffix in (".nc", ".ncdf")
+)
+FORMATS = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
+UNITS = {
+    "time": "picosecond",
+    "coordinates": "angstrom",
+    "velocities": "angstrom/picosecond",
+    "forces": "kilocalorie/mole/angstrom",
+    "cell_lengths": "angstrom",
+    "cell_angles": "degree",
+}
+AMBER = {"velocities": np.float64(20.455)}
+N_FRAMES, N_ATOMS = 5, 7
+RECORD = 4 + 3 * N_ATOMS * 12 + 48
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*has not been set:UserWarning"),
+    pytest.mark.filterwarnings("ignore:NCDF trajectory:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Reader has no dt information:UserWarning"),
+]
+
+
+def values(n_frames=N_FRAMES, n_atoms=N_ATOMS):
+    """Numbers of all variables, in Amber's units, f64."""
+    random = np.random.default_rng(7)
+    return {
+        "time": 100.25 + 0.1 * np.arange(n_frames),
+        "coordinates": random.normal(0, 30, (n_frames, n_atoms, 3)),
+        "velocities": random.normal(0, 0.5, (n_frames, n_atoms, 3)),
+        "forces": random.normal(0, 9, (n_frames, n_atoms, 3)),
+        "cell_lengths": random.uniform(30, 60, (n_frames, 3)),
+        "cell_angles": random.uniform(60, 110, (n_frames, 3)),
+    }
+
+
+def dimensions_of(name, restart=False):
+    inner = {"time": (), "cell_lengths": ("cell_spatial",), "cell_angles": ("cell_angular",)}
+    return (() if restart else ("frame",)) + inner.get(name, ("atom", "spatial"))
+
+
+def fill(file, arrays, *, kind="f4", scale=None, units=UNITS, frame=None, restart=False, extra=()):
+    """Give an open NetCDF file, of scipy or netCDF4, Amber's conventions and these arrays."""
+    file.Conventions = "AMBERRESTART" if restart else "AMBER"
+    file.ConventionVersion = "1.0"
+    n_frames, n_atoms, _ = arrays["coordinates"].shape
+    if not restart:
+        file.createDimension("frame", frame)
+    for name, size in (("atom", n_atoms), ("spatial", 3), ("cell_spatial", 3), ("cell_angular", 3)):
+        file.createDimension(name, size)
+    variables = {}
+    for name, array in arrays.items():
+        width = "f8" if name.startswith("cell") or restart else kind
+        variable = file.createVariable(name, width, dimensions_of(name, restart))
+        if name in units:
+            variable.units = units[name]
+        if name in (scale or {}):
+            variable.scale_factor = scale[name]
+        if hasattr(variable, "set_auto_maskandscale"):
+            variable.set_auto_maskandscale(False)
+        variables[name] = variable, array
+    for name, width, inner in extra:
+        file.createVariable(name, width, ("frame", *inner))
+    for variable, array in variables.values():
+        if restart:
+            variable[...] = array[0]
+        else:
+            variable[:n_frames] = array
+
+
+def write_scipy(path, arrays, version=2, **kwargs):
+    with netcdf_file(path, "w", version=version, maskandscale=False) as file:
+        fill(file, arrays, **kwargs)
+    return path
+
+
+def write_netcdf4(path, arrays, format, **kwargs):
+    netcdf4 = pytest.importorskip("netCDF4")
+    with netcdf4.Dataset(path, "w", format=format) as file:
+        fill(file, arrays, **kwargs)
+    return path
+
+
+def opened(path, **kwargs):
+    """A reader, and that it warns of nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        return Reader(path, **kwargs)
+
+
+def frames(reader):
+    """Numbers of all frames."""
+    return [
+        {
+            "time": ts.time,
+            "dimensions": None if ts.dimensions is None else ts.dimensions.copy(),
+            **{
+                field: getattr(ts, field).copy() if getattr(ts, f"has_{field}") else None
+                for field in ("positions", "velocities", "forces")
+            },
+        }
+        for ts in reader
+    ]
+
+
+def assert_same(ours, theirs):
+    ours, theirs = frames(ours), frames(theirs)
+    assert len(ours) == len(theirs) > 0
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["time"] == other["time"]
+        for name in ("dimensions", "positions", "velocities", "forces"):
+            assert (one[name] is None) == (other[name] is None), name
+            if one[name] is not None:
+                np.testing.assert_array_equal(one[name], other[name], name, strict=True)
+
+
+@pytest.mark.parametrize("name", PUBLISHED, ids=str)
+def test_published_files_bit_for_bit(name):
+    timeless = name.name == "cpptraj_traj.nc"
+    if timeless:
+        with pytest.warns(PacelineWarning, match="holds no times; its frames count as 1 ps apart"):
+            ours = Reader(DATA / name)
+    else:
+        ours = opened(DATA / name)
+    theirs = NCDFReader(DATA / name)
+    assert (ours.n_frames, ours.n_atoms) == (theirs.n_frames, theirs.n_atoms)
+    assert ours.dt == pytest.approx(theirs.dt)
+    assert_same(ours, theirs)
+    times, steps = ours.core.times()
+    np.testing.assert_array_equal(times, [ts.time for ts in theirs])
+    np.testing.assert_array_equal(steps, np.arange(theirs.n_frames))
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("number", [np.float32, np.float64])
+@pytest.mark.parametrize("factor", [20.455, 1.0, 1 + 1e-10, -0.1])
+def test_scale_factors_bit_for_bit(tmp_path, kind, number, factor):
+    scale = dict.fromkeys(UNITS, number(factor))
+    path = write_scipy(tmp_path / "a.nc", values(), kind=kind, scale=scale)
+    assert_same(opened(path), NCDFReader(path))
+
+
+@pytest.mark.parametrize("n_atoms", [1, 7, 1500])
+@pytest.mark.parametrize(
+    "missing", [(), ("velocities",), ("cell_lengths", "cell_angles", "forces")]
+)
+def test_chosen_atoms_are_those_of_whole_frames(tmp_path, n_atoms, missing):
+    arrays = {name: v for name, v in values(3, n_atoms).items() if name not in missing}
+    for kind in ("f4", "f8"):
+        path = write_scipy(tmp_path / f"{kind}.nc", arrays, kind=kind)
+        whole = frames(opened(path))
+        random = np.random.default_rng(1)
+        for size in {1, (n_atoms + 1) // 2, n_atoms}:
+            sub = np.sort(random.choice(n_atoms, size, replace=False))
+            for one, all_atoms in zip(frames(opened(path, sub=sub)), whole, strict=True):
+                for field in ("positions", "velocities", "forces"):
+                    if all_atoms[field] is not None:
+                        np.testing.assert_array_equal(one[field], all_atoms[field][sub])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_scipy(tmp_path, version):
+    arrays = values()
+    check(opened(write_scipy(tmp_path / "a.nc", arrays, version=version)), arrays)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("frame", [None, N_FRAMES], ids=["records", "arrays"])
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_files_of_the_netcdf_library(tmp_path, format, frame, kind):
+    arrays = values()
+    extra = [("flags", "i1", ("spatial",)), ("replica", "i4", ()), ("odd", "i2", ("atom",))]
+    path = write_netcdf4(tmp_path / "a.nc", arrays, format, kind=kind, frame=frame, extra=extra)
+    ours = opened(path)
+    check(ours, arrays)
+    np.testing.assert_allclose(ours.core.times()[0], arrays["time"], rtol=1e-7)
+    ours[N_FRAMES - 1]
+    assert pickle.loads(pickle.dumps(ours)).ts.time == ours.ts.time
+
+
+def check(ours, arrays):
+    """Assert that a reader gives these numbers, in MDAnalysis's units."""
+    for frame, found in enumerate(frames(ours)):
+        assert found["time"] == pytest.approx(arrays["time"][frame])
+        for name, expected in (
+            ("positions", arrays["coordinates"][frame]),
+            ("velocities", arrays["velocities"][frame]),
+            ("forces", 4.184 * arrays["forces"][frame]),
+            ("dimensions", np.r_[arrays["cell_lengths"][frame], arrays["cell_angles"][frame]]),
+        ):
+            np.testing.assert_allclose(found[name], expected, rtol=3e-7, err_msg=name)
+    assert ours.n_frames == len(arrays["time"])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_lone_variable_of_records_is_not_padded(tmp_path, format):
+    arrays = {"coordinates": values()["coordinates"]}
+    path = write_netcdf4(tmp_path / "a.nc", arrays, format)
+    with pytest.warns(PacelineWarning, match="no times"):
+        ours = Reader(path)
+    assert ours.dt == 1.0
+    found = [frame["positions"] for frame in frames(ours)]
+    np.testing.assert_array_equal(found, np.float32(arrays["coordinates"]))
+    assert [ts.time for ts in ours] == [0, 1, 2, 3, 4]
+    with pytest.warns(PacelineWarning, match="no times"):
+        ours = Reader(path, dt=0.5, time_offset=10.0)
+    assert [ts.time for ts in ours] == [10, 10.5, 11, 11.5, 12]
+
+
+def test_restart_files(tmp_path):
+    arrays = values()
+    path = write_scipy(tmp_path / "a.ncrst", arrays, restart=True, scale=AMBER)
+    (found,) = frames(opened(path))
+    np.testing.assert_array_equal(found["positions"], np.float32(arrays["coordinates"][0]))
+    np.testing.assert_array_equal(found["velocities"], np.float32(arrays["velocities"][0] * 20.455))
+    assert found["time"] == arrays["time"][0]
+
+
+def test_files_of_mdtraj(tmp_path):
+    arrays = {name: np.float32(v) for name, v in values().items()}
+    with mdtraj.formats.NetCDFTrajectoryFile(str(tmp_path / "a.nc"), "w") as file:
+        file.write(*(arrays[k] for k in ("coordinates", "time", "cell_lengths", "cell_angles")))
+    ours = opened(tmp_path / "a.nc")
+    assert_same(ours, NCDFReader(tmp_path / "a.nc"))
+    np.testing.assert_array_equal(frames(ours)[2]["positions"], arrays["coordinates"][2])
+    with mdtraj.formats.AmberNetCDFRestartFile(str(tmp_path / "b.ncrst"), "w") as file:
+        file.write(*(arrays[k][1] for k in ("coordinates", "time", "cell_lengths", "cell_angles")))
+    ours = opened(tmp_path / "b.ncrst")
+    np.testing.assert_array_equal(ours.ts.positions, arrays["coordinates"][1])
+    np.testing.assert_array_equal(ours.ts.dimensions[:3], arrays["cell_lengths"][1])
+
+
+def test_files_of_mdanalysis_with_all_fields(tmp_path):
+    universe = MDAnalysis.Universe(DATA / "Amber/ace_tip3p.parm7", DATA / "Amber/ace_tip3p.nc")
+    path = tmp_path / "a.ncdf"
+    with MDAnalysis.Writer(str(path), len(universe.atoms), velocities=True, forces=True) as writer:
+        for _ in universe.trajectory:
+            writer.write(universe)
+    assert_same(opened(path), NCDFReader(path))
+
+
+@pytest.mark.parametrize("claimed", [0, 3, 9, -1])
+def test_frames_are_counted_by_the_files_size(tmp_path, claimed):
+    path = write_scipy(tmp_path / "a.nc", values())
+    content = bytearray(path.read_bytes())
+    content[4:8] = claimed.to_bytes(4, "big", signed=True)
+    path.write_bytes(content)
+    if claimed == -1:
+        assert opened(path).n_frames == N_FRAMES
+        return
+    with pytest.warns(PacelineWarning, match=f"header says {claimed} frames, the file has 5"):
+        assert Reader(path).n_frames == N_FRAMES
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says")
+@pytest.mark.filterwarnings("ignore:.*is cut")
+def test_a_cut_file_keeps_its_whole_frames(tmp_path):
+    path = write_scipy(tmp_path / "a.nc", values())
+    whole = frames(opened(path))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.warns(PacelineWarning, match=r"frame 4 \(byte \d+\) is cut: 303 of 304 bytes"):
+        ours = Reader(path)
+    assert ours.n_frames == 4
+    np.testing.assert_array_equal(frames(ours)[3]["forces"], whole[3]["forces"])
+    path.write_bytes(content[: len(content) - 4 * RECORD - 1])
+    with pytest.raises(UnsupportedError, match="found none"):
+        Reader(path)
+
+
+def test_arrays_that_are_cut_keep_the_frames_of_which_all_is_there(tmp_path):
+    path = write_scipy(tmp_path / "a.nc", values(), frame=N_FRAMES)
+    whole = frames(opened(path))
+    content = path.read_bytes()
+    # The times stand last, 4 bytes each.
+    path.write_bytes(content[:-7])
+    with pytest.warns(PacelineWarning, match="the header says 5 frames, the file has 3"):
+        ours = Reader(path)
+    for one, other in zip(frames(ours), whole[:3], strict=True):
+        np.testing.assert_array_equal(one["velocities"], other["velocities"])
+        np.testing.assert_array_equal(one["dimensions"], other["dimensions"])
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says")
+def test_every_cut_of_the_header_is_an_error(tmp_path):
+    path = write_scipy(tmp_path / "a.nc", values(1))
+    content = path.read_bytes()
+    for size in range(4, len(content) - RECORD, 7):
+        path.write_bytes(content[:size])
+        with pytest.raises((DamagedFileError, UnsupportedError), match=r"a\.nc: "):
+            Reader(path)
+
+
+def test_an_empty_trajectory_is_refused(tmp_path):
+    path = write_scipy(tmp_path / "a.nc", values(0))
+    with pytest.raises(UnsupportedError, match="expected a whole frame at least, found none"):
+        opened(path)
+
+
+def test_a_growing_file_is_still_the_same(tmp_path):
+    path = write_scipy(tmp_path / "a.nc", values(9))
+    content = path.read_bytes()
+    short = bytearray(content[: len(content) - 4 * RECORD])
+    short[4:8] = (5).to_bytes(4, "big")
+    path.write_bytes(short)
+    reader = opened(path)
+    path.write_bytes(content)
+    reader.core.verify()
+    assert pickle.loads(pickle.dumps(reader)).n_frames == 9
+    path.write_bytes(content[:-9999])
+    with pytest.raises(FileChangedError):
+        reader.core.verify()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"units": UNITS | {"coordinates": "kilometer"}}, 'units of angstrom, found "kilometer"'),
+        ({"units": UNITS | {"time": "ns"}}, '"time" in units of picosecond, found "ns"'),
+        ({"units": UNITS | {"cell_angles": "radian"}}, 'units of degree, found "radian"'),
+        ({"kind": "i4"}, r'"coordinates" as float or double, found type 4'),
+        ({"scale": {"forces": np.int32(3)}}, 'finite float or double as scale_factor of "forces"'),
+        ({"scale": {"time": np.float64(np.nan)}}, 'scale_factor of "time"'),
+    ],
+)
+def test_what_is_not_read_is_refused_by_name(tmp_path, change, message):
+    path = write_scipy(tmp_path / "a.nc", values(), **change)
+    with pytest.raises(UnsupportedError, match=message):
+        Reader(path)
+
+
+def test_missing_units_are_ambers(tmp_path):
+    arrays = values()
+    check(opened(write_scipy(tmp_path / "a.nc", arrays, units={})), arrays)
+
+
+def test_other_netcdf_files_are_refused_by_name(tmp_path):
+    path = tmp_path / "a.nc"
+    with netcdf_file(path, "w") as file:
+        file.Conventions = "CF-1.6"
+        file.createDimension("frame", None)
+    with pytest.raises(UnsupportedError, match=r'names AMBER or AMBERRESTART, found "CF-1\.6"'):
+        Reader(path)
+    with netcdf_file(path, "w") as file:
+        file.Conventions = "AMBER"
+        file.createDimension("frame", None)
+        file.createDimension("atom", 4)
+    with pytest.raises(UnsupportedError, match='expected a dimension "spatial" of 3, found none'):
+        Reader(path)
+    arrays = {name: v for name, v in values().items() if name != "cell_angles"}
+    with pytest.raises(UnsupportedError, match='both "cell_lengths" and "cell_angles"'):
+        Reader(write_scipy(path, arrays))
+
+
+def test_replicas_in_one_file_are_refused_by_name(tmp_path):
+    with netcdf_file(tmp_path / "a.nc", "w") as file:
+        file.Conventions = "AMBER"
+        for name, size in (("frame", None), ("ensemble", 2), ("atom", 4), ("spatial", 3)):
+            file.createDimension(name, size)
+        file.createVariable("coordinates", "f4", ("frame", "ensemble", "atom", "spatial"))
+    message = r"\(frame, atom, spatial\) .* found \(frame, ensemble 2, atom 4, spatial 3\)"
+    with pytest.raises(UnsupportedError, match=message):
+        Reader(tmp_path / "a.nc")
+
+
+def test_netcdf_4_is_refused_by_name(tmp_path):
+    path = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4")
+    with pytest.raises(UnsupportedError, match=r"found HDF5; NetCDF-4.*nccopy -k cdf5"):
+        paceline.Universe(datafiles.PRMncdf, path)
+    assert paceline._core.detect_format(path) is None
+
+
+SYSTEMS = {
+    "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
+    "truncated octahedron": (datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX),
+    "forces": (datafiles.PFncdf_Top, datafiles.PFncdf_Trj),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_analyses(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        ours = paceline.Universe(*SYSTEMS[name])
+        theirs = MDAnalysis.Universe(*SYSTEMS[name])
+        assert isinstance(ours.trajectory, Reader)
+        result = RMSD(ours, select="not name H*").run().results.rmsd
+        # The file behind MDAnalysis's own reader is ours to decode.
+        again = RMSD(theirs, select="not name H*").run().results.rmsd
+    np.testing.assert_array_equal(result, again)
+    expected = rms.RMSD(theirs, select="not name H*").run().results.rmsd
+    np.testing.assert_array_equal(result[:, :2], expected[:, :2])
+    np.testing.assert_allclose(result[:, 2], expected[:, 2], atol=2e-5)
+
+
+def test_every_backend(where):
+    protein = paceline.Universe(*SYSTEMS["NCDF"]).select_atoms("protein")
+    expected = RMSD(protein).run(backend="serial").results.rmsd
+    np.testing.assert_array_equal(RMSD(protein).run(**where).results.rmsd, expected)
+
+
+def test_motion_on_blocks():
+    universe = paceline.Universe(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX)
+    theirs = MDAnalysis.Universe(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX)
+    atoms = universe.select_atoms("name O")
+
+    def of(name):
+        expected = [getattr(theirs.trajectory[k], name)[atoms.indices] for k in range(10)]
+        series = paceline.TimeSeries(lambda block: getattr(block, name), atoms, fields=[name])
+        np.testing.assert_array_equal(series.run().results.timeseries, expected)
+
+    of("velocities")
+    of("forces")
+
+
+def test_content_counts_and_not_the_name(tmp_path):
+    copied = shutil.copy(datafiles.NCDF, tmp_path / "a.rst7")
+    universe = paceline.Universe(datafiles.PRMncdf, copied)
+    assert isinstance(universe.trajectory, Reader)
+    assert universe.trajectory.format == "NCDF"
+    assert universe.trajectory.n_frames == 30
