@@ -44,7 +44,7 @@ def ours_instead(tmp_path_factory):
         patch.setattr(MDAnalysis, "Universe", paceline.Universe)
         for module in (test_chainreader, test_copying, test_dcd, test_xdr):
             for name, value in list(vars(module).items()):
-                if isinstance(value, str) and value.endswith((".xtc", ".dcd")):
+                if isinstance(value, str) and value.endswith((".xtc", ".trr", ".dcd")):
                     patch.setattr(module, name, shutil.copy(value, folder))
         yield
 
@@ -56,6 +56,13 @@ class OursXTC(test_xdr.XTCReference):
         self.reader = Reader
 
 
+class OursTRR(test_xdr.TRRReference):
+    def __init__(self):
+        super().__init__()
+        self.trajectory = test_xdr.COORDINATES_TRR
+        self.reader = Reader
+
+
 class OursDCD(test_dcd.DCDReference):
     def __init__(self):
         super().__init__()
@@ -64,7 +71,7 @@ class OursDCD(test_dcd.DCDReference):
 
 
 class TestMultiframe(base.MultiframeReaderTest):
-    @pytest.fixture(params=[OursXTC, OursDCD])
+    @pytest.fixture(params=[OursXTC, OursTRR, OursDCD])
     def ref(self, request):
         return request.param()
 
@@ -72,6 +79,15 @@ class TestMultiframe(base.MultiframeReaderTest):
 class TestGromacs(test_xdr._GromacsReader):
     filename = property(lambda self: test_xdr.XTC)
     test_rewind_xdrtrj = None
+
+
+class TestGromacsTRR(test_xdr.TestTRRReader):
+    filename = property(lambda self: test_xdr.TRR)
+    test_rewind_xdrtrj = None
+
+
+class TestSubTRR(test_xdr._XDRReader_Sub):
+    XDR_SUB_SOL = property(lambda self: test_xdr.TRR_sub_sol)
 
 
 class TestSub(test_xdr._XDRReader_Sub):
@@ -109,7 +125,7 @@ original_and_copy = test_copying.original_and_copy
 universe_dcd = test_dcd.universe_dcd
 
 
-@pytest.fixture(params=["XTC", "DCD", "CHAIN"])
+@pytest.fixture(params=["XTC", "TRR", "DCD", "CHAIN"])
 def ref_reader(request):
     if request.param == "CHAIN":
         return paceline.Universe(test_copying.GRO, [test_copying.XTC] * 2).trajectory
