@@ -1,6 +1,5 @@
 """Copies bytes from file to file: the kernel does it, for several threads, until it is stopped."""
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -86,7 +85,6 @@ class Copier:
             if moved == 0:
                 ways.pop(0)
                 continue
-            _begin_writing(target, to, moved)
             start, to = start + moved, to + moved
             with self._lock:
                 self.copied += moved
@@ -155,13 +153,3 @@ def _through_memory(path: str) -> Way:
         return os.pwrite(target, data, to)
 
     return copy
-
-
-def _begin_writing(target: int, to: int, n: int) -> None:
-    """Let the disk begin with bytes that will have to be on it in the end.
-
-    Without it, 1.25 GB in 24 files took 1.05 s until they were on the disk, with it 0.78 s.
-    """
-    if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(target, to, n, os.POSIX_FADV_DONTNEED)

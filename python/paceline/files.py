@@ -68,7 +68,8 @@ def new_files(
 ) -> Iterator[list[Path]]:
     """Make files that appear under their names, all of them, when the `with` block ends well.
 
-    Whoever fills them sees to it that their bytes are on the disk.
+    They are not waited for until they are on the disk, unlike `new_file`'s: they may be large, and
+    made of files that are still there.
 
     Parameters
     ----------

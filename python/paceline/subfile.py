@@ -201,22 +201,20 @@ class _Stretch:
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: Copier) -> None:
-        """Copy the frames, look at the header of each, and see to it that they are on the disk."""
+        """Copy the frames, and look at the header of each while its bytes are in memory."""
         core, at = self.core, self.at
         reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
         with (
             open(core.path, "rb", buffering=0) as source,
+            writing_to(self.path),
             open(self.temporary, "r+b", buffering=0) as target,
         ):
             for extents in self._blocks():
                 start = int(extents.offsets[0])
                 n = int(extents.offsets[-1] + extents.sizes[-1]) - start
-                with writing_to(self.path):
-                    copier.copy(core.path, source.fileno(), start, target.fileno(), at, n)
+                copier.copy(core.path, source.fileno(), start, target.fileno(), at, n)
                 _refuse_damaged(reader, extents)
                 at += n
-            with writing_to(self.path):
-                os.fsync(target.fileno())
 
     def _blocks(self) -> Iterator[Extents]:
         """The frames, some at a time."""
