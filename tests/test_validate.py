@@ -20,6 +20,7 @@ from paceline.errors import UnsupportedError
 
 N_FRAMES, N_ATOMS, CELL = 12, 50, (50.0, 50.0, 50.0, 90.0, 90.0, 90.0)
 SUFFIXES = ("xtc", "trr", "dcd", "ncdf")
+DATA_OF_FUZZING = Path(__file__).parents[1] / "fuzz" / "seeds"
 DATA = Path(MDAnalysisTests.__file__).parent / "data"
 
 #: Files of MDAnalysisTests that are not clean, and why: whether they are bad, and what is said.
@@ -207,6 +208,15 @@ def test_velocities_are_judged_too(tmp_path):
     assert findings(path) == [(2, True, "velocities are not finite, first that of atom 5")]
 
 
+@pytest.mark.parametrize("seed", ["box-only", "mixed", "no-box", "sparse"])
+def test_a_frame_may_hold_anything(seed, tmp_path):
+    # Two bytes of a seed tell the fuzzer what to do with the file behind them.
+    content = (DATA_OF_FUZZING / "trr" / seed).read_bytes()[2:]
+    path = tmp_path / "a.trr"
+    path.write_bytes(content)
+    assert [finding for finding in findings(path) if finding[1]] == []
+
+
 def test_a_coordinate_of_thousands_in_a_cell_of_50_is_bad(tmp_path):
     frames = positions()
     frames[4, 31, 1] = -5000.0
@@ -275,9 +285,9 @@ def test_cells(cell, bad, what):
         assert (row, is_bad) == (4, bad)
         assert said.startswith(what)
     cells[4:7] = cell
-    assert [
-        said.endswith("; the same in the next 2 frames") for *_, said in judged(cell=cells)
-    ] == [True] * len(found)
+    again = judged(cell=cells)
+    assert len(again) == len(found)
+    assert all(said.endswith("; the same in the next 2 frames") for *_, said in again)
 
 
 def test_no_cell_at_all_is_nothing_to_remark():
@@ -368,14 +378,14 @@ def test_a_file_that_cannot_be_read_has_a_verdict(tmp_path):
     junk = tmp_path / "junk.xtc"
     junk.write_bytes(b"neither one nor the other")
     for path, what in (
-        (tmp_path / "missing.xtc", "cannot open: No such file or directory"),
+        (tmp_path / "missing.xtc", "No such file or directory"),
         (tmp_path, "expected a regular file, found a directory"),
         (junk, "expected XTC"),
     ):
         verdict = paceline.validate(path)
         assert (verdict.n_frames, verdict.size) == (0, 0)
         [finding] = verdict.bad
-        assert finding.what.startswith(what)
+        assert what in finding.what
 
 
 def test_what_only_mdanalysis_reads_is_refused_by_name(tmp_path, adk):
@@ -415,6 +425,9 @@ def test_every_constant_is_in_the_manual():
         assert f"{getattr(judging, name):g}" in page, name
 
 
+HEADER = ["file", "frame", "byte", "time (ps)", "verdict", "what"]
+
+
 class TestCommand:
     @pytest.fixture
     def run(self, capsys):
@@ -427,12 +440,10 @@ class TestCommand:
 
         return run
 
-    HEADER = ["file", "frame", "byte", "time (ps)", "verdict", "what"]
-
     def test_sound_files(self, run, tmp_path):
         path = write(tmp_path / "a.xtc", positions())
         status, table, said = run(path, path)
-        assert (status, table) == (0, [self.HEADER])
+        assert (status, table) == (0, [HEADER])
         assert said.count(f"{path}: {N_FRAMES} frames, 0 bad, 0 remarks, ") == 2
 
     def test_remarks_are_no_fault(self, run, tmp_path):
@@ -469,7 +480,7 @@ class TestCommand:
         os.truncate(path, path.stat().st_size - 1)
         assert run(path, "-o", output)[:2] == (1, [])
         lines = output.read_text(encoding="utf-8").splitlines()
-        assert lines[0].split("\t") == self.HEADER
+        assert lines[0].split("\t") == HEADER
         assert len(lines) == 2
         assert run(path, "-o", output)[0] == 2
         assert run(path, "-o", output, "--overwrite")[0] == 1
