@@ -397,10 +397,6 @@ def test_ordinary_universes_run_on_our_core(request, opened, system, options):
 
 
 OTHERS = {
-<<<<<<< HEAD
-=======
-    "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
->>>>>>> d8f696f (Document TRR: what is supported, what it costs, what damage gets)
     "PDB": (datafiles.PDB_multiframe,),
     "XYZ": (datafiles.XYZ,),
     "HISTORY": (datafiles.DLP_HISTORY_minimal,),

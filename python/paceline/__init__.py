@@ -27,8 +27,8 @@ __all__ = [
     "join",
     "run",
     "split",
-    "validate",
     "transform",
+    "validate",
 ]
 
 _HOMES = {

@@ -91,7 +91,7 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
     divided = residues[n_parts > 1]
     if len(divided):
         # Another module of the user's half; worker processes import this one.
-        from paceline.reader import warn
+        from paceline.opening import warn
 
         warn(
             f"unwrap: the topology has no bonds between some atoms of "
