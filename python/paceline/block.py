@@ -117,9 +117,7 @@ class Block:
     def _decoded_field(self, field: str) -> np.ndarray:
         values = getattr(self._decoded, field)
         if values is None:
-            raise AttributeError(
-                f"this block has no {field}: the analysis did not ask for them (fields=)"
-            )
+            raise AttributeError(field)  # `__getattr__` is asked next, and has the words
         return values
 
     def _of_atoms(self, field: str) -> np.ndarray:
@@ -172,7 +170,8 @@ class Block:
         try:
             return self.__dict__["_attributes"][name]
         except KeyError:
-            raise AttributeError(f"a block of these atoms has no {name!r}") from None
+            why = ": the analysis did not ask for them (fields=)" if name in FIELDS else ""
+            raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,13 +131,15 @@ class Pass:
             n_workers=n_workers,
             block_frames=block_frames,
         )
+        # Before the fields: an analysis may see only now which ones it wants.
+        parts = [
+            Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
+            for analysis, own in zip(self._analyses, wanted, strict=True)
+        ]
         self.job = Job(
             self.trajectory.frame_source(atoms, *self._fields()),
             transforms,
-            [
-                Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
-                for analysis, own in zip(self._analyses, wanted, strict=True)
-            ],
+            parts,
             self.plan.leaf_frames,
             skip_damaged,
         )
