@@ -68,7 +68,7 @@ def paceline(task: Conversion, n_workers: int) -> Run:
 
 
 def mdtraj(task: Conversion, chunk: int = 100) -> Run:
-    """MDTraj's files of arrays, in chunks, as ``mdconvert`` uses them: faster than trajectories."""
+    """MDTraj's files of arrays, in chunks, as ``mdconvert`` uses them."""
     import mdtraj
 
     output = task.output("mdtraj")
