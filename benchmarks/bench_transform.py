@@ -52,8 +52,8 @@ def mdanalysis(data: Dataset, steps: tuple[str, ...]) -> Run:
     from MDAnalysis.analysis.rms import RMSD
 
     universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
-    reference = _whole_reference(data)
     group, ca = universe.select_atoms(GROUP), universe.select_atoms(SELECTION)
+    reference = _whole_reference(universe)
     made = {
         "unwrap": lambda: transformations.unwrap(group),
         "center": lambda: transformations.center_in_box(group),
@@ -77,8 +77,8 @@ def paceline(data: Dataset, steps: tuple[str, ...], n_workers: int) -> Run:
     from paceline.analysis.rms import RMSD
 
     universe = paceline.Universe(data.topology, data.trajectory("xtc"))
-    reference = _whole_reference(data)
     ca = universe.select_atoms(SELECTION)
+    reference = _whole_reference(universe)
     made = {
         "unwrap": lambda: transform.unwrap(),
         "center": lambda: transform.center(GROUP),
@@ -95,15 +95,17 @@ def paceline(data: Dataset, steps: tuple[str, ...], n_workers: int) -> Run:
     return run
 
 
-def _whole_reference(data: Dataset) -> Any:
+def _whole_reference(universe: Any) -> Any:
     """The Cα atoms of the first frame, the protein whole and in the middle of the cell."""
     import MDAnalysis
     from MDAnalysis.transformations import center_in_box, unwrap
 
-    universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
     group = universe.select_atoms(GROUP)
-    universe.trajectory.add_transformations(unwrap(group), center_in_box(group))
-    return universe.select_atoms(SELECTION)
+    for transformation in (unwrap(group), center_in_box(group)):
+        transformation(universe.trajectory.ts)
+    reference = MDAnalysis.Merge(universe.select_atoms(SELECTION)).atoms
+    universe.trajectory[0]  # as it was
+    return reference
 
 
 class _Clock:

@@ -33,6 +33,7 @@ SELECTION = "protein and name CA"
 NOISE = 0.05  # Å, standard deviation along each axis
 SEED = 20170217
 TIME_STEP = 1.0  # ps between frames
+SHORTEST = 30  # frames: enough to be cut into pieces
 SUFFIXES = ("xtc", "dcd", "trr", "nc")
 
 
@@ -90,7 +91,10 @@ def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
 
     The number of frames is part of a set's folder name, so scales don't mix.
     """
-    return [_prepare(recipe, folder, max(20, round(recipe.n_frames * scale))) for recipe in RECIPES]
+    return [
+        _prepare(recipe, folder, max(SHORTEST, round(recipe.n_frames * scale)))
+        for recipe in RECIPES
+    ]
 
 
 def _prepare(recipe: Recipe, folder: Path, n_frames: int) -> Dataset:
