@@ -40,7 +40,7 @@ check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstr
 	$(BIN)/numpydoc lint $$(find python -name '*.py')
 	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
 
-bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS=--tiny for a short look
+bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS="path --tiny" for a short look
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/with-docs ## build the manual into site/

@@ -2,20 +2,22 @@
 
     python -m benchmarks.data [folder] [--scale 0.01]
 
-Two sets, each as XTC and DCD with the same coordinates:
+Two sets, each as XTC, DCD, TRR and NetCDF with the same coordinates:
 
-- ``adk``: adenylate kinase alone, 3,341 atoms, 98 frames of MDAnalysisTests repeated to 100,000;
+- ``adk``: adenylate kinase alone, 3,341 atoms, 98 frames of MDAnalysisTests repeated to 20,000;
 - ``water``: the same protein in water, 47,681 atoms, 10 frames repeated to 2,000.
 
 Every repeat gets fresh Gaussian noise from a fixed seed, so no two frames are equal and the files
-compress as real ones do. At full scale they take about 7 GB. A set is written to a temporary
-folder that is renamed when it is complete, so what bears the final name needs no checking.
+compress as real ones do. MDAnalysis writes them; TRR holds the box and positions, as it does after
+``gmx trjconv``. At full scale they take about 7 GB. A set is written to a temporary folder that is
+renamed when it is complete.
 """
 
 import argparse
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,9 +33,8 @@ SELECTION = "protein and name CA"
 NOISE = 0.05  # Å, standard deviation along each axis
 SEED = 20170217
 TIME_STEP = 1.0  # ps between frames
-AKMA_TIME = 0.04888821  # ps in the unit in which a DCD header counts time
-XTC_PRECISION = 1000  # steps a nm
-DCD_BOX_ORDER = [0, 5, 1, 4, 3, 2]  # a, gamma, b, beta, alpha, c
+SHORTEST = 30  # frames: enough to be cut into pieces
+SUFFIXES = ("xtc", "dcd", "trr", "nc")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe("adk", "PSF", "DCD", 100_000, box=(80.0, 80.0, 80.0, 90.0, 90.0, 90.0)),
-    Recipe("water", "GRO", "XTC", 2_000),
+    Recipe("adk", "PSF", "DCD", 20_000, box=(80.0, 80.0, 80.0, 90.0, 90.0, 90.0)),
+    Recipe("water", "TPR", "XTC", 2_000),
 )
 
 
@@ -63,6 +64,7 @@ class Dataset:
 
     @property
     def topology(self) -> Path:
+        """Atoms and bonds, as PSF or TPR."""
         return next(self.folder.glob("topology.*"))
 
     @property
@@ -72,12 +74,16 @@ class Dataset:
 
     @property
     def first_frame(self) -> Path:
-        """The first frame as GRO, for tools that want their reference as a structure."""
+        """The first frame as GRO, for tools that know atoms from structures alone."""
         return self.folder / "first.gro"
 
     def trajectory(self, suffix: str) -> Path:
-        """The trajectory as ``"xtc"`` or ``"dcd"``."""
+        """The trajectory as one of `SUFFIXES`."""
         return self.folder / f"{self.name}.{suffix}"
+
+    def is_complete(self) -> bool:
+        """Whether all files are there: a set made by an older version of this script lacks some."""
+        return all(self.trajectory(suffix).exists() for suffix in SUFFIXES)
 
 
 def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
@@ -85,17 +91,21 @@ def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
 
     The number of frames is part of a set's folder name, so scales don't mix.
     """
-    return [_prepare(recipe, folder, max(20, round(recipe.n_frames * scale))) for recipe in RECIPES]
+    return [
+        _prepare(recipe, folder, max(SHORTEST, round(recipe.n_frames * scale)))
+        for recipe in RECIPES
+    ]
 
 
 def _prepare(recipe: Recipe, folder: Path, n_frames: int) -> Dataset:
     name = f"{recipe.name}-{n_frames}"
     dataset = Dataset(recipe.name, n_frames, folder / name)
-    if not dataset.folder.exists():
+    if not dataset.is_complete():
         unfinished = Dataset(recipe.name, n_frames, folder / f".{name}.{os.getpid()}")
         unfinished.folder.mkdir(parents=True)
         try:
             _write(recipe, unfinished)
+            shutil.rmtree(dataset.folder, ignore_errors=True)
             unfinished.folder.rename(dataset.folder)
         finally:
             shutil.rmtree(unfinished.folder, ignore_errors=True)
@@ -104,37 +114,25 @@ def _prepare(recipe: Recipe, folder: Path, n_frames: int) -> Dataset:
 
 def _write(recipe: Recipe, dataset: Dataset) -> None:
     import MDAnalysis as mda
-    from MDAnalysis.lib.formats.libdcd import DCDFile
-    from MDAnalysis.lib.formats.libmdaxdr import XTCFile
-    from MDAnalysis.lib.mdamath import triclinic_vectors
     from MDAnalysisTests import datafiles
 
     topology = Path(getattr(datafiles, recipe.topology))
     universe = mda.Universe(topology, getattr(datafiles, recipe.trajectory))
-    ca = universe.select_atoms(SELECTION)
     shutil.copyfile(topology, dataset.folder / f"topology{topology.suffix}")
-    np.savetxt(dataset.atoms, ca.indices, fmt="%d")
-    box = np.array(recipe.box or universe.dimensions, dtype=np.float32)
-    with (
-        XTCFile(str(dataset.trajectory("xtc")), "w") as xtc,
-        DCDFile(str(dataset.trajectory("dcd")), "w") as dcd,
-    ):
-        dcd.write_header(
-            remarks="real frames with random motion",
-            natoms=universe.atoms.n_atoms,
-            istart=0,
-            nsavc=1,
-            delta=TIME_STEP / AKMA_TIME,
-            is_periodic=1,
-        )
-        vectors = triclinic_vectors(box) / 10  # nm
+    np.savetxt(dataset.atoms, universe.select_atoms(SELECTION).indices, fmt="%d")
+    n_atoms = len(universe.atoms)
+    moved = mda.Universe.empty(n_atoms, trajectory=True)
+    moved.dimensions = recipe.box or universe.dimensions
+    with ExitStack() as stack:
+        paths = [str(dataset.trajectory(suffix)) for suffix in SUFFIXES]
+        writers = [stack.enter_context(mda.Writer(path, n_atoms, dt=TIME_STEP)) for path in paths]
         frames = tqdm(_frames(universe, dataset.n_frames), dataset.name, dataset.n_frames)
         for i, positions in enumerate(frames):
-            xtc.write(positions / 10, vectors, i, i * TIME_STEP, XTC_PRECISION)
-            dcd.write(positions, box[DCD_BOX_ORDER])
-    with XTCFile(str(dataset.trajectory("xtc"))) as xtc:
-        universe.atoms.positions = xtc.read().x * 10
-    universe.dimensions = box
+            moved.trajectory.ts.frame = i
+            moved.atoms.positions = positions
+            for writer in writers:
+                writer.write(moved)
+    universe.load_new(str(dataset.trajectory("xtc")))
     universe.atoms.write(str(dataset.first_frame))
 
 
@@ -153,7 +151,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the frames to make")
     arguments = parser.parse_args()
     for dataset in prepare(arguments.folder, arguments.scale):
-        for suffix in ("xtc", "dcd"):
+        for suffix in SUFFIXES:
             path = dataset.trajectory(suffix)
             print(f"{path}: {dataset.n_frames} frames, {path.stat().st_size / 1e6:.0f} MB")
 

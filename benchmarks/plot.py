@@ -1,6 +1,6 @@
 """The figure of the front page, from what the benchmark printed.
 
-python -m benchmarks --tsv > benchmarks/measured.tsv
+python -m benchmarks path --tsv > benchmarks/measured.tsv
 python -m benchmarks.plot benchmarks/measured.tsv docs/images/path.svg
 """
 
@@ -8,14 +8,12 @@ import csv
 import sys
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-TITLES = {
-    "adk.xtc": "protein, XTC\n3,341 atoms",
-    "adk.dcd": "protein, DCD\n3,341 atoms",
-    "water.xtc": "in water, XTC\n47,681 atoms",
-    "water.dcd": "in water, DCD\n47,681 atoms",
-}
+#: A row of panels for each set, in it a panel for each format.
+SETS = {"adk": "protein", "water": "in water"}
+FORMATS = {"xtc": "XTC", "dcd": "DCD", "trr": "TRR", "nc": "NetCDF"}
 OURS = "paceline"
 OTHERS, MINE = "#b8c4cc", "#c8442d"
 
@@ -32,26 +30,32 @@ def read_warm(path: Path) -> dict[str, dict[str, float]]:
 
 def draw(cases: dict[str, dict[str, float]]) -> Figure:
     """One panel a case, one bar a tool."""
-    figure = Figure(figsize=(9, 3.1), layout="constrained")
+    figure = Figure(figsize=(9, 5), layout="constrained")
     # Not every tool reads every format.
     names = list(dict.fromkeys(name for times in cases.values() for name in times))
     # Bars grow from below: ours, then the others, the first at the top.
     names.sort(key=lambda name: name.startswith(OURS))
     names.reverse()
-    panels = figure.subplots(1, len(cases), sharey=True)
-    for axes, (case, times) in zip(panels, cases.items(), strict=True):
-        values = [times.get(name, 0) for name in names]
-        colours = [MINE if name.startswith(OURS) else OTHERS for name in names]
-        labels = [_label(value) for value in values]
-        bars = axes.barh(names, values, color=colours)
-        axes.bar_label(bars, labels, padding=3, fontsize=8)
-        axes.set_title(TITLES[case], fontsize=9)
-        axes.set_xscale("log")
-        axes.set_xlim(1, 6 * max(values))
+    rows = figure.subplots(len(SETS), len(FORMATS), sharex="row", sharey=True)
+    for row, (name, title) in zip(rows, SETS.items(), strict=True):
+        for axes, (suffix, form) in zip(row, FORMATS.items(), strict=True):
+            _draw_case(axes, names, cases[f"{name}.{suffix}"])
+            axes.set_title(f"{title}, {form}", fontsize=9)
+        slowest = max(max(cases[f"{name}.{suffix}"].values()) for suffix in FORMATS)
+        row[0].set_xlim(1, 8 * slowest)
+    for axes in rows[-1]:
         axes.set_xlabel("µs per frame", fontsize=8)
-        axes.tick_params(labelsize=8, length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
+
+
+def _draw_case(axes: Axes, names: list[str], times: dict[str, float]) -> None:
+    values = [times.get(name, 0) for name in names]
+    colours = [MINE if name.startswith(OURS) else OTHERS for name in names]
+    bars = axes.barh(names, values, color=colours)
+    axes.bar_label(bars, [_label(value) for value in values], padding=3, fontsize=8)
+    axes.set_xscale("log")
+    axes.tick_params(labelsize=8, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _label(value: float) -> str:

@@ -50,7 +50,7 @@ def mdtraj(data: Dataset, suffix: str, chunk: int = 1000) -> Run:
     """MDTraj in chunks, its own superposition. Smaller chunks were measured to be slower."""
     import mdtraj
 
-    topology = mdtraj.load_topology(str(data.topology))
+    topology = mdtraj.load_topology(str(data.first_frame))
     ca = np.loadtxt(data.atoms, dtype=int)
     path = str(data.trajectory(suffix))
 
@@ -94,19 +94,22 @@ def chemfiles(data: Dataset, suffix: str, chunk: int = 100) -> Run:
 
 
 def gromacs(data: Dataset, suffix: str) -> Run:
-    """``gmx rms``, which reads no DCD."""
+    """``gmx rms``, which reads XTC and TRR."""
     gmx = shutil.which("gmx")
     if gmx is None:
         raise Unavailable("no gmx on PATH")
-    if suffix == "dcd":
-        raise Unavailable("gmx reads no DCD")
+    if suffix not in ("xtc", "trr"):
+        raise Unavailable(f"gmx reads no {suffix.upper()}")
     temporary = tempfile.TemporaryDirectory()
     folder = Path(temporary.name)
     numbers = " ".join(str(index + 1) for index in np.loadtxt(data.atoms, dtype=int))
     (folder / "ca.ndx").write_text(f"[ ca ]\n{numbers}\n")
+    path = str(data.trajectory(suffix))
+    # The reference, a structure, with as many digits as the trajectory has.
+    cut = [gmx, "-quiet", "trjconv", "-s", str(data.first_frame), "-f", path, "-dump", "0"]
+    _execute([*cut, "-o", "first.g96"], cwd=folder, given="0")
     command = [gmx, "-quiet", "rms", "-xvg", "none", "-nomw", "-nopbc"]
-    command += ["-s", str(data.first_frame), "-f", str(data.trajectory(suffix))]
-    command += ["-n", "ca.ndx", "-o", "rmsd.xvg"]
+    command += ["-s", "first.g96", "-f", path, "-n", "ca.ndx", "-o", "rmsd.xvg"]
 
     def run(n: int) -> np.ndarray:
         last = str((n - 1) * TIME_STEP)
@@ -118,9 +121,9 @@ def gromacs(data: Dataset, suffix: str) -> Run:
 
 
 def c_loop(data: Dataset, suffix: str) -> Run:
-    """Run the loop in ``yardstick.c``, DCD only; it tells the mean RMSD."""
-    if suffix != "dcd":
-        raise Unavailable("the C loop reads DCD only")
+    """Run the loop in ``yardstick.c``, which reads no XTC; it tells the mean RMSD."""
+    if suffix == "xtc":
+        raise Unavailable("the C loop reads no XTC")
     if not YARDSTICK.exists():
         raise Unavailable(f"{YARDSTICK.name} isn't there")
     compiler = shutil.which("cc")

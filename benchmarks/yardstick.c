@@ -1,11 +1,14 @@
-/* How fast a plain loop in C computes RMSDs from a DCD file: read, gather, superpose, one thread.
+/* How fast a plain loop in C computes RMSDs from a trajectory: read, gather, superpose, one thread.
  *
  *     cc -O2 -o yardstick yardstick.c -lm
- *     ./yardstick FILE.dcd FRAMES ATOMS.txt      atoms: indices from 0, ascending, in white space
+ *     ./yardstick FILE FRAMES ATOMS.txt      atoms: indices from 0, ascending, in white space
  *
  * Goes over the first FRAMES frames once. Prints the microseconds a frame, opening not counted,
- * and the mean RMSD to frame 0, as a check. Reads what most programs
- * write: little-endian, 4-byte record markers, no fixed atoms, no 4th dimension.
+ * and the mean RMSD to frame 0, as a check. Reads what most programs write, told by the name:
+ *
+ *     .dcd   little-endian, 4-byte record markers, no fixed atoms, no 4th dimension
+ *     .trr   floats of 32 bits, the same fields in every frame
+ *     .nc    NetCDF-3 with 64-bit offsets, 32-bit coordinates, Å
  */
 #include <fcntl.h>
 #include <math.h>
@@ -16,9 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static int file, whole_frames;            /* whole frames are read, or else ranges */
-static off_t header, frame_size, axis[3]; /* axis: x, y, z of atom 0 in a frame */
-static long n_atoms, *atoms, first, span; /* span: atoms from the first wanted to the last */
+enum { TRR_MAGIC = 1993, TRR_HEADER = 84 };
+
+static int file, whole_frames; /* whole frames are read, or else ranges */
+static enum { DCD, TRR, NETCDF } format;
+static off_t header, frame_size;       /* frame 0 begins at `header` */
+static off_t axis[3];                  /* x, y, z of atom 0 in a frame */
+static long stored;                    /* atoms in a frame */
+static long n_atoms, *atoms, first, span; /* wanted; span: from the first to the last */
 static char *buffer;
 static double *reference, *frame;
 
@@ -36,16 +44,100 @@ static int32_t integer(off_t at) {
     return read_at(&value, 4, at), value;
 }
 
-static void open_dcd(const char *path) {
-    if ((file = open(path, O_RDONLY)) < 0) fail("cannot open the file");
+static uint32_t swapped(const char *at) {
+    uint32_t value;
+    return memcpy(&value, at, 4), __builtin_bswap32(value);
+}
+
+static uint32_t big_endian(off_t at) {
+    char bytes[4];
+    return read_at(bytes, 4, at), swapped(bytes);
+}
+
+/* Bytes from an atom to the next. */
+static long stride(void) { return format == DCD ? 4 : 12; }
+
+static void open_dcd(void) {
     if (integer(0) != 84 || integer(40) != 0 || (integer(84) && integer(52) == 1))
         fail("not a DCD file of the kind that is read here");
     off_t title = 92, cell = integer(84) && integer(48) ? 56 : 0;
     off_t count = title + integer(title) + 8 + 4;
     off_t record = 4 * (off_t)integer(count);
     header = count + 8;
+    stored = record / 4;
     for (int i = 0; i < 3; i++) axis[i] = cell + i * (record + 8) + 4;
     frame_size = cell + 3 * (record + 8);
+}
+
+/* Magic, version string with two lengths before it, ten sizes of blocks (box: 2, virial: 3,
+ * pressure: 4, positions: 7, velocities: 8, forces: 9), atoms, step, nre, time, lambda. */
+static void open_trr(void) {
+    enum { SIZES = 24 };
+    off_t before = 0, after = 0;
+    for (int i = 2; i < 5; i++) before += big_endian(SIZES + 4 * i);
+    for (int i = 8; i < 10; i++) after += big_endian(SIZES + 4 * i);
+    off_t positions = big_endian(SIZES + 4 * 7);
+    stored = big_endian(SIZES + 4 * 10);
+    if (big_endian(0) != TRR_MAGIC || positions != 12 * stored)
+        fail("not a TRR file of the kind that is read here");
+    for (int i = 0; i < 3; i++) axis[i] = TRR_HEADER + before + 4 * i;
+    frame_size = TRR_HEADER + before + positions + after;
+}
+
+/* A name begins at `at`: its end, padded to 4 bytes. */
+static off_t after_name(off_t at) { return at + 4 + (big_endian(at) + 3) / 4 * 4; }
+
+/* A list of attributes begins at `at`: its end. */
+static off_t after_attributes(off_t at) {
+    static const int size[] = {0, 1, 1, 2, 4, 4, 8};
+    uint32_t count = big_endian(at + 4);
+    for (at += 8; count > 0; count--) {
+        at = after_name(at);
+        uint32_t type = big_endian(at);
+        if (type > 6) fail("an attribute of an unknown type");
+        at += 8 + (size[type] * (off_t)big_endian(at + 4) + 3) / 4 * 4;
+    }
+    return at;
+}
+
+/* The header of a NetCDF-3 file: dimensions, of which `frame` is the first; attributes; variables.
+ * A frame is a record: the variables that change from frame to frame, one after another. */
+static void open_netcdf(void) {
+    if (big_endian(0) != 0x43444602) fail("not a NetCDF file of the kind that is read here");
+    off_t at = 16, positions = 0;
+    for (uint32_t count = big_endian(12); count > 0; count--) at = after_name(at) + 4;
+    at = after_attributes(at);
+    uint32_t count = big_endian(at + 4);
+    for (at += 8; count > 0; count--) {
+        char name[11] = {0};
+        uint32_t length = big_endian(at);
+        read_at(name, length < sizeof name ? length : sizeof name, at + 4);
+        at = after_name(at);
+        off_t rank = big_endian(at), of_records = rank && big_endian(at + 4) == 0;
+        at = after_attributes(at + 4 + 4 * rank);
+        off_t size = big_endian(at + 4);
+        off_t begin = (off_t)big_endian(at + 8) << 32 | big_endian(at + 12);
+        at += 16;
+        if (!of_records) continue;
+        if (!header || begin < header) header = begin;
+        if (!memcmp(name, "coordinates", 11)) positions = begin, stored = size / 12;
+        frame_size += size;
+    }
+    if (!positions) fail("no coordinates");
+    for (int i = 0; i < 3; i++) axis[i] = positions - header + 4 * i;
+}
+
+static void open_trajectory(const char *path) {
+    const char *ending = strrchr(path, '.');
+    if ((file = open(path, O_RDONLY)) < 0) fail("cannot open the file");
+    if (ending && !strcmp(ending, ".dcd"))
+        format = DCD, open_dcd();
+    else if (ending && !strcmp(ending, ".trr"))
+        format = TRR, open_trr();
+    else if (ending && !strcmp(ending, ".nc"))
+        format = NETCDF, open_netcdf();
+    else
+        fail("expected a name that ends in .dcd, .trr or .nc");
 }
 
 static void read_atoms(const char *path) {
@@ -57,7 +149,7 @@ static void read_atoms(const char *path) {
         atoms[n_atoms++] = atom;
     }
     fclose(list);
-    if (!n_atoms || 4 * atoms[n_atoms - 1] >= axis[1] - axis[0] - 8) fail("no such atoms");
+    if (!n_atoms || atoms[n_atoms - 1] >= stored) fail("no such atoms");
     span = atoms[n_atoms - 1] - (first = atoms[0]) + 1;
     whole_frames = frame_size < 4 * 12 * span; /* one call, unless it reads 4 times too much */
     buffer = malloc(whole_frames ? frame_size : 12 * span);
@@ -66,24 +158,53 @@ static void read_atoms(const char *path) {
     if (!buffer || !reference || !frame) fail("out of memory");
 }
 
-/* Gather the wanted atoms of one frame, centred; returns the sum of their squares. */
-static double load(long number, double *out) {
-    off_t start = header + number * frame_size;
-    const char *from[3]; /* x, y, z of the first wanted atom */
-    double centre[3] = {0, 0, 0}, squares = 0;
+/* Read one frame, or of it what is wanted, and point to x, y, z of the first wanted atom. */
+static void read_frame(off_t start, const char *from[3]) {
+    char head[TRR_HEADER];
     for (int i = 0; i < 3; i++) {
-        off_t at = axis[i] + 4 * first;
-        from[i] = buffer + (whole_frames ? at : 4 * i * span);
-        if (!whole_frames) read_at(buffer + 4 * i * span, 4 * span, start + at);
+        if (whole_frames)
+            from[i] = buffer + axis[i] + stride() * first;
+        else
+            from[i] = buffer + (format == DCD ? 4 * i * span : 4 * i);
     }
-    if (whole_frames) read_at(buffer, frame_size, start);
+    if (whole_frames) {
+        read_at(buffer, frame_size, start);
+        memcpy(head, buffer, 4);
+    } else if (format == DCD) {
+        for (int i = 0; i < 3; i++)
+            read_at(buffer + 4 * i * span, 4 * span, start + axis[i] + 4 * first);
+    } else {
+        if (format == TRR) read_at(head, TRR_HEADER, start);
+        read_at(buffer, 12 * span, start + axis[0] + 12 * first);
+    }
+    if (format == TRR && swapped(head) != TRR_MAGIC) fail("not a frame");
+}
+
+/* The wanted atoms' coordinates, Å, and their sum. Constants of a format make it a plain loop. */
+static inline void gather(double *out, double sum[3], const char *from[3], long stride, int swap,
+                          float scale) {
     for (long a = 0; a < n_atoms; a++)
         for (int i = 0; i < 3; i++) {
+            const char *at = from[i] + stride * (atoms[a] - first);
+            uint32_t bits;
             float value;
-            memcpy(&value, from[i] + 4 * (atoms[a] - first), 4);
-            out[3 * a + i] = value;
-            centre[i] += value;
+            memcpy(&bits, at, 4);
+            if (swap) bits = __builtin_bswap32(bits);
+            memcpy(&value, &bits, 4);
+            out[3 * a + i] = value *= scale;
+            sum[i] += value;
         }
+}
+
+/* The wanted atoms of one frame, centred; returns the sum of their squares. */
+static double load(long number, double *out) {
+    const char *from[3];
+    double centre[3] = {0, 0, 0}, squares = 0;
+    read_frame(header + number * frame_size, from);
+    if (format == DCD)
+        gather(out, centre, from, 4, 0, 1);
+    else
+        gather(out, centre, from, 12, 1, format == TRR ? 10 : 1);
     for (int i = 0; i < 3; i++) centre[i] /= n_atoms;
     for (double *atom = out; atom < out + 3 * n_atoms; atom += 3)
         for (int i = 0; i < 3; i++) {
@@ -135,9 +256,9 @@ static double run(long n, double *mean) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4 || atol(argv[2]) < 1) fail("usage: yardstick FILE.dcd FRAMES ATOMS.txt");
+    if (argc != 4 || atol(argv[2]) < 1) fail("usage: yardstick FILE FRAMES ATOMS.txt");
     long n = atol(argv[2]);
-    open_dcd(argv[1]);
+    open_trajectory(argv[1]);
     read_atoms(argv[3]);
     double mean, seconds = run(n, &mean);
     printf("%.3f us/frame, mean RMSD %.9f A over %ld frames of %ld atoms, %s\n",

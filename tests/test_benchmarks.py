@@ -7,33 +7,54 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+OURS = {"paceline", "paceline, 2 threads"}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The benchmarks' data, made once."""
+    """Of the data, made by the first benchmark."""
     return tmp_path_factory.mktemp("bench-data")
 
 
-def rows(module, *arguments):
-    """The table that a benchmark prints."""
+def tools_of(benchmark, case, folder):
+    """Tools that have a row for this case."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments), "--tiny", "--tsv"],
+        [
+            *(sys.executable, "-m", "benchmarks", benchmark, folder),
+            *("--tiny", "--tsv", "--only", case),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return [line.split("\t") for line in done.stdout.splitlines()]
+    rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith(case)]
+    return {row[1] for row in rows}
 
 
-@pytest.mark.parametrize("case", ["adk.dcd", "water.xtc"])
-def test_the_tiny_benchmark_runs(case, folder):
-    table = rows("benchmarks", folder, "--only", case)
-    tools = {row[1] for row in table if row[0] == case}
-    assert {"MDAnalysis", "MDTraj", "paceline", "paceline, 2 threads"} <= tools
+def test_the_path_of_a_frame(folder):
+    assert {"MDAnalysis", "MDTraj"} | OURS <= tools_of("path", "adk.trr", folder)
 
 
-def test_the_tiny_benchmark_of_validating_runs(folder):
-    table = rows("benchmarks.bench_validate", folder, "--only", "adk.dcd")
-    assert [row[0] for row in table if len(row) > 1] == ["case", "adk.dcd"]
+def test_conversion(folder):
+    tools = tools_of("convert", "water.xtc-to-protein.xtc", folder)
+    assert tools == {"MDAnalysis", "MDTraj"} | OURS
+
+
+def test_transformation(folder):
+    assert tools_of("transform", "unwrap-center-fit", folder) == {"MDAnalysis"} | OURS
+
+
+def test_splitting(folder):
+    assert {"cp", "paceline split"} <= tools_of("split", "adk.xtc", folder)
+
+
+def test_unknown_cases_are_refused(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "path", folder, "--only", "adk.nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "adk.nothing" in done.stderr

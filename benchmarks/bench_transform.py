@@ -1,0 +1,192 @@
+"""What it costs to make a protein in water whole, and to center and fit it, before its RMSD.
+
+    python -m benchmarks transform [folder] [--repeats 5] [--only unwrap] [--tsv] [--tiny]
+
+Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
+that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import (
+    OURS,
+    OURS_2,
+    REFERENCE,
+    SLOPES,
+    Agreement,
+    Effort,
+    add_slopes,
+    judged,
+    options,
+    report,
+)
+from benchmarks.data import SELECTION, Dataset
+from benchmarks.measure import Run, Spread, Subject, samples, slopes, subjects
+from benchmarks.table import Table
+
+CASES = {"none": (), "unwrap": ("unwrap",), "unwrap-center-fit": ("unwrap", "center", "fit")}
+#: Making the protein whole, µs a frame, at most.
+TARGETS = {"unwrap": 30.0}
+GROUP = "protein"
+
+PARTS = ("case", "tool", "transforming µs/frame", "min", "max", "times MDAnalysis", "target")
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """RMSD of every frame, Å, and the seconds that transformations took."""
+
+    rmsd: np.ndarray
+    seconds: float
+
+
+def mdanalysis(data: Dataset, steps: tuple[str, ...]) -> Run:
+    """MDAnalysis, its transformations on the trajectory."""
+    import MDAnalysis
+    from MDAnalysis import transformations
+    from MDAnalysis.analysis.rms import RMSD
+
+    universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
+    group, ca = universe.select_atoms(GROUP), universe.select_atoms(SELECTION)
+    reference = _whole_reference(universe)
+    made = {
+        "unwrap": lambda: transformations.unwrap(group),
+        "center": lambda: transformations.center_in_box(group),
+        "fit": lambda: transformations.fit_rot_trans(ca, reference),
+    }
+    clock = _Clock()
+    universe.trajectory.add_transformations(*(clock.around(made[step]()) for step in steps))
+
+    def run(n: int) -> Transformed:
+        clock.seconds = 0.0
+        analysis = RMSD(ca, reference, superposition="fit" not in steps).run(stop=n)
+        return Transformed(analysis.results.rmsd[:, 2], clock.seconds)
+
+    return run
+
+
+def paceline(data: Dataset, steps: tuple[str, ...], n_workers: int) -> Run:
+    """Paceline on `n_workers` threads."""
+    import paceline
+    from paceline import transform
+    from paceline.analysis.rms import RMSD
+
+    universe = paceline.Universe(data.topology, data.trajectory("xtc"))
+    ca = universe.select_atoms(SELECTION)
+    reference = _whole_reference(universe)
+    made = {
+        "unwrap": lambda: transform.unwrap(),
+        "center": lambda: transform.center(GROUP),
+        "fit": lambda: transform.fit(ca, reference),
+    }
+    transforms = [made[step]() for step in steps]
+
+    def run(n: int) -> Transformed:
+        analysis = RMSD(ca, reference, superposition="fit" not in steps)
+        analysis.run(stop=n, backend="threads", n_workers=n_workers, transforms=transforms)
+        seconds = sum(block.transform for block in analysis.timings.blocks) / 1e9
+        return Transformed(analysis.results.rmsd[:, 2], seconds)
+
+    return run
+
+
+def _whole_reference(universe: Any) -> Any:
+    """The Cα atoms of the first frame, the protein whole and in the middle of the cell."""
+    import MDAnalysis
+    from MDAnalysis.transformations import center_in_box, unwrap
+
+    group = universe.select_atoms(GROUP)
+    for transformation in (unwrap(group), center_in_box(group)):
+        transformation(universe.trajectory.ts)
+    reference = MDAnalysis.Merge(universe.select_atoms(SELECTION)).atoms
+    universe.trajectory[0]  # as it was
+    return reference
+
+
+class _Clock:
+    """Adds up the time within MDAnalysis's transformations."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def around(self, transformation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def timed(ts: Any) -> Any:
+            start = time.perf_counter()
+            ts = transformation(ts)
+            self.seconds += time.perf_counter() - start
+            return ts
+
+        return timed
+
+
+TOOLS = {REFERENCE: (mdanalysis,), OURS: (paceline, 1), OURS_2: (paceline, 2)}
+
+
+class Bench:
+    """The two tables, filled case by case."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.effort = effort
+        self.whole = Table("RMSD with transformations: slope between n and 2n frames", SLOPES)
+        self.parts = Table("of it, the transformations' own time", PARTS)
+        self.skipped: list[str] = []
+
+    def measure(self, case: str, data: Dataset) -> None:
+        """Fill in the rows of one sequence of transformations."""
+        how = {name: (prep, data, CASES[case], *more) for name, (prep, *more) in TOOLS.items()}
+        n = data.n_frames // 4
+        with subjects(how) as (ready, skipped):
+            self.skipped += [f"{case}: {name}: {why}" for name, why in skipped.items()]
+            agreement = Agreement()
+            for subject in ready:
+                report(f"{case}: {subject.name}")
+                agreement.check(subject.name, subject.run(n).values.rmsd)
+            report(f"{case}: slopes")
+            taken = slopes(ready, n, self.effort.repeats, self.effort.measurement)
+            add_slopes(self.whole, case, ready, taken, {})
+            if CASES[case]:
+                self._measure_parts(case, ready, n)
+
+    def _measure_parts(self, case: str, ready: list[Subject], n: int) -> None:
+        report(f"{case}: parts")
+        taken = {
+            name: np.array([run.values.seconds / n * 1e6 for run in runs])
+            for name, runs in samples(ready, n, self.effort.repeats).items()
+        }
+        for name, microseconds in taken.items():
+            spread = Spread.of(microseconds)
+            verdict = ""
+            if self.effort.judged and name == OURS and case in TARGETS:
+                target = TARGETS[case]
+                verdict = f"{target:g} µs {judged(microseconds <= target)}"
+            self.parts.rows.append(
+                (
+                    case,
+                    name,
+                    *(f"{value:.1f}" for value in (spread.median, spread.low, spread.high)),
+                    f"{np.median(taken[REFERENCE] / microseconds):.1f}",
+                    verdict,
+                )
+            )
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    water = next(data for data in asked.datasets() if data.name == "water")
+    asked.print_head()
+    bench = Bench(asked.effort)
+    try:
+        for case in CASES:
+            if asked.wants(case):
+                bench.measure(case, water)
+    finally:
+        asked.print_tables([bench.whole, bench.parts], bench.skipped)
+
+
+if __name__ == "__main__":
+    main()
