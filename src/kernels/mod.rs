@@ -13,11 +13,11 @@ use std::slice::ChunksExact;
 
 use crate::error::{Error, Result};
 
-pub mod judge;
 pub mod bonds;
 mod cell;
 pub mod center;
 pub mod fit;
+pub mod judge;
 pub mod moments;
 pub mod qcp;
 pub mod rmsd;
