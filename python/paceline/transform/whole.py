@@ -8,6 +8,7 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.job import Transform as Transformation
+from paceline.opening import warn
 from paceline.transform.base import Made, Transform, describe, select
 from paceline.transform.compounds import bonds_of, fragments_of, with_all, with_any
 
@@ -90,9 +91,6 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
         )
     divided = residues[n_parts > 1]
     if len(divided):
-        # Another module of the user's half; worker processes import this one.
-        from paceline.opening import warn
-
         warn(
             f"unwrap: the topology has no bonds between some atoms of "
             f"{_names(universe, divided)}; these atoms may come to lie in different images"
