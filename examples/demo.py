@@ -7,20 +7,20 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from MDAnalysisTests.datafiles import DCD, GRO, PSF, XTC
+from MDAnalysisTests.datafiles import DCD, PSF, TPR, XTC
 
 import paceline
 from paceline.analysis.rms import RMSD
 
 
 class System(NamedTuple):
-    """What to analyse, and the name of what is written."""
+    """What to analyse, the name of what is written, and what is done to positions first."""
 
     title: str
     topology: str
     trajectory: str
-    select: str
     name: str
+    transforms: list
 
 
 SYSTEMS = (
@@ -28,16 +28,16 @@ SYSTEMS = (
         "adenylate kinase opens (CHARMM, PSF and DCD)",
         PSF,
         DCD,
-        "protein and name CA",
         "rmsd",
+        [],
     ),
     System(
-        "the CORE domain of adenylate kinase in water (GROMACS, GRO and XTC)",
-        GRO,
+        "adenylate kinase in water (GROMACS, TPR and XTC)",
+        TPR,
         XTC,
-        # The LID domain crosses the border of the cell, and an RMSD needs whole molecules.
-        "protein and name CA and resid 1-29 60-121 160-214",
         "rmsd-water",
+        # It crosses the border of the cell, and an RMSD needs whole molecules.
+        [paceline.transform.unwrap()],
     ),
 )
 
@@ -45,10 +45,10 @@ SYSTEMS = (
 def analyse(system: System, folder: Path) -> None:
     """Print a summary; write a table and a figure of the RMSD."""
     universe = paceline.Universe(system.topology, system.trajectory)
-    ca = universe.select_atoms(system.select)
+    ca = universe.select_atoms("protein and name CA")
     print(f"{system.title}\n{len(ca)} Cα of {len(universe.atoms)} atoms\n")
 
-    rmsd = RMSD(ca).run()
+    rmsd = RMSD(ca).run(transforms=system.transforms)
 
     values = rmsd.results.rmsd[:, 2]
     print(f"RMSD from the first frame: last {values[-1]:.3f} Å, largest {values.max():.3f} Å\n")

@@ -9,9 +9,10 @@ import numpy as np
 from paceline.collect import Collected
 from paceline.errors import UnsupportedError
 from paceline.job import Job, Outcome, Part, PerBlock, PerFrame, Receiver, Reduction, Work
-from paceline.job import Transform as Transformation
 from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
+from paceline.transform.base import Transform
+from paceline.transform.preparing import prepare_all
 
 if TYPE_CHECKING:
     from paceline.trajectory import OpenTrajectory
@@ -27,6 +28,7 @@ class Analysis(Protocol):
     atomgroup: Any
     fields: Sequence[str]
     optional_fields: Sequence[str]
+    transforms: Sequence[Transform]
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
@@ -50,29 +52,6 @@ class Analysis(Protocol):
 
     def finish(self, value: Any) -> None:
         """Turn all frames' rows, or the merged partial result, into results."""
-
-
-class Transform(Protocol):
-    """What `run` asks of a transformation; those of `paceline.transform` have it all.
-
-    Attributes
-    ----------
-    turns : bool
-        Whether it turns positions, so that velocities and forces would no longer belong to them.
-    """
-
-    turns: bool
-
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        """Atoms that must be decoded so that those `wanted` come out right; both increasing."""
-
-    def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
-        """The worker's half, given the atoms that are decoded and what is done before it."""
-
-    def parameters(self) -> str:
-        """One line for the record that is saved with results."""
 
 
 class Pass:
@@ -122,7 +101,10 @@ class Pass:
             Frames in a block, if the user chose.
         """
         wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self._analyses]
-        atoms, transforms = self._prepare_transforms(np.unique(np.concatenate(wanted)))
+        universe = self._analyses[0].atomgroup.universe
+        atoms, transforms = prepare_all(
+            self._transforms, np.unique(np.concatenate(wanted)), universe
+        )
         self.plan = make_plan(
             frames,
             n_atoms=self.trajectory.n_atoms,
@@ -131,6 +113,8 @@ class Pass:
             n_workers=n_workers,
             block_frames=block_frames,
         )
+        for analysis in self._analyses:
+            analysis.transforms = self._transforms
         # Before the fields: an analysis may see only now which ones it wants.
         parts = [
             Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
@@ -159,17 +143,6 @@ class Pass:
             wanted.add("positions")
             required.add("positions")
         return sorted(wanted), sorted(required)
-
-    def _prepare_transforms(self, wanted: np.ndarray) -> tuple[np.ndarray, list[Transformation]]:
-        """All atoms that must be decoded, and the worker's half of each transformation."""
-        universe = self._analyses[0].atomgroup.universe
-        atoms = wanted
-        for transform in reversed(self._transforms):
-            atoms = transform.atoms(atoms, universe)
-        prepared: list[Transformation] = []
-        for transform in self._transforms:
-            prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
-        return atoms, prepared
 
     def works(self, job: int, n_workers: int) -> Iterator[Work]:
         """Every block with its slice of the index, and of the one that its worker may get next.

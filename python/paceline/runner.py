@@ -11,9 +11,10 @@ import numpy as np
 
 from paceline.backends import Backend, make_backend
 from paceline.job import Outcome
-from paceline.passes import Analysis, Pass, Transform
+from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
 from paceline.timing import Timings
+from paceline.transform import Transform
 
 
 def run(

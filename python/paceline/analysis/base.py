@@ -19,6 +19,7 @@ from paceline.errors import UnsupportedError
 from paceline.job import PerBlock, PerFrame, Reduction
 from paceline.runner import run
 from paceline.timing import Timings
+from paceline.transform import Transform
 
 
 class AnalysisBase:
@@ -36,6 +37,8 @@ class AnalysisBase:
         does not hold all of it is refused.
     optional_fields : sequence of str
         What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
+    transforms : sequence of Transform
+        What the present run does to positions first; `prepare` sees it.
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
@@ -76,6 +79,7 @@ class AnalysisBase:
 
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
+    transforms: Sequence[Transform] = ()
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]

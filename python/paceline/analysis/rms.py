@@ -12,6 +12,7 @@ from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
 from paceline.job import PerFrame, Reduction
+from paceline.transform.preparing import reference_positions
 
 
 class RMSD(AnalysisBase):
@@ -44,7 +45,8 @@ class RMSD(AnalysisBase):
     tol_mass : float
         Corresponding atoms may differ in mass by this much, u.
     ref_frame : int
-        Frame of the reference's trajectory.
+        Frame of the reference's trajectory. If that is the one that is analysed, the frame is
+        transformed as all others are.
     superposition : bool
         False compares positions as they are, without moving anything.
 
@@ -133,17 +135,13 @@ class RMSD(AnalysisBase):
 
     def prepare(self) -> PerFrame:
         """Fetch the reference positions; the reference's trajectory stays where it is."""
-        trajectory = self._pairs[0][1].universe.trajectory
-        current = trajectory.ts.frame
-        try:
-            trajectory[self.ref_frame]
-            positions = [fixed.positions.astype(np.float64) for _, fixed in self._pairs]
-        finally:
-            trajectory[current]
-        groups = [
-            _Group(reference, weights)
-            for reference, weights in zip(positions, self._weights, strict=True)
-        ]
+        groups = []
+        for (_, fixed), weights in zip(self._pairs, self._weights, strict=True):
+            # A frame of the same trajectory is transformed as all others are.
+            same = fixed.universe is self.atomgroup.universe
+            transforms = self.transforms if same else ()
+            positions = reference_positions(fixed, self.ref_frame, transforms)
+            groups.append(_Group(positions.astype(np.float64), weights))
         return _Deviation(groups, self.superposition)
 
     def finish(self, value: np.ndarray) -> None:

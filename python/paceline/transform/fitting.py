@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import SelectionError, TransformError
+from paceline.errors import SelectionError
 from paceline.job import Transform as Transformation
 from paceline.transform.base import (
     Made,
@@ -17,6 +17,7 @@ from paceline.transform.base import (
     refuse_updating,
     select,
 )
+from paceline.transform.preparing import read_frame
 
 _NORMALS = {None: None, "yz": 0, "xz": 1, "xy": 2}
 #: Corresponding atoms may differ in mass by this much, u.
@@ -99,7 +100,7 @@ class _Fit:
         mobile, fixed = self._groups(universe)
         if fixed.universe is universe:
             frame = 0 if self.reference is None else universe.trajectory.ts.frame
-            positions = _read_frame(universe, frame, atoms, before)
+            positions = read_frame(universe, frame, atoms, before)
             positions = positions[np.searchsorted(atoms, fixed.indices)]
         else:
             positions = fixed.positions
@@ -150,25 +151,3 @@ def _check_masses(mobile: Any, fixed: Any) -> None:
             f"fit: {len(differing)} pairs of atoms differ in mass by more than {_TOL_MASS} u, the "
             f"first is {mobile[first]} and {fixed[first]} of the reference"
         )
-
-
-def _read_frame(
-    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[Transformation]
-) -> np.ndarray:
-    """Positions of a frame after some transformations, Å: float32, shape (n_atoms, 3)."""
-    trajectory = universe.trajectory
-    current = trajectory.ts.frame
-    try:
-        ts = trajectory.ts if current == frame else trajectory[frame]
-        positions = ts.positions[np.newaxis, atoms]
-        cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-        dimensions = np.array([cell], dtype=np.float32)
-    finally:
-        if current != frame:
-            trajectory[current]
-    for step in before:
-        for _, reason in step.apply(positions, dimensions):
-            raise TransformError(
-                f"frame {frame} cannot be the reference of a fit: {reason}; give another reference"
-            )
-    return positions[0]
