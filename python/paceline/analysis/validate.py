@@ -215,10 +215,13 @@ def _of_frames(
         place = f"{reader.core.path}: frame {frame}, byte "
         byte, _, what = reason.removeprefix(place).partition(": ")
         yield Finding(frame, int(byte), None, True, what)
-    sound = np.setdiff1d(frames.frames, [frame for frame, _ in frames.damaged])
+    whole = np.ones(len(frames.frames), dtype=bool)
+    whole[[frame for frame, _ in frames.damaged]] = False
+    sound = np.flatnonzero(whole)
     offsets, _ = reader.core.extents(sound.astype(np.uint64))
-    times = frames.times[sound]
-    for row, bad, what in judge(sound, times, frames.rows[sound]):
+    times = frames.times[whole]
+    rows = frames.rows if whole.all() else frames.rows[whole]
+    for row, bad, what in judge(sound, times, rows):
         if row < 0:
             yield Finding(None, None, None, bad, what)
         else:
