@@ -1,16 +1,14 @@
 """How long it takes to cut a trajectory into 24 files and to join them, beside copying the file.
 
-    python -m benchmarks.bench_split [folder] [--repeats 7] [--only adk.xtc] [--tsv] [--tiny]
+    python -m benchmarks split [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
 All copy the same bytes within the same folder, in turn, from a source that is in memory, and end
 when the system has taken the bytes; the disk is let finish before the next begins.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -20,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import paceline
-from benchmarks.data import prepare
-from benchmarks.machine import describe
+from benchmarks.compare import judged, options, report
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 from paceline.errors import PacelineWarning
@@ -78,14 +75,14 @@ def _check(whole: Path, target: Path) -> None:
         raise RuntimeError(f"{whole}: {copied} bytes were copied of {expected}")
 
 
-def add_rows(table: Table, whole: Path, taken: dict[str, np.ndarray], judged: bool) -> None:
+def add_rows(table: Table, whole: Path, taken: dict[str, np.ndarray], judge: bool) -> None:
     """Add a trajectory's rows, one a tool."""
     gigabytes = whole.stat().st_size / 1e9
     for name, seconds in taken.items():
         time_ = Spread.of(seconds)
         ratios = taken[CP] / seconds
         beside = Spread.of(ratios)
-        met = f"{TARGET:g} met in {(ratios >= TARGET).sum()} of {len(seconds)} rounds"
+        met = f"{TARGET:g} {judged(ratios >= TARGET)}"
         table.rows.append(
             (
                 whole.name,
@@ -93,35 +90,24 @@ def add_rows(table: Table, whole: Path, taken: dict[str, np.ndarray], judged: bo
                 *(f"{value:.2f}" for value in (time_.median, time_.low, time_.high)),
                 f"{gigabytes / time_.median:.2f}",
                 *(f"{value:.2f}" for value in (beside.median, beside.low, beside.high)),
-                met if judged and name in (SPLIT, JOIN) else "",
+                met if judge and name in (SPLIT, JOIN) else "",
             )
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("bench-data"))
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", choices=CASES, help="measure this trajectory alone")
-    parser.add_argument("--tsv", action="store_true", help="separate columns by tabs")
-    parser.add_argument("--tiny", action="store_true", help="short data and few repeats: a test")
-    arguments = parser.parse_args()
-
-    data = prepare(arguments.folder, 0.001 if arguments.tiny else 1.0)[0]
-    for line in describe():
-        print(f"# {line}")
-    if arguments.tiny:
-        print("# tiny: too short to say anything about speed")
+    asked = options(__doc__, CASES)
+    data = asked.datasets()[0]
+    asked.print_head()
     table = Table(f"{PIECES} pieces; source in memory, target on disk", HEADINGS)
-    repeats = 2 if arguments.tiny else arguments.repeats
     for name in CASES:
-        if arguments.only in (None, name):
-            print(name, file=sys.stderr, flush=True)
+        if asked.wants(name):
+            report(name)
             whole = data.folder / name
-            with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
-                taken = measure(whole, Path(scratch), repeats)
-            add_rows(table, whole, taken, judged=not arguments.tiny)
-    print(f"\n{table.render(arguments.tsv)}")
+            with tempfile.TemporaryDirectory(dir=asked.folder) as scratch:
+                taken = measure(whole, Path(scratch), asked.effort.repeats)
+            add_rows(table, whole, taken, judge=asked.effort.judged)
+    asked.print_tables([table])
 
 
 if __name__ == "__main__":

@@ -1,19 +1,17 @@
 """What judging every frame costs beside decoding it.
 
-    python -m benchmarks.bench_validate [folder] [--repeats 5] [--scale 0.01] [--tsv] [--tiny]
+    python -m benchmarks validate [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
 Whole passes over files in memory, opening included, in one thread: `paceline.validate`, and an
 analysis that decodes all atoms and looks at none. Ratios are taken within rounds.
 """
 
-import argparse
-import os
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data import Dataset, prepare
-from benchmarks.machine import describe
+from benchmarks.compare import options, report
+from benchmarks.data import SUFFIXES, TRAJECTORIES, Dataset
 from benchmarks.measure import Run, Spread, samples, subjects
 from benchmarks.table import Table
 
@@ -85,27 +83,15 @@ def _n_atoms(path: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("bench-data"))
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the frames to read")
-    parser.add_argument("--only", metavar="CASE", help="measure this one alone: adk.xtc, say")
-    parser.add_argument("--tsv", action="store_true", help="separate columns by tabs")
-    parser.add_argument("--tiny", action="store_true", help="short data and few repeats: a test")
-    arguments = parser.parse_args()
-
-    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    scale, repeats = (0.001, 2) if arguments.tiny else (arguments.scale, arguments.repeats)
+    asked = options(__doc__, TRAJECTORIES)
+    asked.print_head()
     table = Table(f"one pass over a file in memory; target: a ratio of {TARGET:g}", HEADINGS)
-    for data in prepare(arguments.folder, scale):
-        for suffix in ("xtc", "dcd"):
-            if arguments.only in (None, data.trajectory(suffix).name):
-                table.rows.append(measure(data, suffix, repeats))
-    for line in describe():
-        print(f"# {line}")
-    if arguments.tiny:
-        print("# tiny: too short to say anything about speed")
-    print(f"\n{table.render(arguments.tsv)}")
+    for data in asked.datasets():
+        for suffix in SUFFIXES:
+            if asked.wants(case := data.trajectory(suffix).name):
+                report(case)
+                table.rows.append(measure(data, suffix, asked.effort.repeats))
+    asked.print_tables([table])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Options:
         if self.tiny:
             print("# tiny: too short to say anything about speed")
 
-    def print_tables(self, tables: list[Table], skipped: list[str]) -> None:
+    def print_tables(self, tables: Sequence[Table], skipped: Sequence[str] = ()) -> None:
         """Print what was measured, and what could not be."""
         for table in tables:
             print(f"\n{table.render(self.tsv)}")
@@ -70,7 +70,7 @@ class Options:
             print(f"# skipped: {line}")
 
 
-def options(description: str, cases: list[str]) -> Options:
+def options(description: str, cases: Sequence[str]) -> Options:
     """Parse the command line of a benchmark; limit this process and its subjects to one core."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     add = parser.add_argument

@@ -54,6 +54,10 @@ RECIPES = (
 )
 
 
+#: Names of all trajectories.
+TRAJECTORIES = [f"{recipe.name}.{suffix}" for recipe in RECIPES for suffix in SUFFIXES]
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One set on disk."""

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -161,16 +161,23 @@ def subjects(wanted: dict[str, tuple[Any, ...]]) -> Iterator[tuple[list[Subject]
         yield ready, skipped
 
 
-def slopes(subjects: list[Subject], n: int, repeats: int, at_least: float) -> dict[str, Slope]:
-    """Time n and 2n items of every subject, `repeats` times in turn."""
+def slopes(
+    subjects: list[Subject],
+    n: int,
+    repeats: int,
+    at_least: float,
+    fewer: Mapping[str, int] | None = None,
+) -> dict[str, Slope]:
+    """Time n and 2n items of every subject, `repeats` times in turn; of slow ones `fewer`."""
+    items = {subject.name: (fewer or {}).get(subject.name, n) for subject in subjects}
     seconds: dict[str, list[tuple[float, ...]]] = {subject.name: [] for subject in subjects}
     for _ in range(repeats):
         for subject in subjects:
-            short, long = (subject.run(m, at_least=at_least) for m in (n, 2 * n))
+            short, long = (subject.run(m * items[subject.name], at_least=at_least) for m in (1, 2))
             seconds[subject.name].append(
                 (short.seconds, long.seconds, short.cpu_seconds, long.cpu_seconds)
             )
-    return {name: Slope(n, *np.transpose(rounds)) for name, rounds in seconds.items()}
+    return {name: Slope(items[name], *np.transpose(rounds)) for name, rounds in seconds.items()}
 
 
 def samples(

@@ -25,9 +25,17 @@ def mdanalysis(data: Dataset, suffix: str) -> Run:
     import MDAnalysis
     from MDAnalysis.analysis.rms import RMSD
 
-    universe = MDAnalysis.Universe(data.topology, data.trajectory(suffix))
+    universe = MDAnalysis.Universe(data.topology)
     ca = universe.select_atoms(SELECTION)
-    return lambda n: RMSD(ca).run(stop=n).results.rmsd[:, 2]
+
+    def run(n: int) -> np.ndarray:
+        universe.load_new(str(data.trajectory(suffix)))
+        values = RMSD(ca).run(stop=n).results.rmsd[:, 2]
+        # It maps NetCDF files into memory, and what is mapped stays in the page cache.
+        universe.trajectory.close()
+        return values
+
+    return run
 
 
 def paceline(data: Dataset, suffix: str, n_workers: int) -> Run:

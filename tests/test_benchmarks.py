@@ -49,6 +49,10 @@ def test_splitting(folder):
     assert {"cp", "paceline split"} <= tools_of("split", "adk.xtc", folder)
 
 
+def test_validating(folder):
+    assert "30" in tools_of("validate", "adk.dcd", folder)
+
+
 def test_unknown_cases_are_refused(folder):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "path", folder, "--only", "adk.nothing"],
