@@ -143,6 +143,7 @@ pub struct Index {
     frames: Frames,
     fingerprint: Fingerprint,
     notes: Vec<String>,
+    damaged: Vec<u64>,
     origin: Origin,
     file: Option<PathBuf>,
     traffic: Traffic,
@@ -243,6 +244,7 @@ impl Index {
             layout: opened.layout,
             frames: opened.frames,
             notes: opened.notes,
+            damaged: Vec::new(),
             origin: Origin::Computed,
             file: None,
             traffic: source.traffic(),
@@ -256,6 +258,7 @@ impl Index {
             layout,
             fingerprint,
             borders,
+            damaged,
             ..
         } = opened.listing;
         Index {
@@ -263,6 +266,7 @@ impl Index {
             frames: Frames::Listed(borders),
             fingerprint,
             notes,
+            damaged,
             origin: opened.origin,
             file: opened.file,
             traffic: source.traffic(),
@@ -303,6 +307,11 @@ impl Index {
     /// What a user should be told when the file is opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Frames that a scan found to be damaged; none where frames are found by arithmetic.
+    pub fn damaged(&self) -> &[u64] {
+        &self.damaged
     }
 
     pub fn origin(&self) -> Origin {

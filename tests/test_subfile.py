@@ -384,17 +384,17 @@ class TestCopying:
     @pytest.fixture
     def files(self, tmp_path):
         (tmp_path / "from").write_bytes(self.CONTENT)
-        (tmp_path / "to").write_bytes(b"head")
+        (tmp_path / "to").write_bytes(b"ahead")
         with open(tmp_path / "from", "rb") as source, open(tmp_path / "to", "r+b") as target:
             yield source.fileno(), target.fileno()
 
     def copy(self, files, more=0):
         copier = Copier()
-        copier.copy("from", files[0], 5, files[1], 4, len(self.CONTENT) - 5 + more)
+        copier.copy("from", files[0], 5, files[1], 5, len(self.CONTENT) - 5 + more)
         return copier.copied
 
     def copied(self, tmp_path) -> bool:
-        return (tmp_path / "to").read_bytes() == b"head" + self.CONTENT[5:]
+        return (tmp_path / "to").read_bytes() == b"ahead" + self.CONTENT[5:]
 
     @pytest.mark.parametrize("calls", [2**20, 1000 * 1000])
     def test_in_several_calls(self, calls, files, tmp_path, monkeypatch):
@@ -403,23 +403,24 @@ class TestCopying:
         assert self.copied(tmp_path)
 
     @pytest.mark.parametrize("code", ["EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP", None])
-    @pytest.mark.parametrize("broken", [["copy_file_range"], ["copy_file_range", "sendfile"]])
-    def test_where_the_kernel_cannot(self, code, broken, files, tmp_path, monkeypatch):
+    def test_where_the_kernel_cannot(self, code, files, tmp_path, monkeypatch):
         def refuse(*operands):
             if code is None:
                 return 0
             raise OSError(getattr(errno, code), "not here")
 
-        for name in broken:
-            monkeypatch.setattr(os, name, refuse, raising=False)
+        monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
         assert self.copy(files) == len(self.CONTENT) - 5
         assert self.copied(tmp_path)
 
     def test_where_the_system_knows_no_better(self, files, tmp_path, monkeypatch):
-        for name in ("copy_file_range", "sendfile"):
-            monkeypatch.delattr(os, name, raising=False)
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
         self.copy(files)
         assert self.copied(tmp_path)
+
+    def test_where_bytes_are_shifted(self, files, tmp_path):
+        Copier().copy("from", files[0], 4, files[1], 7, 1000)
+        assert (tmp_path / "to").read_bytes()[7:] == self.CONTENT[4:1004]
 
     def test_a_source_that_ends_too_early_has_changed(self, files):
         with pytest.raises(FileChangedError, match=f"ended at byte {len(self.CONTENT)} while"):
@@ -429,7 +430,7 @@ class TestCopying:
         def fail(*operands):
             raise OSError(errno.EIO, "Input/output error")
 
-        for name in ("copy_file_range", "sendfile", "pread"):
+        for name in ("copy_file_range", "pread"):
             monkeypatch.setattr(os, name, fail, raising=False)
         with pytest.raises(ReadError, match="from: cannot read at byte 5: Input/output error"):
             self.copy(files)
@@ -494,8 +495,8 @@ def slow(monkeypatch):
         time.sleep(0.05)
         return 100
 
-    monkeypatch.setattr(copying, "CALL", 100)
-    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
+    monkeypatch.setattr(copying, "_in_kernel", copy)
+    monkeypatch.setattr(copying, "_through_memory", copy)
 
 
 @pytest.mark.usefixtures("slow")
@@ -513,14 +514,15 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(water, capsys):
 
 @pytest.mark.usefixtures("slow")
 def test_a_failure_stops_the_other_pieces(water, monkeypatch):
-    slow = os.copy_file_range
+    slow = copying._through_memory
 
     def fail_in_one(*operands):
         if threading.current_thread().name.endswith("_0"):
             raise DamagedFileError("frame 0 is damaged")
         return slow(*operands)
 
-    monkeypatch.setattr(os, "copy_file_range", fail_in_one)
+    monkeypatch.setattr(copying, "_in_kernel", fail_in_one)
+    monkeypatch.setattr(copying, "_through_memory", fail_in_one)
     begun = time.monotonic()
     with pytest.raises(DamagedFileError):
         paceline.split(water, 2, n_workers=2)
@@ -533,7 +535,7 @@ NURSERY = """
 import os, signal, sys, time
 from paceline import copying
 from paceline.subfile import join, split
-copying.CALL = 10_000
+copying.CALL = copying.BUFFER = 10_000
 begun = time.perf_counter()
 {work}
 unit = time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""Copies bytes from file to file: the kernel does it, for several threads, until it is stopped."""
+"""Copies bytes from file to file, in several threads, until it is stopped."""
 
 import os
 import threading
@@ -8,15 +8,14 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from paceline.errors import FileChangedError, ReadError
 from paceline.progress import Progress
 
-#: Bytes that one call copies at most: so soon does a copy obey when it is stopped.
+#: Bytes that one call of the kernel copies at most: so soon does a copy obey when it is stopped.
 CALL = 16 << 20
-#: Bytes that pass through this process's memory at a time, where they must.
+#: Bytes that pass through this process's memory at a time.
 BUFFER = 1 << 20
+#: Files are kept in pages or blocks of so many bytes, or multiples of them.
+PAGE = 4096
 #: Seconds between two looks at how far the copying has come.
 INTERVAL = 0.1
-
-#: Copies at most n bytes between two open files, from and to an offset, and says how many.
-Way = Callable[[int, int, int, int, int], int]
 
 
 class Stopped(Exception):
@@ -70,21 +69,17 @@ class Copier:
         Stopped
             By `stop`.
         """
-        ways = [*_kernel_ways(), _through_memory(path)]
+        # The kernel can share a block between files where it need not be shifted. Where it must,
+        # going through memory took 0.7 of the kernel's processor time.
+        in_kernel = hasattr(os, "copy_file_range") and (start - to) % PAGE == 0
         end = start + n
         while start < end:
             if self._stopped.is_set():
                 raise Stopped
-            try:
-                moved = ways[0](source, target, start, to, min(end - start, CALL))
-            except OSError:
-                # What the kernel's own copying cannot do, the last way does, or says why not.
-                if len(ways) == 1:
-                    raise
-                moved = 0
+            moved = _in_kernel(source, start, target, to, end - start) if in_kernel else 0
             if moved == 0:
-                ways.pop(0)
-                continue
+                in_kernel = False
+                moved = _through_memory(path, source, start, target, to, end - start)
             start, to = start + moved, to + moved
             with self._lock:
                 self.copied += moved
@@ -124,32 +119,19 @@ def copy_all(
             raise
 
 
-def _kernel_ways() -> list[Way]:
-    """Ways for bytes that never reach this process; on some file systems they need not move."""
-    return [
-        way
-        for name, way in (("copy_file_range", _by_copy_file_range), ("sendfile", _by_sendfile))
-        if hasattr(os, name)
-    ]
+def _in_kernel(source: int, start: int, target: int, to: int, n: int) -> int:
+    """Copy some bytes, or none where the kernel cannot, whatever the reason."""
+    try:
+        return os.copy_file_range(source, target, min(n, CALL), start, to)
+    except OSError:
+        return 0
 
 
-def _by_copy_file_range(source: int, target: int, start: int, to: int, n: int) -> int:
-    return os.copy_file_range(source, target, n, start, to)
-
-
-def _by_sendfile(source: int, target: int, start: int, to: int, n: int) -> int:
-    os.lseek(target, to, os.SEEK_SET)
-    return os.sendfile(target, source, start, n)
-
-
-def _through_memory(path: str) -> Way:
-    def copy(source: int, target: int, start: int, to: int, n: int) -> int:
-        try:
-            data = os.pread(source, min(n, BUFFER), start)
-        except OSError as error:
-            raise ReadError(f"{path}: cannot read at byte {start}: {error.strerror}") from error
-        if not data:
-            raise FileChangedError(f"{path}: the file ended at byte {start} while it was copied")
-        return os.pwrite(target, data, to)
-
-    return copy
+def _through_memory(path: str, source: int, start: int, target: int, to: int, n: int) -> int:
+    try:
+        data = os.pread(source, min(n, BUFFER), start)
+    except OSError as error:
+        raise ReadError(f"{path}: cannot read at byte {start}: {error.strerror}") from error
+    if not data:
+        raise FileChangedError(f"{path}: the file ended at byte {start} while it was copied")
+    return os.pwrite(target, data, to)

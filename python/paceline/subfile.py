@@ -18,7 +18,7 @@ from paceline.frames import Extents, extents_in
 from paceline.opening import open_file, warn
 from paceline.pieces import bounds_of, names_of, refuse_ending
 
-#: Frames are looked at after so many bytes have been copied, while these are in memory.
+#: Frames are looked at when so many bytes have been copied, which are in memory then.
 BLOCK = 16 << 20
 #: What the times of frames may be off by, in times between frames.
 ROUNDING = 1e-3
@@ -201,9 +201,9 @@ class _Stretch:
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: Copier) -> None:
-        """Copy the frames, and look at the header of each while its bytes are in memory."""
+        """Copy the frames, and look at each of which only arithmetic says where it is."""
         core, at = self.core, self.at
-        reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
+        reader = _headers_of(core)
         with (
             open(core.path, "rb", buffering=0) as source,
             writing_to(self.path),
@@ -213,7 +213,8 @@ class _Stretch:
                 start = int(extents.offsets[0])
                 n = int(extents.offsets[-1] + extents.sizes[-1]) - start
                 copier.copy(core.path, source.fileno(), start, target.fileno(), at, n)
-                _refuse_damaged(reader, extents)
+                if core.index_origin == "computed":
+                    _refuse_damaged(reader, extents)
                 at += n
 
     def _blocks(self) -> Iterator[Extents]:
@@ -228,12 +229,11 @@ class _Stretch:
 def _copy(stretches: Sequence[_Stretch], n_workers: int | None, progress: bool | None) -> None:
     total = sum(stretch.size for stretch in stretches)
     works = [stretch.copy for stretch in stretches]
-    try:
-        copy_all(works, total, n_workers or available_cpus(), progress)
-    except DamagedFileError as error:
-        advice = "nothing was written: paceline convert --on-error skip leaves it out"
-        error.args = (f"{error}; {advice}",)
-        raise
+    copy_all(works, total, n_workers or available_cpus(), progress)
+
+
+def _headers_of(core: "_core.Trajectory") -> "_core.Reader":
+    return _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
 
 
 def _refuse_damaged(reader: "_core.Reader", extents: Extents) -> None:
@@ -243,6 +243,10 @@ def _refuse_damaged(reader: "_core.Reader", extents: Extents) -> None:
         reader.read(extents, headers, required=0, skip=False)
     except OSError as error:
         raise ReadError(str(error)) from error
+    except DamagedFileError as error:
+        advice = "nothing was written: paceline convert --on-error skip leaves it out"
+        error.args = (f"{error}; {advice}",)
+        raise
 
 
 def _open(path: str | os.PathLike, progress: bool | None) -> "_core.Trajectory":
@@ -250,6 +254,8 @@ def _open(path: str | os.PathLike, progress: bool | None) -> "_core.Trajectory":
     if core.n_frames == 0:
         raise UnsupportedError(f"{core.path}: there is no whole frame in it")
     core.head(0, 1)  # raises where frames cannot stand in another file
+    for frame in core.damaged:
+        _refuse_damaged(_headers_of(core), extents_in(0, core, np.array([frame], dtype=np.uint64)))
     return core
 
 

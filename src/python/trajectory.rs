@@ -124,6 +124,12 @@ impl Trajectory {
         self.index.notes().to_vec()
     }
 
+    /// Frames that a scan found to be damaged; none where frames are found by arithmetic.
+    #[getter]
+    fn damaged(&self) -> Vec<u64> {
+        self.index.damaged().to_vec()
+    }
+
     /// Where the index is saved, if it is.
     #[getter]
     fn index_file(&self) -> Option<PathBuf> {
