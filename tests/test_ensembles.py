@@ -1,6 +1,8 @@
 """Analyses of several Universes in one run: results stay with their analysis."""
 
+import os
 import threading
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -66,6 +68,17 @@ def test_one_pool_is_busy_over_all_of_them(adk):
     analyses = [paceline.TimeSeries(meet, universe.atoms[:1]) for universe in universes]
     paceline.run(analyses, n_workers=2, block_frames=128)
     assert len(set(seen)) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+def test_many_universes_keep_few_files_open(adk):
+    first = paceline.Universe(*adk)
+    before = len(os.listdir("/proc/self/fd"))
+    universes = [first.copy() for _ in range(40)]
+    paceline.run([RMSD(universe, select="name CA") for universe in universes], step=20)
+    assert len(os.listdir("/proc/self/fd")) <= before + 20
+    for universe in universes:
+        assert universe.trajectory[50].frame == 50
 
 
 def test_one_that_only_mdanalysis_reads_goes_alone(adk, adk_xtc):

@@ -204,6 +204,10 @@ class OpenFiles:
         self._open[member] = reader
         return reader
 
+    def let_go(self) -> None:
+        """Close all files; each is opened again when it is needed."""
+        self._open.clear()
+
     def read_ahead(self, extents: Extents) -> None:
         """Ask for the bytes of frames that will be read soon, of files that are open."""
         for member, rows in extents.neighbours():

@@ -85,7 +85,7 @@ class Pass:
         self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
 
     def deal(
-        self, frames: np.ndarray, *, skip_damaged: bool, n_workers: int, block_frames: int | None
+        self, frames: np.ndarray, *, skip_damaged: bool, n_workers: float, block_frames: int | None
     ) -> None:
         """Make the plan and the worker's half of everything.
 
@@ -95,8 +95,8 @@ class Pass:
             Frame numbers to be analysed.
         skip_damaged : bool
             Whether to leave out frames that cannot be read.
-        n_workers : int
-            Workers that will share the blocks.
+        n_workers : float
+            Workers that will share the blocks; a fraction of one that has other passes to do.
         block_frames : int or None
             Frames in a block, if the user chose.
         """

@@ -89,7 +89,7 @@ def make_plan(
     n_atoms: int,
     n_wanted: int,
     frame_bytes: float,
-    n_workers: int,
+    n_workers: float,
     block_frames: int | None = None,
 ) -> Plan:
     """Choose the size of leaves and blocks.
@@ -104,8 +104,8 @@ def make_plan(
         Atoms to be decoded.
     frame_bytes : float
         Bytes to be read of a frame, about.
-    n_workers : int
-        Workers that will share the blocks.
+    n_workers : float
+        Workers that will share the blocks; a fraction of one that has other trajectories to do.
     block_frames : int, optional
         Frames in a block, rounded up to a leaf times a power of two. By default as many as give
         each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.

@@ -5,6 +5,8 @@ MDAnalysis would register it for everybody who merely imports this module.
 """
 
 import time
+import weakref
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +21,22 @@ from paceline.chain import Chain
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames
 from paceline.opening import open_file, read_headers, warn
+
+#: Readers that have files open at the same time: the Universes of an ensemble may be thousands.
+OPEN_READERS = 16
+
+#: These, the one that read last at the end.
+_open_readers: "OrderedDict[int, weakref.ref[Reader]]" = OrderedDict()
+
+
+def _take_turn(reader: "Reader") -> None:
+    """Let a reader have its files open, and no more than some others."""
+    _open_readers.pop(id(reader), None)
+    _open_readers[id(reader)] = weakref.ref(reader)
+    while len(_open_readers) > OPEN_READERS:
+        _, oldest = _open_readers.popitem(last=False)
+        if (other := oldest()) is not None:
+            other._files.let_go()
 
 
 def _format_of(chain: Chain) -> str:
@@ -188,6 +206,7 @@ class Reader(ReaderBase):
     def _read_frame(self, frame: int) -> Any:
         ts, decoded = self.ts, self._decoded
         member, extents = self.chain.extent(frame)
+        _take_turn(self)
         try:
             self._files.reader(member).read(extents, decoded, required=0, skip=False)
         except OSError as error:

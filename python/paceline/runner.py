@@ -107,7 +107,7 @@ def run(
         one.deal(
             _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
             skip_damaged=on_error == "skip",
-            n_workers=-(-workers.n_workers // len(passes)),
+            n_workers=workers.n_workers / len(passes),
             block_frames=block_frames,
         )
     shared = [one for one in passes if one.trajectory.shareable]
