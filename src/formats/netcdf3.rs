@@ -22,8 +22,6 @@ mod header;
 mod layout;
 mod number;
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use self::layout::Role;
 use self::plan::Plan;
