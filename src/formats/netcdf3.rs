@@ -17,6 +17,7 @@
 //! for a certain number of frames, and in restart files, they are no records: see [`Layout`].
 
 mod amber;
+mod cursor;
 mod encode;
 mod header;
 mod layout;
