@@ -552,7 +552,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (
             Path.touch,
             DamagedFileError,
-            r"expected a trajectory \(XTC, TRR, DCD or NCDF\), found an empty file",
+            r"expected a trajectory \(XTC, TRR, DCD or NetCDF\), found an empty file",
         ),
         (Path.mkdir, UnsupportedError, "expected a regular file, found a directory"),
         (os.mkfifo, UnsupportedError, "expected a regular file, found a pipe or device"),
@@ -560,7 +560,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (
             lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n"),
             UnsupportedError,
-            "begins with .*HDF",
+            "found HDF5",
         ),
         (lambda path: path.write_bytes(b"T\0\0\0VELD"), UnsupportedError, "begins with .*VELD"),
         (lambda path: path.write_bytes(b"\0\0\x07\xcb"), DamagedFileError, "a frame of at least 8"),

@@ -441,3 +441,64 @@ def test_content_counts_and_not_the_name(tmp_path):
     assert isinstance(universe.trajectory, Reader)
     assert universe.trajectory.format == "NCDF"
     assert universe.trajectory.n_frames == 30
+
+
+def written(path, fields=7, has_cell=True):
+    """A file of our own, and its numbers in MDAnalysis's units, float32."""
+    arrays = {name: np.float32(v) for name, v in values().items()}
+    names = ("coordinates", "velocities", "forces")
+    moved = [arrays[name] if fields >> k & 1 else None for k, name in enumerate(names)]
+    cells = np.concatenate([arrays["cell_lengths"], arrays["cell_angles"]], axis=1) * has_cell
+    encoder = paceline._core.Encoder(
+        "NetCDF", N_ATOMS, precision=None, has_cell=has_cell, fields=fields
+    )
+    data, sizes = encoder.encode(*moved, cells, np.float64(arrays["time"]), np.arange(N_FRAMES))
+    assert len(set(sizes.tolist())) == 1
+    path.write_bytes(encoder.head(N_FRAMES, 100.25, 0.1, 0, 1) + data)
+    return moved, cells, arrays["time"]
+
+
+@pytest.mark.parametrize("has_cell", [True, False])
+@pytest.mark.parametrize("fields", [1, 3, 5, 7])
+def test_ours_is_read_by_mdanalysis(tmp_path, fields, has_cell):
+    path = tmp_path / "a.nc"
+    moved, cells, times = written(path, fields, has_cell)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        theirs = NCDFReader(path)
+    assert_same(opened(path), theirs)
+    for k, found in enumerate(frames(theirs)):
+        assert found["time"] == times[k]
+        np.testing.assert_array_equal(found["positions"], moved[0][k])
+        for name, expected in zip(("velocities", "forces"), moved[1:], strict=True):
+            assert (found[name] is None) == (expected is None)
+            if expected is not None:
+                np.testing.assert_allclose(found[name], expected[k], rtol=2e-7)
+        if has_cell:
+            np.testing.assert_array_equal(found["dimensions"], cells[k])
+        else:
+            assert found["dimensions"] is None
+
+
+def test_ours_is_read_by_mdtraj_scipy_and_the_netcdf_library(tmp_path):
+    path = tmp_path / "a.nc"
+    moved, cells, times = written(path)
+    with mdtraj.formats.NetCDFTrajectoryFile(str(path)) as file:
+        found = file.read()
+    for one, other in zip(found, (moved[0], times, cells[:, :3], cells[:, 3:]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    labels = [b"x", b"y", b"z"], [b"a", b"b", b"c"]
+    angles = [list(b"alpha"), list(b"beta "), list(b"gamma")]
+    netcdf4 = pytest.importorskip("netCDF4")
+    with netcdf_file(path, maskandscale=False, mmap=False) as file, netcdf4.Dataset(path) as other:
+        assert other.data_model == "NETCDF3_64BIT_OFFSET"
+        assert len(other.dimensions["frame"]) == N_FRAMES
+        other.set_auto_maskandscale(False)
+        assert file.variables.keys() == other.variables.keys()
+        for name, variable in file.variables.items():
+            np.testing.assert_array_equal(variable[...], other[name][...])
+            assert getattr(variable, "units", b"").decode() == getattr(other[name], "units", "")
+        assert [file.variables[n][:].tolist() for n in ("spatial", "cell_spatial")] == [*labels]
+        assert file.variables["cell_angular"][:].view(np.uint8).tolist() == angles
+        velocities = other["velocities"][...] * np.float64(other["velocities"].scale_factor)
+    np.testing.assert_allclose(velocities, moved[1], rtol=2e-7)

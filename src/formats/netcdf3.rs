@@ -17,13 +17,12 @@
 //! for a certain number of frames, and in restart files, they are no records: see [`Layout`].
 
 mod amber;
+mod cursor;
 mod encode;
 mod header;
 mod layout;
 mod number;
 mod plan;
-#[cfg(test)]
-mod tests;
 
 use self::layout::Role;
 use self::plan::Plan;

@@ -88,9 +88,12 @@ impl<'h> Reading<'h> {
             frames: place.frames,
             variables,
         };
-        // Some writers leave the places of the variables open until there is a record.
-        let in_records = matches!(place.frames, Arrangement::Records { .. });
-        if in_records && file_size <= place.start {
+        let is_empty = match place.frames {
+            // Some writers leave the places of the variables open until there is a record.
+            Arrangement::Records { .. } => file_size <= place.start,
+            Arrangement::Arrays { n, .. } => n == 0,
+        };
+        if is_empty {
             return Err("expected a whole frame at least, found none".into());
         }
         if !layout.is_sound() {

@@ -57,29 +57,39 @@ impl NetcdfEncoder {
     }
 
     fn check(&self, frame: &FrameIn<'_>) -> Result<(), String> {
-        for (name, written, values) in [
-            ("position", self.fields.positions, frame.positions),
-            ("velocity", self.fields.velocities, frame.velocities),
-            ("force", self.fields.forces, frame.forces),
+        for (one, all, written, values) in [
+            (
+                "position",
+                "positions",
+                self.fields.positions,
+                frame.positions,
+            ),
+            (
+                "velocity",
+                "velocities",
+                self.fields.velocities,
+                frame.velocities,
+            ),
+            ("force", "forces", self.fields.forces, frame.forces),
         ] {
             let n_atoms = if written { self.n_atoms } else { 0 };
             if values.len() != 3 * n_atoms {
                 let found = values.len() / 3;
                 return Err(format!(
-                    "expected a {name} of {n_atoms} atoms, found {found}"
+                    "expected the {all} of {n_atoms} atoms, found those of {found}"
                 ));
             }
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
                 let (atom, value) = (at / 3, values[at]);
                 return Err(format!(
-                    "atom {atom}: expected a finite {name}, found {value}"
+                    "atom {atom}: expected a finite {one}, found {value}"
                 ));
             }
         }
         if !(frame.time as f32).is_finite() {
+            let time = frame.time;
             return Err(format!(
-                "expected a time that an f32 holds, found {}",
-                frame.time
+                "expected a time that an f32 holds, found {time:e} ps"
             ));
         }
         if !self.has_cell && *frame.dimensions != [0.0; 6] {

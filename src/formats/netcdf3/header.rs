@@ -12,11 +12,9 @@
 //! All numbers are big-endian; names and values are filled up to a multiple of 4 bytes. Offsets
 //! have 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
 
+use super::cursor::Cursor;
 use crate::error::Fault;
 use crate::formats::xdr::padding;
-
-/// Amber's headers have about 2,000 bytes.
-pub(super) const MAX_LEN: u64 = 1 << 20;
 
 /// Tags of lists.
 pub(super) const DIMENSIONS: u32 = 10;
@@ -149,74 +147,7 @@ fn width(kind: u32) -> Option<u64> {
     }
 }
 
-/// Takes what stands next in a header.
-struct Cursor<'a> {
-    head: &'a [u8],
-    file_size: u64,
-    at: usize,
-    wide_counts: bool,
-    wide_offsets: bool,
-}
-
 impl<'a> Cursor<'a> {
-    fn new(head: &'a [u8], file_size: u64) -> Self {
-        Cursor {
-            head,
-            file_size,
-            at: 0,
-            wide_counts: false,
-            wide_offsets: false,
-        }
-    }
-
-    fn bytes(&mut self, len: u64) -> Result<&'a [u8], Fault> {
-        let end = (self.at as u64).saturating_add(len);
-        if end > self.file_size {
-            let found = format!("{} bytes to the end of the file", self.file_size);
-            return Err(Fault::bad(
-                self.at,
-                format!("a header of at least {end} bytes"),
-                found,
-            ));
-        }
-        if end > MAX_LEN {
-            let expected = format!("a header of at most {MAX_LEN} bytes");
-            return Err(Fault::bad(
-                self.at,
-                expected,
-                format!("one of at least {end}"),
-            ));
-        }
-        let end = end as usize;
-        let Some(bytes) = self.head.get(self.at..end) else {
-            return Err(Fault::Short { needed: end });
-        };
-        self.at = end;
-        Ok(bytes)
-    }
-
-    fn number<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        let mut number = [0; N];
-        number.copy_from_slice(self.bytes(N as u64)?);
-        Ok(number)
-    }
-
-    fn word(&mut self) -> Result<u32, Fault> {
-        self.number().map(u32::from_be_bytes)
-    }
-
-    fn wide_or_word(&mut self, wide: bool) -> Result<u64, Fault> {
-        if wide {
-            self.number().map(u64::from_be_bytes)
-        } else {
-            self.word().map(u64::from)
-        }
-    }
-
-    fn count(&mut self) -> Result<u64, Fault> {
-        self.wide_or_word(self.wide_counts)
-    }
-
     fn version(&mut self) -> Result<u8, Fault> {
         match self.number()? {
             [b'C', b'D', b'F', version @ (1 | 2 | 5)] => Ok(version),
@@ -235,32 +166,6 @@ impl<'a> Cursor<'a> {
             u64::from(u32::MAX)
         };
         Ok(Some(self.count()?).filter(|&n| n != open))
-    }
-
-    /// A list of entries, each of which takes bytes: so no more are made than there are bytes.
-    fn list<T>(
-        &mut self,
-        tag: u32,
-        mut entry: impl FnMut(&mut Self) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
-        let at = self.at;
-        let (found, n) = (self.word()?, self.count()?);
-        if found != tag && (found, n) != (0, 0) {
-            return Err(Fault::bad(at, format!("a list with tag {tag}"), found));
-        }
-        (0..n).map(|_| entry(self)).collect()
-    }
-
-    /// Bytes that are filled up to a multiple of four.
-    fn padded(&mut self, len: u64) -> Result<&'a [u8], Fault> {
-        let bytes = self.bytes(len)?;
-        self.bytes(padding(len))?;
-        Ok(bytes)
-    }
-
-    fn name(&mut self) -> Result<&'a [u8], Fault> {
-        let len = self.count()?;
-        self.padded(len)
     }
 
     fn dimension(&mut self) -> Result<Dimension<'a>, Fault> {
@@ -299,7 +204,7 @@ impl<'a> Cursor<'a> {
         let (kind, width) = self.kind()?;
         // The size stated is wrong for large variables, and by old writers.
         self.count()?;
-        let begin = self.wide_or_word(self.wide_offsets)?;
+        let begin = self.offset()?;
         let mut lens = dimensions.iter().map(|&number| known[number].len);
         let in_records = lens.clone().next() == Some(0);
         if in_records {

@@ -25,7 +25,8 @@ pub struct Layout {
 pub enum Arrangement {
     /// One behind another; the header says how many, or leaves it open.
     Records { n_claimed: Option<u64> },
-    /// Each variable's parts of all frames in a row. The file holds `n` frames whole.
+    /// Each variable's parts of all frames in a row. The file holds `n` frames whole, at
+    /// least one.
     Arrays { n: u64, n_claimed: u64 },
 }
 
@@ -226,8 +227,7 @@ impl Variable {
         let in_frame = n_numbers.checked_mul(self.number.width())?;
         let (step, len) = match frames {
             Arrangement::Records { .. } => (0, in_frame),
-            // No frame is read of a file that holds none, wherever its variables would be.
-            Arrangement::Arrays { n: 0, .. } => return Some((0, 0)),
+            Arrangement::Arrays { n: 0, .. } => return None,
             Arrangement::Arrays { n, .. } => (in_frame, n.checked_mul(in_frame)?),
         };
         (self.step == step).then_some((self.at, self.at.checked_add(len)?))

@@ -3,6 +3,7 @@
 use super::super::{Index, Origin};
 use super::{Folder, open_path, times_at_hand};
 use crate::error::Result;
+use crate::source::MemorySource;
 
 const HEAD: usize = 92 + 12 + 12;
 /// Three records of 5 atoms.
@@ -98,4 +99,77 @@ fn a_last_frame_at_another_place_is_noted() {
         note.contains("a.dcd: frame 6, byte 620: expected a record marker of 20"),
         "{note}"
     );
+}
+
+/// An Amber NetCDF file of 2 atoms with times, and a variable of `ballast` bytes in each record.
+fn netcdf(n_frames: u32, ballast: u32) -> Vec<u8> {
+    let word = |value: u32| value.to_be_bytes().to_vec();
+    let text = |text: &str| {
+        let mut bytes = [word(text.len() as u32), text.into()].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let dimension = |name: &str, len| [text(name), word(len)].concat();
+    let variable = |name: &str, dimensions: &[u32], kind, begin| {
+        let mut bytes = text(name);
+        bytes.extend(word(dimensions.len() as u32));
+        bytes.extend(dimensions.iter().flat_map(|&number| word(number)));
+        // No attributes; a size that is wrong, as nobody minds.
+        bytes.extend([word(0), word(0), word(kind), word(0), word(begin)].concat());
+        bytes
+    };
+    let head = |begin: u32| {
+        let parts = [
+            b"CDF\x01".to_vec(),
+            word(n_frames),
+            [word(10), word(4)].concat(),
+            [dimension("frame", 0), dimension("atom", 2)].concat(),
+            [dimension("spatial", 3), dimension("ballast", ballast)].concat(),
+            [
+                word(12),
+                word(1),
+                text("Conventions"),
+                word(2),
+                text("AMBER"),
+            ]
+            .concat(),
+            [word(11), word(3)].concat(),
+            variable("ballast", &[0, 3], 1, begin),
+            variable("time", &[0], 5, begin + ballast),
+            variable("coordinates", &[0, 1, 2], 5, begin + ballast + 4),
+        ];
+        parts.concat()
+    };
+    let mut bytes = head(head(0).len() as u32);
+    for frame in 0..n_frames {
+        bytes.resize(bytes.len() + ballast as usize, 7);
+        bytes.extend((frame as f32 * 0.5).to_be_bytes());
+        bytes.resize(bytes.len() + 24, 0);
+    }
+    bytes
+}
+
+#[test]
+fn times_are_read_from_the_records() {
+    // Many in one call, several calls, and one call each.
+    for (n_frames, ballast) in [(0, 4), (1, 4), (9, 4), (700, 4000), (3, 9000)] {
+        let bytes = netcdf(n_frames, ballast);
+        let folder = Folder::new();
+        let index = open_path(&folder.write("a.nc", &bytes));
+        if n_frames == 0 {
+            let message = index.err().unwrap().to_string();
+            assert!(message.ends_with("a.nc: expected a whole frame at least, found none"));
+            continue;
+        }
+        let index = index.unwrap();
+        assert_eq!(
+            (index.n_frames(), index.n_atoms()),
+            (u64::from(n_frames), 2)
+        );
+        assert!(index.notes().is_empty(), "{:?}", index.notes());
+        let times = index.times(&MemorySource(bytes)).unwrap();
+        let expected: Vec<f64> = (0..n_frames).map(|frame| f64::from(frame) * 0.5).collect();
+        assert_eq!(times.times, expected);
+        assert_eq!(times.steps, (0..i64::from(n_frames)).collect::<Vec<_>>());
+    }
 }

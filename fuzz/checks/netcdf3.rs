@@ -1,0 +1,132 @@
+//! What must hold for any bytes that are taken for an Amber NetCDF file.
+
+use paceline::atoms::Atoms;
+use paceline::error::Fault;
+use paceline::formats::netcdf3::{Arrangement, Layout, NetcdfDecoder};
+use paceline::formats::{Decoder, Fields, Frame};
+
+/// Frames of one file that are looked at.
+const N_FRAMES: u64 = 8;
+
+/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
+/// is a file.
+pub fn check(data: &[u8]) {
+    let Some((&[stride, fields], file)) = data.split_first_chunk() else {
+        return;
+    };
+    let Some(layout) = parse(file) else {
+        return;
+    };
+    assert_eq!(
+        Layout::from_bytes(&layout.to_bytes()).as_ref(),
+        Some(&layout)
+    );
+    let n = layout.n_atoms();
+    // No whole frame holds anything of more atoms: not worth the memory.
+    if n > file.len() {
+        return;
+    }
+    let some: Vec<usize> = (0..n).step_by(1 + usize::from(stride)).collect();
+    let wanted = Fields::from_bits(fields % 8);
+    let mut all = NetcdfDecoder::new(layout.clone(), Atoms::all(n), Fields::ALL);
+    let some_atoms = Atoms::new(&some, n).expect("increasing indices");
+    let mut part = NetcdfDecoder::new(layout.clone(), some_atoms, wanted);
+    for (frame, extent) in extents(&layout, file) {
+        let whole = decode(&mut all, n, Fields::ALL, frame, extent);
+        let part = decode(&mut part, some.len(), wanted, frame, extent);
+        assert_eq!(bits(&part), bits(&gather(&whole, &some, wanted)));
+    }
+}
+
+/// Parse with ever longer heads, as a caller does who starts with nothing.
+pub fn parse(file: &[u8]) -> Option<Layout> {
+    let mut head = 0;
+    loop {
+        match Layout::parse(&file[..head], file.len() as u64) {
+            Ok(layout) => return layout.ok(),
+            Err(Fault::Bad { .. }) => return None,
+            Err(Fault::Short { needed }) => {
+                assert!(needed > head && needed <= file.len());
+                // As a caller does who reads a file.
+                head = needed.max(2 * head).min(file.len());
+            }
+        }
+    }
+}
+
+/// The first whole frames: number, and the bytes of their extents.
+pub fn extents<'a>(layout: &Layout, file: &'a [u8]) -> Vec<(u64, &'a [u8])> {
+    let (start, size) = (layout.start(), layout.frame_size());
+    let bytes = |start: u64| {
+        let start = usize::try_from(start).ok()?;
+        file.get(start..)?.get(..usize::try_from(size).ok()?)
+    };
+    let (n, step) = match layout.arrangement() {
+        Arrangement::Records { .. } => (N_FRAMES, size),
+        Arrangement::Arrays { n, .. } => (n.min(N_FRAMES), 0),
+    };
+    (0..n)
+        .map_while(|frame| Some((frame, bytes(start.checked_add(frame.checked_mul(step)?)?)?)))
+        .collect()
+}
+
+/// Decode through the runs that are asked for.
+pub fn decode(
+    decoder: &mut NetcdfDecoder,
+    n_wanted: usize,
+    wanted: Fields,
+    frame: u64,
+    extent: &[u8],
+) -> Frame {
+    let size = extent.len() as u64;
+    let mut bytes = Vec::new();
+    let mut end = 0;
+    for run in decoder.runs(frame, size) {
+        assert!(run.start >= end && run.len > 0, "runs ascend");
+        end = run.start + run.len;
+        bytes.extend_from_slice(&extent[run.start as usize..end as usize]);
+    }
+    let mut out = Frame::new(n_wanted, wanted);
+    let decoded = decoder.decode(frame, size, &bytes, out.out());
+    decoded.expect("nothing in a frame contradicts the header");
+    out
+}
+
+/// What decoding a part of the frame must give.
+pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
+    let some = |values: &[f32], wanted| match wanted {
+        true => atoms
+            .iter()
+            .flat_map(|&i| &values[3 * i..][..3])
+            .copied()
+            .collect(),
+        false => Vec::new(),
+    };
+    Frame {
+        positions: some(&whole.positions, wanted.positions),
+        velocities: some(&whole.velocities, wanted.velocities),
+        forces: some(&whole.forces, wanted.forces),
+        ..whole.clone()
+    }
+}
+
+/// All of a frame, so that NaN equals NaN.
+pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
+    let fields = [&frame.positions, &frame.velocities, &frame.forces];
+    let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
+    (
+        // Which NaN a product is, is up to the processor.
+        numbers
+            .map(|number| {
+                if number.is_nan() {
+                    u32::MAX
+                } else {
+                    number.to_bits()
+                }
+            })
+            .collect(),
+        frame.time.to_bits(),
+        frame.step,
+        frame.fields,
+    )
+}

@@ -1,0 +1,8 @@
+//! `cargo +nightly fuzz run netcdf3 fuzz/corpus/netcdf3 fuzz/seeds/netcdf3`
+
+#![no_main]
+
+#[path = "../checks/netcdf3.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| check::check(data));
