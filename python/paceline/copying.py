@@ -10,8 +10,9 @@ from paceline.progress import Progress
 
 #: Bytes that one call of the kernel copies at most: so soon does a copy obey when it is stopped.
 CALL = 16 << 20
-#: Bytes that pass through this process's memory at a time.
-BUFFER = 1 << 20
+#: Bytes that pass through this process's memory at a time. They stay in a processor's cache: of
+#: 1 MiB at a time each cost 1.6 times as much.
+BUFFER = 256 << 10
 #: Files are kept in pages or blocks of so many bytes, or multiples of them.
 PAGE = 4096
 #: Seconds between two looks at how far the copying has come.
@@ -70,7 +71,7 @@ class Copier:
             By `stop`.
         """
         # The kernel can share a block between files where it need not be shifted. Where it must,
-        # going through memory took 0.7 of the kernel's processor time.
+        # going through memory took 0.7 to 0.85 of the kernel's processor time.
         in_kernel = hasattr(os, "copy_file_range") and (start - to) % PAGE == 0
         end = start + n
         while start < end:
