@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from paceline import cli, collect
 from paceline.analysis.rms import RMSD
 from paceline.backends import processes
 from paceline.errors import AnalysisError, SelectionError, WorkerError
+from paceline.opening import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
 #: Ctrl-C is obeyed within, seconds.
@@ -54,10 +56,10 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
 
 
 @contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """Files may have no more than 64 bytes."""
+def full_disk(room: int = 64) -> Iterator[None]:
+    """Files may have no more bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
         yield
     finally:
@@ -146,6 +148,52 @@ def test_a_full_disk_leaves_nothing(name, adk, tmp_path, capsys):
     assert (status, out) == (1, "")
     assert lines == [f"paceline: error: {path}: File too large"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["out.xtc", "out.trr", "out.dcd", "out.nc"])
+def test_a_full_disk_leaves_no_part_of_a_conversion(name, backend, adk, tmp_path, capsys):
+    path = tmp_path / name
+    argv = ["convert", adk.trajectory, str(path), "--backend", backend]
+    with full_disk(300_000):
+        status, out, lines = run_cli(capsys, *argv)
+    assert (status, out) == (1, "")
+    assert lines[-1] == f"paceline: error: {path}: File too large"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_part_of_findings(adk, tmp_path, capsys):
+    damaged = damaged_copy(adk, tmp_path)
+    path = tmp_path / "findings.tsv"
+    with full_disk():
+        status, out, lines = run_cli(capsys, "validate", str(damaged), "-o", str(path))
+    assert (status, out) == (1, "")
+    assert lines[-1] == f"paceline: error: {path}: File too large"
+    assert list(tmp_path.iterdir()) == [damaged]
+
+
+def test_a_full_disk_costs_the_index_and_no_more(adk_in_water, tmp_path):
+    path = Path(shutil.copy(adk_in_water.trajectory, tmp_path))
+    with full_disk(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        core = open_file(path)
+    assert (core.n_frames, core.index_file) == (10, None)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", ["xtc", "nc"])
+def test_a_file_that_vanishes_while_it_is_converted_is_named(suffix, adk, tmp_path):
+    names = [str(tmp_path / f"part{k}.dcd") for k in range(2)]
+    for name in names:
+        shutil.copy(adk.trajectory, name)
+    with pytest.warns(match="98 frames are repeated"):
+        atoms = paceline.Universe(adk.topology, names).atoms
+    os.unlink(names[1])
+    output = tmp_path / f"out.{suffix}"
+    with pytest.raises(FileNotFoundError, match=re.escape(names[1])) as caught:
+        paceline.Write(atoms, output).run(n_workers=1)
+    assert output.name not in str(caught.value)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
@@ -351,6 +399,43 @@ class Computation:
 paceline.analysis.rms.RMSD.prepare = lambda self: Computation()
 sys.exit(cli.main({argv!r}))
 """
+#: The same where the worker's half has more to it than that.
+PATCHED = """
+import sys, time
+from {module} import {worker} as Worker
+from paceline import cli
+
+def compute(self, block):
+    open({marker!r}, "w").close()
+    time.sleep(60)
+
+Worker.{method} = compute
+sys.exit(cli.main({argv!r}))
+"""
+#: Has children that index files again and again, and kills each after as long as it is told, in
+#: units of the time that the work takes.
+INDEXING = """
+import os, signal, sys, time
+from paceline.opening import open_file
+begun = time.perf_counter()
+for path in {paths!r}:
+    open_file(path, refresh=True)
+unit = time.perf_counter() - begun
+for moment in {moments!r}:
+    child = os.fork()
+    if child == 0:
+        while True:
+            for path in {paths!r}:
+                open_file(path, refresh=True)
+    time.sleep(unit * moment)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    for path in {paths!r}:
+        core = open_file(path)
+        print(core.n_frames, core.index_origin, core.notes)
+"""
+#: Moments at which it is killed.
+KILLS = 12
 SCRIPT = """
 import os, sys, time
 import paceline
@@ -426,6 +511,30 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 
 
 @needs_proc
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+@pytest.mark.parametrize(
+    ("command", "name", "worker"),
+    [
+        ("convert", "out.xtc", ("paceline.convert", "_Encode", "compute_block")),
+        ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
+    ],
+)
+def test_ctrl_c_ends_a_command_that_writes(command, name, worker, backend, adk, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    marker = tmp_path / "begun"
+    output = str(folder / name)
+    outputs = [output] if command == "convert" else ["-o", output]
+    argv = [command, adk.trajectory, *outputs, "--backend", backend]
+    words = dict(zip(("module", "worker", "method"), worker, strict=True))
+    command = Started(PATCHED.format(marker=str(marker), argv=argv, **words), marker)
+    assert list(folder.iterdir()) != []
+    command.signal(signal.SIGINT, group=True)
+    assert command.end(PATIENCE) == (130, "", ["paceline: interrupted"])
+    assert list(folder.iterdir()) == []
+
+
+@needs_proc
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_ctrl_c_ends_a_script(backend, adk, tmp_path):
     marker = tmp_path / "begun"
@@ -451,6 +560,20 @@ def test_workers_end_with_their_parent(number, adk, tmp_path):
     assert status != 0
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+def test_a_killed_process_leaves_whole_indices(adk_in_water, tmp_path):
+    paths = []
+    for k in range(4):
+        paths.append(str(tmp_path / f"{k}.xtc"))
+        shutil.copy(adk_in_water.trajectory, paths[-1])
+    moments = np.random.default_rng(23).uniform(0, 2, KILLS).tolist()
+    program = INDEXING.format(paths=paths, moments=moments)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    # Whole under its name, from before or anew: what is not would be made once more.
+    assert done.stdout.splitlines() == ["10 loaded []"] * (KILLS * len(paths))
 
 
 @needs_proc
