@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import damage
+import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
@@ -21,7 +23,7 @@ import paceline
 from paceline import cli, collect
 from paceline.analysis.rms import RMSD
 from paceline.backends import processes
-from paceline.errors import AnalysisError, SelectionError, WorkerError
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError, WorkerError
 from paceline.opening import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
@@ -299,6 +301,67 @@ def test_a_merge_that_fails_is_named(block_frames, atoms, monkeypatch):
     message = f"^Ends raised {where}: KeyError: 'no such residue'$"
     with pytest.raises(AnalysisError, match=message):
         Ends(atoms).run(backend="serial", block_frames=block_frames)
+
+
+NO_CELL = "the frame has no cell, which unwrap needs"
+
+
+def boxed(adk, path: Path, box: tuple[float, ...]) -> Path:
+    """Eight frames in a cube, but for frame 3: its box vectors are these, nm."""
+    universe = MDAnalysis.Universe(*adk)
+    with MDAnalysis.Writer(str(path), universe.atoms.n_atoms) as writer:
+        for ts in universe.trajectory[:8]:
+            ts.dimensions = [80, 80, 80, 90, 90, 90]
+            writer.write(universe.atoms)
+    path.write_bytes(damage.xtc_with(damage.xtc(path.read_bytes()), 3, box=box))
+    return path
+
+
+@pytest.mark.parametrize("command", ["rmsd", "convert"])
+@pytest.mark.parametrize(
+    ("box", "why"),
+    [
+        ((0.0,) * 9, NO_CELL),
+        # Three vectors in a plane, and two that are the same.
+        (
+            (8, 0, 0, 0, 8, 0, 4, 4, 0),
+            "angles of 45 45 90°, which make no cell, and unwrap needs one",
+        ),
+        ((8, 0, 0, 8, 0, 0, 0, 0, 8), NO_CELL),
+        ((float("nan"), *(0,) * 8), NO_CELL),
+    ],
+    ids=["none", "flat", "twice", "NaN"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis")
+def test_a_frame_without_a_cell_is_named_or_left_out(command, box, why, adk, tmp_path, capsys):
+    path = boxed(adk, tmp_path / "md.xtc", box)
+    output = tmp_path / ("out.nc" if command == "convert" else "out.csv")
+    argv = ["-s", adk.topology, str(path), str(output)]
+    if command == "rmsd":
+        argv = [adk.topology, str(path), "-o", str(output)]
+    status, out, lines = run_cli(capsys, command, *argv, "--unwrap")
+    assert (status, out, len(lines)) == (1, "", 1)
+    assert lines[0].startswith(f"paceline: error: {path}: frame 3: ")
+    assert why in lines[0]
+    assert not output.exists()
+    status, _, lines = run_cli(capsys, command, *argv, "--unwrap", "--on-error", "skip")
+    assert status == 0
+    assert lines[0].startswith(f"paceline: left out frame 3: {path}: frame 3: ")
+    assert why in lines[0]
+    if command == "rmsd":
+        table = np.genfromtxt(output, delimiter=",", comments="#")[1:]
+        assert np.flatnonzero(np.isnan(table[:, 2])).tolist() == [3]
+    else:
+        assert open_file(output).n_frames == 7
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_missing_bonds_are_refused_before_any_frame(on_error, adk_in_water, tmp_path):
+    universe = paceline.Universe(*adk_in_water)
+    write = paceline.Write(universe.atoms, tmp_path / "out.xtc")
+    with pytest.raises(UnsupportedError, match=r"bonds.*has none; load a topology.*guess_bonds"):
+        write.run(transforms=[paceline.transform.unwrap()], on_error=on_error)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("backend", ["threads", "processes"])
