@@ -1,7 +1,7 @@
 """Small trajectories of real positions, and what can be wrong with them."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,9 @@ class Trajectory:
         Offsets of the fields of a frame from its first byte.
     n_atoms : int
     suffix : str
+    stored : callable or None
+        Positions, float32, Å, that the bytes of a frame hold at the places of the whole file's;
+        None where a frame's places depend on what it holds.
     """
 
     content: bytes
@@ -43,6 +46,7 @@ class Trajectory:
     fields: tuple[int, ...]
     n_atoms: int
     suffix: str
+    stored: Callable[[bytes], np.ndarray] | None = None
 
     @property
     def n_frames(self) -> int:
@@ -52,6 +56,10 @@ class Trajectory:
         """Frame that holds the byte `at`; None for the header of the file."""
         frame = int(np.searchsorted(self.borders, at, side="right")) - 1
         return None if frame < 0 else frame
+
+    def frame(self, number: int, content: bytes) -> bytes:
+        """The bytes of `content` where this file has the frame."""
+        return content[self.borders[number] : self.borders[number + 1]]
 
     def cut(self, at: int) -> bytes:
         return self.content[:at]
@@ -78,9 +86,13 @@ def xtc(content: bytes) -> Trajectory:
 
 def xtc_with(file: Trajectory, frame: int, **fields: object) -> bytes:
     """The file with other values in a frame's header; `small_index=3` is "small index"."""
+    return _with_fields(XTC_FIELDS, file, frame, fields)
+
+
+def _with_fields(known: dict, file: Trajectory, frame: int, fields: dict[str, object]) -> bytes:
     content = file.content
     for name, value in fields.items():
-        offset, code = XTC_FIELDS[name.replace("_", " ")]
+        offset, code = known[name.replace("_", " ")]
         values = value if isinstance(value, tuple) else (value,)
         new = struct.pack(f">{code}", *values)
         content = replace(file, content=content).with_bytes(file.borders[frame] + offset, new)
@@ -143,7 +155,87 @@ def dcd(positions: np.ndarray, variant: DcdVariant, n_claimed: int | None = None
                 here = len(content) - borders[-1]
                 fields += [here + width, here + width + len(data), here + 2 * width + len(data)]
             content += record(data)
-    return Trajectory(content, (*borders, len(content)), tuple(fields[:-1]), n_atoms, ".dcd")
+    return Trajectory(
+        content,
+        (*borders, len(content)),
+        tuple(fields[:-1]),
+        n_atoms,
+        ".dcd",
+        None if variant.n_fixed else lambda frame: _dcd_positions(frame, n_atoms, variant),
+    )
+
+
+def _dcd_positions(frame: bytes, n_atoms: int, variant: DcdVariant) -> np.ndarray:
+    order, width = (">", "<")[not variant.big_endian], 8 if variant.wide else 4
+    at = 48 + 2 * width if variant.cell else 0
+    column = 4 * n_atoms + 2 * width
+    starts = [at + k * column + width for k in range(3)]
+    columns = [np.frombuffer(frame, f"{order}f4", n_atoms, start) for start in starts]
+    return np.column_stack(columns).astype(np.float32)
+
+
+#: Names, offsets in a frame and `struct` codes of the fields of a TRR frame's header.
+TRR_FIELDS = {
+    "magic": (0, "i"),
+    "length": (4, "i"),
+    "length again": (8, "i"),
+    "version": (12, "12s"),
+    "ir": (24, "i"),
+    "e": (28, "i"),
+    "box": (32, "i"),
+    "vir": (36, "i"),
+    "pres": (40, "i"),
+    "top": (44, "i"),
+    "sym": (48, "i"),
+    "x": (52, "i"),
+    "v": (56, "i"),
+    "f": (60, "i"),
+    "atoms": (64, "i"),
+    "step": (68, "i"),
+    "energies": (72, "i"),
+    "time": (76, "f"),
+    "lambda": (80, "f"),
+}
+
+
+def trr(positions: np.ndarray, *, double: bool = False) -> Trajectory:
+    """Write positions, Å, shape (n_frames, n_atoms, 3), as a TRR file."""
+    code = ">f8" if double else ">f4"
+    content, borders = b"", []
+    for number, frame in enumerate(positions):
+        borders.append(len(content))
+        content += _trr_frame(number, frame, code)
+    n_atoms, width = positions.shape[1], np.dtype(code).itemsize
+    at = 76 + 2 * width + 9 * width
+    ends = [at - 9 * width, at, at + 3 * n_atoms * width]
+
+    def stored(frame: bytes) -> np.ndarray:
+        numbers = np.frombuffer(frame, code, 3 * n_atoms, at)
+        with np.errstate(all="ignore"):
+            return (numbers.astype(np.float32) * np.float32(10)).reshape(-1, 3)
+
+    offsets = [offset for offset, _ in TRR_FIELDS.values()]
+    fields = (*offsets, *ends)
+    return Trajectory(content, (*borders, len(content)), fields, n_atoms, ".trr", stored)
+
+
+def _trr_frame(number: int, positions: np.ndarray, code: str) -> bytes:
+    """Every other frame has velocities, every third one forces."""
+    box = np.diag([3, 3.1, 3.2 + number])
+    velocities = positions / 7 if number % 2 == 0 else positions[:0]
+    forces = -positions if number % 3 == 0 else positions[:0]
+    blocks = [block.astype(code) for block in (box, positions / 10, velocities, forces)]
+    box_size, *sizes = (block.nbytes for block in blocks)
+    head = (1993, 13, 12, b"GMX_trn_file", 0, 0, box_size, 0, 0, 0, 0, *sizes)
+    content = struct.pack(">3i12s10i", *head)
+    content += struct.pack(">3i", len(positions), number, 0)
+    content += np.array([2.5 * number, 0]).astype(code).tobytes()
+    return content + b"".join(block.tobytes() for block in blocks)
+
+
+def trr_with(file: Trajectory, frame: int, **fields: object) -> bytes:
+    """The file with other values in a frame's header; `length_again=3` is "length again"."""
+    return _with_fields(TRR_FIELDS, file, frame, fields)
 
 
 def byte_changes(file: Trajectory, n: int, seed: int) -> Iterator[tuple[int, bytes]]:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import damage
+import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
@@ -20,7 +23,8 @@ import paceline
 from paceline import cli, collect
 from paceline.analysis.rms import RMSD
 from paceline.backends import processes
-from paceline.errors import AnalysisError, SelectionError, WorkerError
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError, WorkerError
+from paceline.opening import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
 #: Ctrl-C is obeyed within, seconds.
@@ -54,10 +58,10 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
 
 
 @contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """Files may have no more than 64 bytes."""
+def full_disk(room: int = 64) -> Iterator[None]:
+    """Files may have no more bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
         yield
     finally:
@@ -146,6 +150,52 @@ def test_a_full_disk_leaves_nothing(name, adk, tmp_path, capsys):
     assert (status, out) == (1, "")
     assert lines == [f"paceline: error: {path}: File too large"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["out.xtc", "out.trr", "out.dcd", "out.nc"])
+def test_a_full_disk_leaves_no_part_of_a_conversion(name, backend, adk, tmp_path, capsys):
+    path = tmp_path / name
+    argv = ["convert", adk.trajectory, str(path), "--backend", backend]
+    with full_disk(300_000):
+        status, out, lines = run_cli(capsys, *argv)
+    assert (status, out) == (1, "")
+    assert lines[-1] == f"paceline: error: {path}: File too large"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_part_of_findings(adk, tmp_path, capsys):
+    damaged = damaged_copy(adk, tmp_path)
+    path = tmp_path / "findings.tsv"
+    with full_disk():
+        status, out, lines = run_cli(capsys, "validate", str(damaged), "-o", str(path))
+    assert (status, out) == (1, "")
+    assert lines[-1] == f"paceline: error: {path}: File too large"
+    assert list(tmp_path.iterdir()) == [damaged]
+
+
+def test_a_full_disk_costs_the_index_and_no_more(adk_in_water, tmp_path):
+    path = Path(shutil.copy(adk_in_water.trajectory, tmp_path))
+    with full_disk(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        core = open_file(path)
+    assert (core.n_frames, core.index_file) == (10, None)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", ["xtc", "nc"])
+def test_a_file_that_vanishes_while_it_is_converted_is_named(suffix, adk, tmp_path):
+    names = [str(tmp_path / f"part{k}.dcd") for k in range(2)]
+    for name in names:
+        shutil.copy(adk.trajectory, name)
+    with pytest.warns(match="98 frames are repeated"):
+        atoms = paceline.Universe(adk.topology, names).atoms
+    os.unlink(names[1])
+    output = tmp_path / f"out.{suffix}"
+    with pytest.raises(FileNotFoundError, match=re.escape(names[1])) as caught:
+        paceline.Write(atoms, output).run(n_workers=1)
+    assert output.name not in str(caught.value)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
@@ -253,6 +303,67 @@ def test_a_merge_that_fails_is_named(block_frames, atoms, monkeypatch):
         Ends(atoms).run(backend="serial", block_frames=block_frames)
 
 
+NO_CELL = "the frame has no cell, which unwrap needs"
+
+
+def boxed(adk, path: Path, box: tuple[float, ...]) -> Path:
+    """Eight frames in a cube, but for frame 3: its box vectors are these, nm."""
+    universe = MDAnalysis.Universe(*adk)
+    with MDAnalysis.Writer(str(path), universe.atoms.n_atoms) as writer:
+        for ts in universe.trajectory[:8]:
+            ts.dimensions = [80, 80, 80, 90, 90, 90]
+            writer.write(universe.atoms)
+    path.write_bytes(damage.xtc_with(damage.xtc(path.read_bytes()), 3, box=box))
+    return path
+
+
+@pytest.mark.parametrize("command", ["rmsd", "convert"])
+@pytest.mark.parametrize(
+    ("box", "why"),
+    [
+        ((0.0,) * 9, NO_CELL),
+        # Three vectors in a plane, and two that are the same.
+        (
+            (8, 0, 0, 0, 8, 0, 4, 4, 0),
+            "angles of 45 45 90°, which make no cell, and unwrap needs one",
+        ),
+        ((8, 0, 0, 8, 0, 0, 0, 0, 8), NO_CELL),
+        ((float("nan"), *(0,) * 8), NO_CELL),
+    ],
+    ids=["none", "flat", "twice", "NaN"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis")
+def test_a_frame_without_a_cell_is_named_or_left_out(command, box, why, adk, tmp_path, capsys):
+    path = boxed(adk, tmp_path / "md.xtc", box)
+    output = tmp_path / ("out.nc" if command == "convert" else "out.csv")
+    argv = ["-s", adk.topology, str(path), str(output)]
+    if command == "rmsd":
+        argv = [adk.topology, str(path), "-o", str(output)]
+    status, out, lines = run_cli(capsys, command, *argv, "--unwrap")
+    assert (status, out, len(lines)) == (1, "", 1)
+    assert lines[0].startswith(f"paceline: error: {path}: frame 3: ")
+    assert why in lines[0]
+    assert not output.exists()
+    status, _, lines = run_cli(capsys, command, *argv, "--unwrap", "--on-error", "skip")
+    assert status == 0
+    assert lines[0].startswith(f"paceline: left out frame 3: {path}: frame 3: ")
+    assert why in lines[0]
+    if command == "rmsd":
+        table = np.genfromtxt(output, delimiter=",", comments="#")[1:]
+        assert np.flatnonzero(np.isnan(table[:, 2])).tolist() == [3]
+    else:
+        assert open_file(output).n_frames == 7
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_missing_bonds_are_refused_before_any_frame(on_error, adk_in_water, tmp_path):
+    universe = paceline.Universe(*adk_in_water)
+    write = paceline.Write(universe.atoms, tmp_path / "out.xtc")
+    with pytest.raises(UnsupportedError, match=r"bonds.*has none; load a topology.*guess_bonds"):
+        write.run(transforms=[paceline.transform.unwrap()], on_error=on_error)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_an_error_keeps_its_parts_on_the_way_from_a_worker(backend, adk, tmp_path):
     universe = paceline.Universe(adk.topology, str(damaged_copy(adk, tmp_path)))
@@ -351,6 +462,43 @@ class Computation:
 paceline.analysis.rms.RMSD.prepare = lambda self: Computation()
 sys.exit(cli.main({argv!r}))
 """
+#: The same where the worker's half has more to it than that.
+PATCHED = """
+import sys, time
+from {module} import {worker} as Worker
+from paceline import cli
+
+def compute(self, block):
+    open({marker!r}, "w").close()
+    time.sleep(60)
+
+Worker.{method} = compute
+sys.exit(cli.main({argv!r}))
+"""
+#: Has children that index files again and again, and kills each after as long as it is told, in
+#: units of the time that the work takes.
+INDEXING = """
+import os, signal, sys, time
+from paceline.opening import open_file
+begun = time.perf_counter()
+for path in {paths!r}:
+    open_file(path, refresh=True)
+unit = time.perf_counter() - begun
+for moment in {moments!r}:
+    child = os.fork()
+    if child == 0:
+        while True:
+            for path in {paths!r}:
+                open_file(path, refresh=True)
+    time.sleep(unit * moment)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    for path in {paths!r}:
+        core = open_file(path)
+        print(core.n_frames, core.index_origin, core.notes)
+"""
+#: Moments at which it is killed.
+KILLS = 12
 SCRIPT = """
 import os, sys, time
 import paceline
@@ -426,6 +574,30 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 
 
 @needs_proc
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+@pytest.mark.parametrize(
+    ("command", "name", "worker"),
+    [
+        ("convert", "out.xtc", ("paceline.convert", "_Encode", "compute_block")),
+        ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
+    ],
+)
+def test_ctrl_c_ends_a_command_that_writes(command, name, worker, backend, adk, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    marker = tmp_path / "begun"
+    output = str(folder / name)
+    outputs = [output] if command == "convert" else ["-o", output]
+    argv = [command, adk.trajectory, *outputs, "--backend", backend]
+    words = dict(zip(("module", "worker", "method"), worker, strict=True))
+    command = Started(PATCHED.format(marker=str(marker), argv=argv, **words), marker)
+    assert list(folder.iterdir()) != []
+    command.signal(signal.SIGINT, group=True)
+    assert command.end(PATIENCE) == (130, "", ["paceline: interrupted"])
+    assert list(folder.iterdir()) == []
+
+
+@needs_proc
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_ctrl_c_ends_a_script(backend, adk, tmp_path):
     marker = tmp_path / "begun"
@@ -451,6 +623,20 @@ def test_workers_end_with_their_parent(number, adk, tmp_path):
     assert status != 0
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+def test_a_killed_process_leaves_whole_indices(adk_in_water, tmp_path):
+    paths = []
+    for k in range(4):
+        paths.append(str(tmp_path / f"{k}.xtc"))
+        shutil.copy(adk_in_water.trajectory, paths[-1])
+    moments = np.random.default_rng(23).uniform(0, 2, KILLS).tolist()
+    program = INDEXING.format(paths=paths, moments=moments)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    # Whole under its name, from before or anew: what is not would be made once more.
+    assert done.stdout.splitlines() == ["10 loaded []"] * (KILLS * len(paths))
 
 
 @needs_proc

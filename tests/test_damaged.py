@@ -18,6 +18,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from damage import DcdVariant, Trajectory
+from damage_netcdf import netcdf
 from MDAnalysis.core.topology import Topology
 from MDAnalysisTests import datafiles
 
@@ -35,6 +36,7 @@ from paceline.frames import extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
+SUFFIXES = ["xtc", "dcd", "trr", "nc"]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,13 @@ def files(folder) -> dict[str, Trajectory]:
         "dcd count 99": damage.dcd(positions, DcdVariant(), n_claimed=99),
         "dcd count -1": damage.dcd(positions, DcdVariant(), n_claimed=-1),
         "dcd without frames": damage.dcd(positions[:0], DcdVariant()),
+        "trr": damage.trr(positions),
+        "trr double": damage.trr(positions, double=True),
+        "nc": netcdf(positions),
+        "nc 1": netcdf(positions, version=1),
+        "nc 5": netcdf(positions, version=5, motion=False),
+        "nc count 99": netcdf(positions, n_claimed=99),
+        "nc count open": netcdf(positions, n_claimed=-1),
     }
 
 
@@ -113,12 +122,21 @@ def read(
     return decoded.positions, decoded.times, skipped
 
 
+def stored(file: Trajectory, content: bytes) -> np.ndarray:
+    """Positions that stand in `content` where those of the frames of `file` stand."""
+    frames = [file.stored(file.frame(number, content)) for number in range(file.n_frames)]
+    return np.array(frames)
+
+
 def original(folder: Path, file: Trajectory) -> np.ndarray:
     path = folder / f"original{file.suffix}"
     path.write_bytes(file.content)
     core = opened(path)
     assert (core.n_frames, core.n_atoms) == (file.n_frames, file.n_atoms)
-    return read(core, range(file.n_frames), skip=False)[0]
+    positions = read(core, range(file.n_frames), skip=False)[0]
+    if file.stored is not None:
+        np.testing.assert_array_equal(positions, stored(file, file.content))
+    return positions
 
 
 @dataclass(frozen=True)
@@ -146,8 +164,8 @@ class Row:
         What is said of frames that are refused, where it is worth to be held.
     note : str
         Expression that what is told at opening matches; empty where nothing is.
-    refused : Fault
-        Where not even opening is possible.
+    refused : Fault or str
+        Where not even opening is possible; words where that is no matter of a byte.
     """
 
     name: str
@@ -156,7 +174,7 @@ class Row:
     frames: Sequence[int | None] = ()
     faults: dict[int, Fault] = field(default_factory=dict)
     note: str = ""
-    refused: Fault | None = None
+    refused: Fault | str | None = None
 
 
 #: The frame that is damaged.
@@ -189,6 +207,24 @@ def marker(name: str, file: str, at: int, frame: int = MIDDLE, *, n_frames: int 
     )
 
 
+def trr_header(name: str, at: int, expected: str, found: str, **fields: object) -> Row:
+    """A frame of TRR whose header cannot be right."""
+    return Row(
+        name,
+        "trr",
+        lambda file: damage.trr_with(file, MIDDLE, **fields),
+        ONE_OF_EIGHT,
+        {MIDDLE: Fault(at, expected, found)},
+        rf"1 of 8 frames is damaged: frame {MIDDLE} \(byte \d+\)",
+    )
+
+
+def netcdf_head(name: str, at: int, new: bytes, told: int, expected: str, found: str) -> Row:
+    """A NetCDF file whose header cannot be right."""
+    fault = Fault(told, expected, found)
+    return Row(name, "nc", lambda file: file.with_bytes(at, new), refused=fault)
+
+
 def dcd_head(name: str, at: int, new: bytes, expected: str, found: str) -> Row:
     """A DCD whose head cannot be right."""
     fault = Fault(at, expected, found)
@@ -197,6 +233,10 @@ def dcd_head(name: str, at: int, new: bytes, expected: str, found: str) -> Row:
 
 def i32(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}i", *values)
+
+
+def big(value: int) -> bytes:
+    return struct.pack(">i", value)
 
 
 MOST = 2**31 - 1
@@ -360,6 +400,51 @@ ROWS = [
         lambda file: file.with_bytes(4 + 36, i32(30)),
         refused=Fault(40, "fewer fixed atoms than the 30 atoms", "30"),
     ),
+    trr_header("magic", 0, "the magic number of TRR", "1994", magic=1994),
+    trr_header("magic of XTC", 0, "the magic number of TRR", "1995", magic=1995),
+    trr_header("length", 8, "a string of 12 bytes", str(MOST), length_again=MOST),
+    trr_header("version", 12, "GMX_trn_file", "GMX_trn_fire", version=b"GMX_trn_fire"),
+    trr_header("negative box", 32, "a number of bytes of box", "-36", box=-36),
+    trr_header("half a box", 32, "0 or 36 bytes of box", "18", box=18),
+    trr_header("other positions", 52, "0 or 360 bytes of x", "356", x=356),
+    trr_header("absurd positions", 52, "0 or 360 bytes of x", str(MOST), x=MOST),
+    trr_header("a virial that is not there", 24, "blocks that make", "516 bytes", vir=36),
+    trr_header("absurd virial", 24, "a frame of 480 bytes", "2147484091", vir=MOST - 36),
+    trr_header("nothing in it", 32, "a box, positions, velocities or forces", "", box=0, x=0),
+    trr_header("other atoms", 52, "0 or 372 bytes of x", "360", atoms=31),
+    trr_header("no atoms", 52, "0 or 0 bytes of x", "360", atoms=0),
+    trr_header("negative atoms", 64, "a number of atoms", "-1", atoms=-1),
+    trr_header("absurd atoms", 52, "0 or 25769803764 bytes of x", "360", atoms=MOST),
+    Row(
+        "a hole within a frame",
+        "trr",
+        lambda file: (
+            file.content[: file.borders[MIDDLE] + 120] + file.content[file.borders[MIDDLE] + 140 :]
+        ),
+        ONE_OF_EIGHT,
+        {MIDDLE: Fault(24, "blocks that make a frame of 460 bytes", "480 bytes")},
+        "1 of 8 frames is damaged",
+    ),
+    Row(
+        "zeros over a border",
+        "trr",
+        lambda file: file.with_bytes(file.borders[MIDDLE], bytes(60)),
+        ONE_OF_EIGHT,
+        {MIDDLE: Fault(0, "the magic number of TRR", "0")},
+        "1 of 8 frames is damaged",
+    ),
+    Row("count 99", "nc count 99", lambda file: file.content, range(8), {}, CLAIMED.format(99)),
+    Row("count open", "nc count open", lambda file: file.content, range(8)),
+    Row(
+        "frames that are no records",
+        "nc",
+        # The length of the dimension "frame": 1, not that of records.
+        lambda file: file.with_bytes(28, big(1)),
+        refused="expected a variable in the records, of which the header counts 8, found none",
+    ),
+    netcdf_head("no list", 8, big(13), 8, "a list with tag 10", "13"),
+    netcdf_head("absurd list", 12, big(MOST), 124, "a header of at least", "6804 bytes"),
+    netcdf_head("absurd name", 16, big(MOST), 20, "a header of at least", "6804 bytes"),
 ]
 
 
@@ -439,6 +524,10 @@ def test_damage_is_named_and_the_rest_is_read(row, files, folder):
     file = files[row.file]
     path = folder / f"damaged{file.suffix}"
     path.write_bytes(row.damage(file))
+    if isinstance(row.refused, str):
+        with pytest.raises(UnsupportedError, match=f"^{path}: {row.refused}$"):
+            opened(path)
+        return
     if row.refused is not None:
         with pytest.raises(DamagedFileError) as caught:
             opened(path)
@@ -452,7 +541,13 @@ def test_damage_is_named_and_the_rest_is_read(row, files, folder):
         check_run(path, whole, row.frames, row.note)
 
 
-@pytest.mark.parametrize("name", ["xtc", "toxin xtc", "dcd", "dcd big-endian", "dcd fixed"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("xtc", "toxin xtc", "dcd", "dcd big-endian", "dcd fixed"),
+        *("trr", "trr double", "nc", "nc 5"),
+    ],
+)
 def test_a_cut_file_is_read_up_to_the_cut(name, files, folder):
     file = files[name]
     whole = original(folder, file)
@@ -472,7 +567,7 @@ def test_a_cut_file_is_read_up_to_the_cut(name, files, folder):
         told = "; ".join(core.notes)
         if at > start:
             assert f"frame {n_whole} (byte {start}) is cut: {at - start}" in told
-        if file.suffix == ".dcd" and n_whole < file.n_frames:
+        if file.suffix in (".dcd", ".nc") and n_whole < file.n_frames:
             assert f"the header says {file.n_frames} frames, the file has {n_whole}" in told
         assert core.n_frames == n_whole
         positions, _, skipped = read(core, range(n_whole), skip=True)
@@ -493,6 +588,9 @@ def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, conte
     assert core.n_frames >= file.n_frames or core.notes, at
     if core.n_atoms != file.n_atoms:
         return
+    if file.suffix == ".nc" and frame is None and core.notes:
+        # A header without its last variable is whole, but its records do not fill the file.
+        return
     positions, _, skipped = read(core, range(core.n_frames), skip=True)
     damaged = {row for row, _ in skipped}
     seen = set()
@@ -505,8 +603,9 @@ def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, conte
         seen.add(own)
         if own != frame:
             np.testing.assert_array_equal(positions[number], whole[own])
-        elif file.suffix == ".dcd":
-            np.testing.assert_array_equal(positions[number], from_dcd(content)[own])
+        elif file.stored is not None:
+            expected = file.stored(file.frame(own, content))
+            np.testing.assert_array_equal(positions[number], expected)
         else:
             least, largest = damage.xtc_range(content, start)
             assert ((least <= positions[number]) & (positions[number] <= largest)).all(), at
@@ -515,7 +614,7 @@ def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, conte
         assert not lost or core.notes or damaged, at
 
 
-@pytest.mark.parametrize("name", ["xtc", "toxin xtc", "dcd"])
+@pytest.mark.parametrize("name", ["xtc", "toxin xtc", "dcd", "trr", "nc"])
 def test_a_changed_byte_harms_one_frame_at_most(name, files, folder):
     file = files[name]
     whole = original(folder, file)
@@ -524,7 +623,31 @@ def test_a_changed_byte_harms_one_frame_at_most(name, files, folder):
         check_change(path, file, whole, at, content)
 
 
-@pytest.mark.parametrize("name", ["xtc", "dcd"])
+#: Bytes of a frame before its positions.
+HEADERS = {
+    "xtc": damage.XTC_PACKED,
+    "dcd": 60,
+    "trr": 120,
+    "trr double": 164,
+    "nc": 0,
+    "nc 1": 0,
+    "nc 5": 0,
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_changed_header_harms_one_frame_at_most(name, files, folder):
+    file = files[name]
+    whole = original(folder, file)
+    path = folder / f"header{file.suffix}"
+    start = file.borders[2]
+    for at in [*range(file.borders[0]), *range(start, start + HEADERS[name])]:
+        for change in (0x01, 0x80):
+            content = file.with_bytes(at, bytes([file.content[at] ^ change]))
+            check_change(path, file, whole, at, content)
+
+
+@pytest.mark.parametrize("name", ["xtc", "dcd", "trr", "nc"])
 def test_an_analysis_survives_changed_bytes(name, files, folder):
     file = files[name]
     whole = original(folder, file)
@@ -548,7 +671,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda path: None, FileNotFoundError, "cannot open"),
+        (lambda path: None, FileNotFoundError, "No such file or directory"),
         (
             Path.touch,
             DamagedFileError,
@@ -565,6 +688,13 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (lambda path: path.write_bytes(b"T\0\0\0VELD"), UnsupportedError, "begins with .*VELD"),
         (lambda path: path.write_bytes(b"\0\0\x07\xcb"), DamagedFileError, "a frame of at least 8"),
         (lambda path: path.write_bytes(b"T\0\0\0CORD"), DamagedFileError, "at least 12 bytes"),
+        (lambda path: path.write_bytes(b"\0\0\x07\xc9"), DamagedFileError, "at least"),
+        (
+            lambda path: path.write_bytes(b"CDF\x02"),
+            DamagedFileError,
+            "a header of at least 8 bytes",
+        ),
+        (lambda path: path.write_bytes(b"CDF\x03" + bytes(60)), UnsupportedError, "CDF.x03"),
     ],
     ids=[
         "nothing",
@@ -576,6 +706,9 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         "velocities",
         "a magic",
         "CORD",
+        "a magic of TRR",
+        "CDF-2",
+        "CDF-3",
     ],
 )
 @pytest.mark.timeout(20, method="thread")  # opening a pipe could not be interrupted
@@ -586,6 +719,16 @@ def test_what_is_no_trajectory_is_refused(make, error, message, tmp_path):
         with pytest.raises(error, match=message) as caught:
             open_it(path)
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SUFFIXES)
+def test_content_counts_and_not_the_name(name, files, folder):
+    file = files[name]
+    whole = original(folder, file)
+    other = {"xtc": "trr", "trr": "xtc", "dcd": "nc", "nc": "dcd"}[name]
+    path = folder / f"renamed.{other}"
+    path.write_bytes(file.content)
+    check_run(path, whole, range(file.n_frames), "")
 
 
 def test_a_file_without_permission_is_refused(files, tmp_path):
@@ -642,6 +785,9 @@ print(json.dumps([said, int(most.split()[1])]))
 def absurd_files(files: dict[str, Trajectory]) -> dict[str, bytes]:
     """Small files that tell of gigabytes."""
     xtc, dcd, fixed = files["xtc"], files["dcd"], files["dcd fixed"]
+    trr, nc, wide = files["trr"], files["nc"], files["nc 5"]
+    # The number of atoms follows the name of its dimension.
+    at_atoms, at_atoms_wide = (file.content.index(b"atom") + 4 for file in (nc, wide))
     atoms = {"atoms": MOST, "atoms_again": MOST}
     # 2**31 - 1 atoms, alike in one place and at most 9 bits each.
     bytes_of_most = {"byte_count": MOST, "minimum": (0, 0, 0), "maximum": (0, 0, 0)}
@@ -657,6 +803,15 @@ def absurd_files(files: dict[str, Trajectory]) -> dict[str, bytes]:
         "title.dcd": dcd.with_bytes(92, i32(2**20)),
         "frames.dcd": dcd.with_bytes(8, i32(MOST)),
         "free.dcd": fixed.with_bytes(40, i32(1)),
+        "atoms.trr": damage.trr_with(trr, 0, atoms=MOST),
+        "positions.trr": damage.trr_with(trr, 0, atoms=MOST // 12, x=MOST // 12 * 12, v=0, f=0),
+        "virial.trr": damage.trr_with(trr, 0, vir=MOST),
+        "later.trr": damage.trr_with(trr, MIDDLE, pres=MOST),
+        "list.nc": nc.with_bytes(12, big(MOST)),
+        "name.nc": nc.with_bytes(16, big(MOST)),
+        "atoms.nc": nc.with_bytes(at_atoms, big(MOST)),
+        "records.nc": nc.with_bytes(4, big(MOST)),
+        "atoms wide.nc": wide.with_bytes(at_atoms_wide, struct.pack(">q", 2**60)),
     }
 
 
@@ -681,7 +836,7 @@ def test_absurd_sizes_take_no_memory(files, tmp_path):
     assert [path for path in paths if not said[path]] == []
 
 
-@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_another_number_of_atoms_than_the_topology_is_refused(suffix, files, folder):
     file = files[suffix]
     path = folder / f"counted.{suffix}"
@@ -708,7 +863,7 @@ def truncate(path: Path, other: bytes) -> None:
 
 @pytest.mark.parametrize("change", [overwrite, replace, truncate])
 @pytest.mark.parametrize("backend", ["serial", "threads"])
-@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_that_changes_while_it_is_read_is_noticed(change, backend, suffix, files, tmp_path):
     file = files[suffix]
     path = tmp_path / f"changing.{suffix}"
@@ -730,12 +885,14 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(change, backend, suffix
     assert analysis.results == {}
 
 
-@pytest.mark.parametrize("suffix", ["xtc", "dcd"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_that_grows_while_it_is_read_is_the_same(suffix, files, tmp_path):
     file = files[suffix]
     path = tmp_path / f"growing.{suffix}"
     path.write_bytes(file.content)
     grown = bytearray(file.content + file.content[file.borders[-2] :])
+    if suffix == "nc":
+        grown[4:8] = big(file.n_frames + 1)
     if suffix == "dcd":
         # The number of frames and the last step, as NAMD and LAMMPS write them with each frame.
         grown[8:12], grown[20:24] = i32(file.n_frames + 1), i32(1234)

@@ -126,19 +126,26 @@ def new_files(
 
 def _create_beside(path: Path) -> tuple[Path, int]:
     """A temporary file in the folder of `path`, and a descriptor to write to it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f"{_temporary_prefix(path)}{secrets.token_hex(4)}")
     return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _temporary_prefix(path: str | os.PathLike) -> str:
+    return f".{os.path.basename(os.fspath(path))}."
 
 
 @contextlib.contextmanager
 def writing_to(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in errors of the operating system, which else name a temporary one or none."""
+    """Name the file in errors of the operating system that name none, or a temporary one of it."""
     try:
         yield
     except FileExistsError:
         raise
     except OSError as error:
-        error.filename = os.fspath(path)
+        # Errors of files that are read meanwhile name those.
+        named = os.path.basename(str(error.filename))
+        if error.filename is None or named.startswith(_temporary_prefix(path)):
+            error.filename = os.fspath(path)
         raise
 
 

@@ -128,6 +128,9 @@ class FrameSource(Protocol):
     def open(self) -> FrameReader:
         """A hand on them, for one worker."""
 
+    def name_of(self, extents: Extents, row: int) -> str:
+        """What errors call a frame: its file, and its number there."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -176,6 +179,10 @@ class FileFrames:
     def open(self) -> "OpenFiles":
         """Nothing yet: a file is opened for the first block that touches it."""
         return OpenFiles(self)
+
+    def name_of(self, extents: Extents, row: int) -> str:
+        """What errors call a frame: its file, and its number there."""
+        return f"{self.members[extents.members[row]].path}: frame {extents.frames[row]}"
 
 
 class OpenFiles:

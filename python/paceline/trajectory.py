@@ -329,6 +329,9 @@ class _MDAnalysisFrames:
     def open(self) -> "_MDAnalysisFrames":
         return self
 
+    def name_of(self, extents: Extents, row: int) -> str:
+        return f"{self._trajectory.filename}: frame {extents.frames[row]}"
+
     def read_ahead(self, extents: Extents) -> None:
         """MDAnalysis reads when it is asked."""
 

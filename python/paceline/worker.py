@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline.block import DAMAGED_STEP, Block, Decoded
 from paceline.errors import AnalysisError, TransformError, UnwritableError, WorkerError
-from paceline.frames import Cost
+from paceline.frames import Cost, Extents
 from paceline.job import Job, Outcome, Part, Work
 from paceline.plan import fold
 from paceline.timing import BlockTiming
@@ -54,7 +54,7 @@ class Worker:
         asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(work)
         read = time.monotonic_ns()
-        untransformed = self._transform(decoded)
+        untransformed = self._transform(work.extents, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
         values = [self._compute(part, decoded) for part in self._job.parts]
@@ -102,17 +102,16 @@ class Worker:
         decoded.times[:] = source.clock(decoded.frames, decoded.times)
         return decoded, cost
 
-    def _transform(self, decoded: Decoded) -> list[tuple[int, str]]:
+    def _transform(self, extents: Extents, decoded: Decoded) -> list[tuple[int, str]]:
         """Transform a block in place; rows that cannot be, which are left out if that is asked."""
         failed: dict[int, str] = {}
         if decoded.positions is None:
             return []
         for transform in self._job.transforms:
             for row, reason in transform.apply(decoded.positions, decoded.dimensions):
-                failed.setdefault(row, reason)
+                failed.setdefault(row, f"{self._job.source.name_of(extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
-            row = min(failed)
-            raise TransformError(f"frame {decoded.frames[row]}: {failed[row]}")
+            raise TransformError(failed[min(failed)])
         for row in failed:
             decoded.blank(row)
         return sorted(failed.items())

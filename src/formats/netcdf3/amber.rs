@@ -76,6 +76,7 @@ impl<'h> Reading<'h> {
             let expected = "expected both \"cell_lengths\" and \"cell_angles\"";
             return Err(format!("{expected}, found one of them"));
         }
+        self.check_records()?;
         let place = self.place(first, &found, file_size);
         let mut variables = [None; Role::ALL.len()];
         for (variable, found) in variables.iter_mut().zip(found) {
@@ -100,6 +101,18 @@ impl<'h> Reading<'h> {
             return Err("its variables overlap or lie outside of their record".into());
         }
         Ok(layout)
+    }
+
+    /// Records that no variable has are a sign that a dimension's length is damaged.
+    fn check_records(&self) -> Result<(), String> {
+        let has_any = self.header.variables.iter().any(|other| other.in_records);
+        match self.header.n_records {
+            Some(n @ 1..) if !has_any => {
+                let expected = "expected a variable in the records, of which the header counts";
+                Err(format!("{expected} {n}, found none"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The variable of this role, if the file has it: with dimensions and units that we read.
