@@ -25,6 +25,18 @@ impl Fault {
             found: found.to_string(),
         }
     }
+
+    /// What it is in a frame of `size` bytes: to ask for more than these would be to ask forever.
+    pub fn within(self, size: u64) -> Self {
+        match self {
+            Fault::Short { needed } if needed as u64 > size => Fault::Bad {
+                at: size as usize,
+                expected: format!("a frame of at least {needed} bytes"),
+                found: format!("{size} bytes"),
+            },
+            fault => fault,
+        }
+    }
 }
 
 /// Every error that leaves the core.

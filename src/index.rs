@@ -10,6 +10,7 @@
 
 mod fingerprint;
 mod framed;
+mod frames;
 mod head;
 mod listed;
 mod notes;
@@ -34,58 +35,10 @@ use crate::formats::{Format, Layout, trr};
 use crate::source::{Source, Traffic};
 
 use framed::Framed;
+use frames::Frames;
 
 pub use fingerprint::Fingerprint;
 pub use watch::Progress;
-
-/// Where the frames of a file are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Frames {
-    /// Start of each frame, then the end of the last.
-    Listed(Vec<u64>),
-    /// The first frame may have another size than all the others.
-    Regular {
-        first: u64,
-        first_size: u64,
-        stride: u64,
-        n: u64,
-    },
-    /// All frames lie in the same bytes: their parts are in different places there.
-    Shared { start: u64, size: u64, n: u64 },
-}
-
-impl Frames {
-    fn len(&self) -> u64 {
-        match self {
-            Frames::Listed(borders) => borders.len().saturating_sub(1) as u64,
-            Frames::Regular { n, .. } | Frames::Shared { n, .. } => *n,
-        }
-    }
-
-    /// Offset and size of a frame, in bytes.
-    ///
-    /// # Panics
-    /// Where there is no such frame.
-    fn extent(&self, frame: u64) -> (u64, u64) {
-        assert!(frame < self.len(), "frame {frame} of {}", self.len());
-        match self {
-            Frames::Listed(borders) => {
-                let (start, end) = (borders[frame as usize], borders[frame as usize + 1]);
-                (start, end - start)
-            }
-            Frames::Regular {
-                first, first_size, ..
-            } if frame == 0 => (*first, *first_size),
-            Frames::Regular {
-                first,
-                first_size,
-                stride,
-                ..
-            } => (first + first_size + (frame - 1) * stride, *stride),
-            Frames::Shared { start, size, .. } => (*start, *size),
-        }
-    }
-}
 
 /// How an index came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

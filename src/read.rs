@@ -1,5 +1,7 @@
 //! A block of frames: few large reads, each frame decoded straight into its place.
 
+mod block;
+mod decoder;
 #[cfg(test)]
 mod tests;
 
@@ -10,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::atoms::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::formats::dcd::{self, DcdDecoder};
-use crate::formats::netcdf3::NetcdfDecoder;
-use crate::formats::trr::TrrDecoder;
-use crate::formats::xtc::XtcDecoder;
-use crate::formats::{Decoder, Fields, FrameOut, Layout};
+use crate::formats::{Decoder, Fields, Layout};
 use crate::source::{GAP, Source};
+
+use self::decoder::make_decoder;
+
+pub use self::block::{BlockOut, BlockReport, Extents};
 
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
 /// cost the same; a distant file system wants them large.
@@ -30,66 +32,6 @@ const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 /// whether it is still worth it. Advice for bytes in memory is not free: given always, it took a
 /// quarter of the time of sparse DCD blocks.
 const BLOCKS_AHEAD: u32 = 32;
-
-/// Where the frames of a block are: number, first byte and size of each, in the order wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Extents<'a> {
-    pub frames: &'a [u64],
-    pub offsets: &'a [u64],
-    pub sizes: &'a [u64],
-}
-
-impl Extents<'_> {
-    /// # Errors
-    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
-    fn check(&self, file_size: u64) -> Result<()> {
-        let n = self.frames.len();
-        if self.offsets.len() != n || self.sizes.len() != n {
-            return Err(Error::Argument(format!(
-                "expected {n} offsets and sizes, one for each frame, found {} and {}",
-                self.offsets.len(),
-                self.sizes.len()
-            )));
-        }
-        for (&offset, &size) in self.offsets.iter().zip(self.sizes) {
-            if offset.checked_add(size).is_none_or(|end| end > file_size) {
-                return Err(Error::Argument(format!(
-                    "{size} bytes from byte {offset} on are not within a file of {file_size} bytes"
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Where a block goes: one row a frame. A field that is not wanted has no room.
-#[derive(Debug)]
-pub struct BlockOut<'a> {
-    /// frames × atoms wanted × 3, Å.
-    pub positions: &'a mut [f32],
-    /// frames × atoms wanted × 3, Å/ps.
-    pub velocities: &'a mut [f32],
-    /// frames × atoms wanted × 3, kJ/(mol·Å).
-    pub forces: &'a mut [f32],
-    /// Å and degrees; zeros where a frame has no cell.
-    pub dimensions: &'a mut [[f32; 6]],
-    /// ps.
-    pub times: &'a mut [f64],
-    pub steps: &'a mut [i64],
-    /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
-    pub fields: &'a mut [u8],
-}
-
-/// What a block cost, and which of its frames could not be read.
-#[derive(Debug, Default)]
-pub struct BlockReport {
-    pub read: Duration,
-    pub decode: Duration,
-    pub bytes: u64,
-    pub calls: u64,
-    /// Row in the block and reason; only where skipping was asked for.
-    pub skipped: Vec<(usize, Error)>,
-}
 
 /// One worker's hand on a trajectory: a source, a decoder and a buffer that is used again.
 pub struct BlockReader {
@@ -366,119 +308,6 @@ impl BlockReader {
             }
         }
     }
-}
-
-impl BlockOut<'_> {
-    /// # Errors
-    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
-    fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
-        let room = |wanted| if wanted { n * n_wanted * 3 } else { 0 };
-        let fits = self.positions.len() == room(wanted.positions)
-            && self.velocities.len() == room(wanted.velocities)
-            && self.forces.len() == room(wanted.forces)
-            && self.dimensions.len() == n
-            && self.times.len() == n
-            && self.steps.len() == n
-            && self.fields.len() == n;
-        if fits {
-            return Ok(());
-        }
-        Err(Error::Argument(format!(
-            "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they have \
-             atoms"
-        )))
-    }
-
-    fn row<'a>(&'a mut self, row: usize, n_wanted: usize, held: &'a mut Fields) -> FrameOut<'a> {
-        let width = 3 * n_wanted;
-        FrameOut {
-            positions: row_of(self.positions, row, width),
-            velocities: row_of(self.velocities, row, width),
-            forces: row_of(self.forces, row, width),
-            dimensions: &mut self.dimensions[row],
-            time: &mut self.times[row],
-            step: &mut self.steps[row],
-            fields: held,
-        }
-    }
-
-    /// Note what a row's frame holds; NaN takes the place of what it does not.
-    fn keep(&mut self, row: usize, n_wanted: usize, held: Fields) {
-        self.fields[row] = held.bits();
-        let width = 3 * n_wanted;
-        for (there, values) in [
-            (held.positions, &mut *self.positions),
-            (held.velocities, &mut *self.velocities),
-            (held.forces, &mut *self.forces),
-        ] {
-            if !there {
-                row_of(values, row, width).fill(f32::NAN);
-            }
-        }
-    }
-
-    /// Make a row say that nothing is known of its frame.
-    fn blank(&mut self, row: usize, n_wanted: usize) {
-        self.keep(row, n_wanted, Fields::default());
-        self.dimensions[row].fill(f32::NAN);
-        self.times[row] = f64::NAN;
-        self.steps[row] = i64::MIN;
-    }
-}
-
-/// The decoder of what is wanted of a file's frames.
-fn make_decoder(
-    source: &dyn Source,
-    file_size: u64,
-    layout: &Layout,
-    atoms: Atoms,
-    wanted: Fields,
-) -> Result<Box<dyn Decoder>> {
-    // For formats that hold positions only.
-    let placed = |atoms: Atoms| match wanted.positions {
-        true => Ok(atoms),
-        false => Atoms::new(&[], atoms.n_total()),
-    };
-    Ok(match layout {
-        Layout::Xtc { .. } => Box::new(XtcDecoder::new(placed(atoms)?)),
-        Layout::Trr { .. } => Box::new(TrrDecoder::new(atoms, wanted)),
-        Layout::Dcd(layout) => {
-            let mut decoder = DcdDecoder::new(layout.clone(), placed(atoms)?);
-            if decoder.needs_first_frame() {
-                read_first_frame(source, file_size, layout, &mut decoder)?;
-            }
-            Box::new(decoder)
-        }
-        Layout::Netcdf3(layout) => Box::new(NetcdfDecoder::new(*layout.clone(), atoms, wanted)),
-    })
-}
-
-/// A row's part of an array that may have no room at all.
-fn row_of(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
-    values
-        .get_mut(row * width..(row + 1) * width)
-        .unwrap_or_default()
-}
-
-/// Show the decoder the atoms that only the first frame of a DCD file holds.
-fn read_first_frame(
-    source: &dyn Source,
-    file_size: u64,
-    layout: &dcd::Layout,
-    decoder: &mut DcdDecoder,
-) -> Result<()> {
-    let (start, size) = (layout.header_size(), layout.first_frame_size());
-    let extents = Extents {
-        frames: &[0],
-        offsets: &[start],
-        sizes: &[size],
-    };
-    extents.check(file_size)?;
-    let mut first = vec![0; size as usize];
-    source.read_at(start, &mut first)?;
-    decoder
-        .set_first_frame(&first)
-        .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
 /// Whether a range starting at `start` can be read by the call that reads up to `end`.

@@ -110,11 +110,12 @@ class Reader:
 
 @final
 class Encoder:
-    """Encodes the frames of one file; belongs to one worker."""
+    """Encodes the frames of one file."""
 
     def __new__(
-        cls, format: str, n_atoms: int, *, precision: float | None, has_cell: bool, fields: int
+        cls, format: str, n_atoms: int, precision: float | None, has_cell: bool, fields: int
     ) -> Encoder: ...
+    def __getnewargs__(self) -> tuple[str, int, float | None, bool, int]: ...
     def head(self, n_frames: int, time: float, dt: float, step: int, steps: int) -> bytes: ...
     def encode(
         self,
@@ -124,7 +125,7 @@ class Encoder:
         dimensions: NDArray[np.float32],
         times: NDArray[np.float64],
         steps: NDArray[np.int64],
-    ) -> tuple[bytes, NDArray[np.uint64]]: ...
+    ) -> bytes: ...
 
 @final
 class Rmsd:

@@ -110,20 +110,16 @@ class Write(AnalysisBase):
             held = [field for field in FIELDS if getattr(first, f"has_{field}")]
             motion = field_bits(held if self._format in _OF_MOTION else ("positions",))
             self.fields = fields_in(motion)
-        self._encode = _Encode(
-            self._path,
-            self._format,
-            len(self.atomgroup),
-            self._precision,
-            has_cell,
-            motion if self._format in _OF_MOTION else 1,
+        fields = motion if self._format in _OF_MOTION else field_bits(("positions",))
+        self._encoder = _core.Encoder(
+            self._format, len(self.atomgroup), self._precision, has_cell, fields
         )
-        return self._encode
+        return _Encode(self._path, self._format, self._encoder, has_cell, fields)
 
     @contextmanager
     def receiver(self) -> "Iterator[_InOrder]":
         """The file, for the time of a run: whole under its name afterwards, or not there."""
-        encoder = self._encode.encoder(self._encode.fields)
+        encoder = self._encoder
         with new_file(self._path, overwrite=self._overwrite, binary=True) as file:
             # Its numbers are known at the end, its size now.
             file.write(bytes(len(encoder.head(0, 0.0, 0.0, 0, 0))))
@@ -207,20 +203,9 @@ class _Encode:
 
     path: str
     format: str
-    n_atoms: int
-    precision: float | None
+    encoder: "_core.Encoder"
     has_cell: bool
     fields: int
-
-    def encoder(self, fields: int) -> "_core.Encoder":
-        """One of its own for each worker: threads share this object."""
-        return _core.Encoder(
-            self.format,
-            self.n_atoms,
-            precision=self.precision,
-            has_cell=self.has_cell,
-            fields=fields,
-        )
 
     def compute_block(self, block: Block) -> _Encoded:
         self._refuse_cells(block)
@@ -229,20 +214,18 @@ class _Encode:
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
-        fields = int(block.held[0]) & self.fields
-        held = fields_in(fields)
+        held = fields_in(int(block.held[0]) & self.fields)
         positions, velocities, forces = (
             getattr(block, field) if field in held else None for field in FIELDS
         )
         try:
-            data, _ = self.encoder(fields).encode(
+            return self.encoder.encode(
                 positions, velocities, forces, block.dimensions, block.times, block.steps
             )
         except UnwritableError as error:
             raise UnwritableError(
                 f"{self.path}: frame {block.frames[error.row]}: {error.reason}"
             ) from None
-        return data
 
     def _refuse_cells(self, block: Block) -> None:
         """Refuse a cell where the file has no room for it."""

@@ -21,48 +21,57 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
 }
 
 /// `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in the
-/// plane of x and y; all zero where there is no such cell. The formula and its order of operations
+/// plane of x and y; none where they span no volume. The formula and its order of operations
 /// follow `MDAnalysis.lib.mdamath.triclinic_vectors` so that the same float32 numbers come out.
-pub fn triclinic_vectors(dimensions: &[f32; 6]) -> [[f32; 3]; 3] {
+pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
-    let valid = dimensions.iter().all(|&value| value > 0.0)
+    let possible = dimensions.iter().all(|&x| x > 0.0 && x.is_finite())
         && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
-    if !valid {
-        return [[0.0; 3]; 3];
+    if !possible {
+        return None;
     }
-    let (cos_alpha, cos_beta) = (cosine(alpha), cosine(beta));
-    let (cos_gamma, sin_gamma) = (cosine(gamma), sine(gamma));
+    let [cos_alpha, cos_beta, cos_gamma] = [alpha, beta, gamma].map(cosine);
+    let sin_gamma = sine(gamma);
     let z_x = lz * cos_beta;
     let z_y = lz * (cos_alpha - cos_beta * cos_gamma) / sin_gamma;
     let z_z = (lz * lz - z_x * z_x - z_y * z_y).sqrt();
+    let vectors = [
+        [lx, 0.0, 0.0],
+        [ly * cos_gamma, ly * sin_gamma, 0.0],
+        [z_x, z_y, z_z],
+    ]
+    .map(|vector| vector.map(|value| value as f32));
     // Angles that leave no room for a cell give 0 or no number.
-    if z_z > 0.0 {
-        [
-            [lx, 0.0, 0.0],
-            [ly * cos_gamma, ly * sin_gamma, 0.0],
-            [z_x, z_y, z_z],
-        ]
-        .map(|vector| vector.map(|value| value as f32))
-    } else {
-        [[0.0; 3]; 3]
-    }
+    (0..3).all(|i| vectors[i][i] > 0.0).then_some(vectors)
 }
 
-/// Of an angle in degrees; exact for a right one.
-fn cosine(angle: f64) -> f64 {
-    if angle == 90.0 {
-        0.0
-    } else {
-        angle.to_radians().cos()
+/// Of an angle in degrees from 0 to 180, by its series: a library's function may give other bits
+/// on another machine.
+fn cosine(degrees: f64) -> f64 {
+    if degrees > 90.0 {
+        return -cosine(180.0 - degrees);
     }
+    if degrees > 45.0 {
+        return series(90.0 - degrees, 1.0);
+    }
+    series(degrees, 0.0)
 }
 
-fn sine(angle: f64) -> f64 {
-    if angle == 90.0 {
-        1.0
-    } else {
-        angle.to_radians().sin()
+/// As [`cosine`].
+fn sine(degrees: f64) -> f64 {
+    cosine((90.0 - degrees).abs())
+}
+
+/// Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (0) or sine (1) of up to 45 degrees, where
+/// ten terms are more than a double holds.
+fn series(degrees: f64, first: f64) -> f64 {
+    let x = degrees * (PI / 180.0);
+    let mut sum = 1.0;
+    for k in (1..10).rev() {
+        let n = f64::from(2 * k) + first;
+        sum = 1.0 - x * x / (n * (n - 1.0)) * sum;
     }
+    if first == 1.0 { x * sum } else { sum }
 }
 
 #[cfg(test)]
@@ -70,17 +79,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn angles_are_the_libraries() {
+        for tenth in 0..=1800 {
+            let degrees = f64::from(tenth) / 10.0;
+            let radians = degrees.to_radians();
+            assert!((cosine(degrees) - radians.cos()).abs() < 1e-15, "{degrees}");
+            assert!((sine(degrees) - radians.sin()).abs() < 1e-15, "{degrees}");
+        }
+        assert_eq!((cosine(90.0), sine(90.0)), (0.0, 1.0));
+    }
+
+    #[test]
     fn lengths_and_angles_become_vectors_and_come_back() {
         assert_eq!(
             triclinic_vectors(&[30.0, 40.0, 50.5, 90.0, 90.0, 90.0]),
-            [[30.0, 0.0, 0.0], [0.0, 40.0, 0.0], [0.0, 0.0, 50.5]]
+            Some([[30.0, 0.0, 0.0], [0.0, 40.0, 0.0], [0.0, 0.0, 50.5]])
         );
         for dimensions in [
             [80.0f32, 80.0, 80.0, 60.0, 60.0, 90.0],
             [71.5, 30.25, 44.0, 109.471_22, 70.528_78, 109.471_22],
             [10.0, 20.0, 30.0, 33.0, 44.0, 55.0],
         ] {
-            let vectors = triclinic_vectors(&dimensions);
+            let vectors = triclinic_vectors(&dimensions).expect("a cell");
             assert_eq!(
                 (vectors[0][1], vectors[0][2], vectors[1][2]),
                 (0.0, 0.0, 0.0)
@@ -101,12 +121,9 @@ mod tests {
             [30.0, 40.0, 50.0, 90.0, 180.0, 90.0],
             [30.0, 40.0, 50.0, 20.0, 30.0, 60.0],
             [30.0, 40.0, 50.0, f32::NAN, 90.0, 90.0],
+            [30.0, 40.0, f32::INFINITY, 90.0, 90.0, 90.0],
         ] {
-            assert_eq!(
-                triclinic_vectors(&dimensions),
-                [[0.0; 3]; 3],
-                "{dimensions:?}"
-            );
+            assert_eq!(triclinic_vectors(&dimensions), None, "{dimensions:?}");
         }
     }
 }

@@ -25,7 +25,8 @@ use self::plan::Plan;
 use self::records::{bytes_at, check_marker};
 use crate::atoms::Atoms;
 use crate::error::Fault;
-use crate::formats::{Decoder, Fields, FrameOut, Run, triclinic_box};
+use crate::formats::cell::triclinic_box;
+use crate::formats::{Decoder, Fields, FrameOut, Run};
 
 pub use self::encode::DcdEncoder;
 pub use self::layout::Layout;
@@ -113,7 +114,7 @@ impl DcdDecoder {
     /// Check the markers among the bytes of a plan's runs, take the wanted positions, and return
     /// the cell.
     fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<[f32; 6], Fault> {
-        if bytes.len() != plan.len {
+        if bytes.len() as u64 != plan.len {
             let expected = format!("{} bytes of the frame's runs", plan.len);
             return Err(Fault::bad(0, expected, bytes.len()));
         }

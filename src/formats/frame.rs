@@ -7,6 +7,13 @@ pub struct Run {
     pub len: u64,
 }
 
+impl Run {
+    /// One past the last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
 /// What a frame may hold of its atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {

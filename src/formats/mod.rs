@@ -4,15 +4,17 @@
 mod cell;
 pub mod dcd;
 mod frame;
+mod gromacs;
 mod layout;
 pub mod netcdf3;
+mod reading;
 pub mod trr;
 pub mod xdr;
 pub mod xtc;
 
 use crate::error::Fault;
 
-pub use cell::{triclinic_box, triclinic_vectors};
+pub use cell::triclinic_vectors;
 pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};
 pub use layout::{Format, Layout};
 

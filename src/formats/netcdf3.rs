@@ -76,7 +76,7 @@ impl NetcdfDecoder {
             let expected = format!("a frame of {} bytes", self.layout.frame_size());
             return Err(Fault::bad(0, expected, format!("{size} bytes")));
         }
-        if bytes.len() != self.plan.len {
+        if bytes.len() as u64 != self.plan.len {
             let expected = format!("{} bytes of the frame's runs", self.plan.len);
             return Err(Fault::bad(0, expected, bytes.len()));
         }

@@ -22,7 +22,7 @@ mod plan;
 
 use self::header::AT_BLOCKS;
 use self::plan::Plan;
-use super::{Decoder, Fields, FrameOut, Run, triclinic_box};
+use super::{Decoder, Fields, FrameOut, Run, gromacs};
 use crate::atoms::Atoms;
 use crate::error::Fault;
 use crate::source::GAP;
@@ -130,7 +130,7 @@ impl Decoder for TrrDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        let header = Header::parse(bytes).map_err(|fault| cut_short(fault, size))?;
+        let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;
         let len = bytes.len() as u64;
         let whole;
@@ -151,29 +151,10 @@ impl Decoder for TrrDecoder {
         for (field, (out, unit)) in fields.into_iter().zip(UNITS).enumerate() {
             plan.gather(field, bytes, unit, out);
         }
-        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], dimensions);
+        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], gromacs::dimensions);
         *out.fields = header.contents.held();
         *out.time = header.time;
         *out.step = header.step.into();
         Ok(())
-    }
-}
-
-/// Å and degrees, in MDAnalysis's order of operations.
-fn dimensions(cell: [f32; 9]) -> [f32; 6] {
-    let [ax, ay, az, bx, by, bz, cx, cy, cz] = cell.map(f64::from);
-    let [lx, ly, lz, alpha, beta, gamma] = triclinic_box([ax, ay, az], [bx, by, bz], [cx, cy, cz]);
-    [lx * 10.0, ly * 10.0, lz * 10.0, alpha, beta, gamma]
-}
-
-/// To ask for more bytes than the frame has would be to ask forever.
-fn cut_short(fault: Fault, size: u64) -> Fault {
-    match fault {
-        Fault::Short { needed } if needed as u64 > size => Fault::bad(
-            size as usize,
-            format!("a frame of at least {needed} bytes"),
-            format!("{size} bytes"),
-        ),
-        fault => fault,
     }
 }

@@ -27,7 +27,7 @@ mod wanted;
 use self::packed::Packed;
 use self::wanted::Wanted;
 use super::xdr::{Xdr, padding};
-use super::{Decoder, Fields, FrameOut, Run, triclinic_box};
+use super::{Decoder, Fields, FrameOut, Run, gromacs};
 use crate::atoms::Atoms;
 use crate::error::Fault;
 
@@ -103,13 +103,6 @@ impl Header {
             size,
             packed,
         })
-    }
-
-    /// Å and degrees, in MDAnalysis's order of operations.
-    fn dimensions(&self) -> [f32; 6] {
-        let [x, y, z] = self.box_vectors.map(|vector| vector.map(f64::from));
-        let [lx, ly, lz, alpha, beta, gamma] = triclinic_box(x, y, z);
-        [lx * 10.0, ly * 10.0, lz * 10.0, alpha, beta, gamma]
     }
 }
 
@@ -221,24 +214,12 @@ impl Decoder for XtcDecoder {
     ) -> Result<(), Fault> {
         // The caller's duty, whatever the file holds.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
-        let header = Header::parse(bytes).map_err(|fault| cut_short(fault, size))?;
+        let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;
         *out.fields = Fields::POSITIONS;
         *out.step = i64::from(header.step);
         *out.time = f64::from(header.time);
-        *out.dimensions = header.dimensions();
+        *out.dimensions = gromacs::dimensions(header.box_vectors);
         self.decode_positions(&header, bytes, out.positions)
-    }
-}
-
-/// To ask for more bytes than the frame has would be to ask forever.
-fn cut_short(fault: Fault, size: u64) -> Fault {
-    match fault {
-        Fault::Short { needed } if needed as u64 > size => Fault::bad(
-            size as usize,
-            format!("a frame of at least {needed} bytes"),
-            format!("{size} bytes"),
-        ),
-        fault => fault,
     }
 }

@@ -1,6 +1,7 @@
 //! The periodic cell of a frame: its vectors, and the images of positions in it.
 
 use super::qcp::Matrix3;
+use crate::formats::triclinic_vectors;
 
 /// Part of their length by which b and c rise above the vectors before them: of a flatter cell,
 /// angles in single precision do not tell the volume.
@@ -9,8 +10,8 @@ const FLAT: f64 = 1e-3;
 /// The image itself comes first, so that of equals it is taken.
 const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 
-/// The vectors a, b, c of a cell (Å), a along x and b in the plane of x and y, as
-/// `MDAnalysis.lib.mdamath.triclinic_vectors` has them: rounded to single precision.
+/// The vectors a, b, c of a cell (Å), a along x and b in the plane of x and y, as MDAnalysis has
+/// them: rounded to single precision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     vectors: Matrix3,
@@ -50,27 +51,17 @@ impl Cell {
             return Err(NoCell::Missing);
         }
         let impossible = NoCell::Impossible(dimensions);
-        let [a, b, c, alpha, beta, gamma] = dimensions.map(f64::from);
-        let possible = dimensions.iter().all(|x| *x > 0.0 && x.is_finite())
-            && dimensions[3..].iter().all(|angle| *angle < 180.0);
-        if !possible {
+        let vectors = triclinic_vectors(&dimensions).ok_or(impossible)?;
+        let solid = (0..3).all(|i| f64::from(vectors[i][i]) > FLAT * f64::from(dimensions[i]));
+        if !solid {
             return Err(impossible);
         }
-        let cosines = [alpha, beta, gamma].map(cosine);
-        let sine = sine(gamma);
-        let x = c * cosines[1];
-        let y = c * (cosines[0] - cosines[1] * cosines[2]) / sine;
-        let z = (c * c - x * x - y * y).sqrt();
-        let vectors = [[a, 0.0, 0.0], [b * cosines[2], b * sine, 0.0], [x, y, z]]
-            .map(|vector| vector.map(|x| f64::from(x as f32)));
-        let cell = Cell {
+        let vectors = vectors.map(|vector| vector.map(f64::from));
+        Ok(Cell {
             vectors,
             oblique: dimensions[3..] != [90.0; 3],
             near: near(&vectors),
-        };
-        // The root of a negative number is NaN, and its comparison false.
-        let solid = (0..3).all(|i| vectors[i][i] > FLAT * f64::from(dimensions[i]));
-        if solid { Ok(cell) } else { Err(impossible) }
+        })
     }
 
     /// The middle of the cell, Å.
@@ -164,35 +155,6 @@ fn square([x, y, z]: [f64; 3]) -> f64 {
     x * x + y * y + z * z
 }
 
-/// Of an angle in degrees from 0 to 180, by its series: a library's function may give other bits
-/// on another machine.
-fn cosine(degrees: f64) -> f64 {
-    if degrees > 90.0 {
-        return -cosine(180.0 - degrees);
-    }
-    if degrees > 45.0 {
-        return series(90.0 - degrees, 1.0);
-    }
-    series(degrees, 0.0)
-}
-
-/// As [`cosine`].
-fn sine(degrees: f64) -> f64 {
-    cosine((90.0 - degrees).abs())
-}
-
-/// Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (0) or sine (1) of up to 45 degrees, where
-/// ten terms are more than a double holds.
-fn series(degrees: f64, first: f64) -> f64 {
-    let x = degrees * (std::f64::consts::PI / 180.0);
-    let mut sum = 1.0;
-    for k in (1..10).rev() {
-        let n = f64::from(2 * k) + first;
-        sum = 1.0 - x * x / (n * (n - 1.0)) * sum;
-    }
-    if first == 1.0 { x * sum } else { sum }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::Random;
@@ -209,17 +171,6 @@ mod tests {
 
     fn cell(dimensions: [f32; 6]) -> Cell {
         Cell::new(dimensions).expect("a cell")
-    }
-
-    #[test]
-    fn angles_are_the_libraries() {
-        for tenth in 0..=1800 {
-            let degrees = f64::from(tenth) / 10.0;
-            let radians = degrees.to_radians();
-            assert!((cosine(degrees) - radians.cos()).abs() < 1e-15, "{degrees}");
-            assert!((sine(degrees) - radians.sin()).abs() < 1e-15, "{degrees}");
-        }
-        assert_eq!((cosine(90.0), sine(90.0)), (0.0, 1.0));
     }
 
     #[test]

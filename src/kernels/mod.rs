@@ -102,13 +102,18 @@ impl Columns {
 /// # Errors
 /// [`Error::Argument`] where `positions` is not a whole number of frames of at least one atom.
 fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
+    Ok(positions.chunks_exact(frame_len(positions.len(), n_atoms)?))
+}
+
+/// Coordinates of a frame, of which there are `n_coordinates` in a block.
+///
+/// # Errors
+/// As [`frames`].
+fn frame_len(n_coordinates: usize, n_atoms: usize) -> Result<usize> {
     match n_atoms.checked_mul(3) {
-        Some(size) if size > 0 && positions.len().is_multiple_of(size) => {
-            Ok(positions.chunks_exact(size))
-        }
+        Some(len) if len > 0 && n_coordinates.is_multiple_of(len) => Ok(len),
         _ => Err(Error::Argument(format!(
-            "{} coordinates are not a whole number of frames of {n_atoms} atoms",
-            positions.len()
+            "{n_coordinates} coordinates are not a whole number of frames of {n_atoms} atoms"
         ))),
     }
 }

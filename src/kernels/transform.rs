@@ -2,7 +2,7 @@
 //! and leave out the frames that they cannot change.
 
 use super::cell::{Cell, NoCell};
-use super::check_len;
+use super::{check_len, frame_len};
 use crate::error::{self, Error};
 
 /// A frame of the block that could not be transformed, and why. Its positions are NaN.
@@ -20,7 +20,8 @@ pub trait Transform: Send + Sync {
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 }
 
-/// Change each frame of a block, given its cell. A frame of nothing but NaN was left out before, and is passed over.
+/// Change each frame of a block, given its cell. A frame of nothing but NaN was left out before,
+/// and is passed over.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -30,15 +31,7 @@ pub fn each_frame(
     dimensions: &[f32],
     mut change: impl FnMut(&mut [f32], Result<Cell, NoCell>) -> Result<(), String>,
 ) -> error::Result<Vec<Refused>> {
-    let frame_len = match n_atoms.checked_mul(3) {
-        Some(len) if len > 0 && positions.len().is_multiple_of(len) => len,
-        _ => {
-            return Err(Error::Argument(format!(
-                "{} coordinates are not a whole number of frames of {n_atoms} atoms",
-                positions.len()
-            )));
-        }
-    };
+    let frame_len = frame_len(positions.len(), n_atoms)?;
     check_len(
         "lengths and angles",
         dimensions.len(),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
+use crate::formats::FrameOut;
 use crate::formats::Run;
 use crate::source::Traffic;
 

@@ -4,6 +4,7 @@ use super::layout::{CELL_LEN, Layout};
 use super::records::bytes_at;
 use crate::atoms::Atoms;
 use crate::formats::Run;
+use crate::formats::reading::Reading;
 use crate::source::GAP;
 
 /// What to read of a frame, and how to decode that.
@@ -13,7 +14,7 @@ pub(super) struct Plan {
     pub size: u64,
     pub runs: Vec<Run>,
     /// Bytes of all runs.
-    pub len: usize,
+    pub len: u64,
     /// The record markers among the runs' bytes.
     pub markers: Vec<Marker>,
     /// Where the cell's numbers stand in the runs' bytes.
@@ -103,31 +104,37 @@ impl Plan {
         let record = |axis: u64| layout.cell_size() + axis * (numbers + 2 * width);
         let size = layout.size_of_frame(stored as u64);
 
-        let mut reading = Reading::new(width);
+        let mut frame = Marked {
+            reading: Reading::new(GAP),
+            markers: Vec::new(),
+            width,
+        };
         let cell = layout.has_cell.then(|| {
-            reading.mark(0, CELL_LEN);
-            let cell = reading.want(width, CELL_LEN);
-            reading.mark(width + CELL_LEN, CELL_LEN);
+            frame.mark(0, CELL_LEN);
+            let cell = frame.reading.want(width, CELL_LEN);
+            frame.mark(width + CELL_LEN, CELL_LEN);
             cell
         });
         let mut places = Vec::new();
         let axes = [0, 1, 2].map(|axis| {
             if axis > 0 {
-                reading.mark(record(axis) - width, numbers);
+                frame.mark(record(axis) - width, numbers);
             }
-            reading.mark(record(axis), numbers);
+            frame.mark(record(axis), numbers);
             let start = record(axis) + width;
-            let numbers = wanted
-                .iter()
-                .map(|atoms| reading.want(start + 4 * atoms.place as u64, 4 * atoms.n as u64));
+            let numbers = wanted.iter().map(|atoms| {
+                frame
+                    .reading
+                    .want(start + 4 * atoms.place as u64, 4 * atoms.n as u64)
+            });
             places = numbers.collect();
             places.first().copied().unwrap_or(0)
         });
-        if size - reading.end() <= GAP {
-            reading.mark(record(3) - width, numbers);
+        if size - frame.reading.end() <= GAP {
+            frame.mark(record(3) - width, numbers);
             if layout.four_dims {
-                reading.mark(record(3), numbers);
-                reading.mark(size - width, numbers);
+                frame.mark(record(3), numbers);
+                frame.mark(size - width, numbers);
             }
         }
         // The wanted numbers have the same distances on every axis.
@@ -142,9 +149,9 @@ impl Plan {
             .collect();
         Plan {
             size,
-            runs: reading.runs,
-            len: reading.len,
-            markers: reading.markers,
+            runs: frame.reading.runs,
+            len: frame.reading.len,
+            markers: frame.markers,
             cell,
             axes,
             span: pieces.last().map_or(0, |last| last.source + 4 * last.n),
@@ -186,50 +193,20 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
     }
 }
 
-/// Collects, from the front of a frame to its back, what to read.
-struct Reading {
-    runs: Vec<Run>,
-    len: usize,
+/// Collects what to read of a frame, and the markers in it.
+struct Marked {
+    reading: Reading,
     markers: Vec<Marker>,
     /// Bytes of a record marker.
     width: u64,
 }
 
-impl Reading {
-    fn new(width: u64) -> Self {
-        Reading {
-            runs: Vec::new(),
-            len: 0,
-            markers: Vec::new(),
-            width,
-        }
-    }
-
-    /// One past the last byte wanted so far.
-    fn end(&self) -> u64 {
-        self.runs.last().map_or(0, |run| run.start + run.len)
-    }
-
-    /// Read `len` bytes from `start` on; where they will stand in the runs' bytes.
-    fn want(&mut self, start: u64, len: u64) -> usize {
-        let gap = start - self.end();
-        match self.runs.last_mut() {
-            Some(last) if gap <= GAP => {
-                last.len += gap + len;
-                self.len += gap as usize;
-            }
-            _ => self.runs.push(Run { start, len }),
-        }
-        self.len += len as usize;
-        self.len - len as usize
-    }
-
+impl Marked {
     /// Read a record marker, which must hold `value`.
     fn mark(&mut self, at: u64, value: u64) {
-        let source = self.want(at, self.width);
         self.markers.push(Marker {
             at: at as usize,
-            source,
+            source: self.reading.want(at, self.width),
             value,
         });
     }

@@ -3,6 +3,7 @@
 use super::layout::{Layout, Role, Variable};
 use super::number::{Number, Scale};
 use crate::atoms::Atoms;
+use crate::formats::reading::Reading;
 use crate::formats::{Fields, Run};
 use crate::source::GAP;
 
@@ -14,7 +15,7 @@ pub(super) struct Plan {
     /// How far each of the runs moves from frame to frame.
     pub steps: Vec<u64>,
     /// Bytes of all runs.
-    pub len: usize,
+    pub len: u64,
     /// One for each [`Role`].
     parts: [Option<Part>; Role::ALL.len()],
 }
@@ -51,69 +52,56 @@ impl Plan {
             .collect();
         // Runs must ascend.
         variables.sort_by_key(|(_, variable)| variable.at);
-        let mut plan = Plan {
-            runs: Vec::new(),
-            steps: Vec::new(),
-            len: 0,
-            parts: [const { None }; Role::ALL.len()],
-        };
+        let mut reading = Reading::new(GAP);
+        let mut steps = Vec::new();
+        let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            let numbers: Vec<(usize, usize)> = if role.is_of_atoms() {
-                let runs = atoms.runs().iter();
-                runs.map(|&(first, n)| (3 * first, 3 * n)).collect()
-            } else {
-                vec![(0, role.n_numbers(0) as usize)]
-            };
-            plan.parts[role as usize] = Some(plan.part(variable, &numbers));
+            // Runs that move apart are not one.
+            if steps.last() != Some(&variable.step) {
+                reading.close();
+            }
+            parts[role as usize] = Some(Part::new(role, variable, atoms, &mut reading));
+            steps.resize(reading.runs.len(), variable.step);
         }
-        plan
+        Plan {
+            runs: reading.runs,
+            steps,
+            len: reading.len,
+            parts,
+        }
     }
 
     pub fn part_of(&self, role: Role) -> Option<&Part> {
         self.parts[role as usize].as_ref()
     }
+}
 
-    /// Read runs of a variable's numbers: first number, and how many.
-    fn part(&mut self, variable: Variable, runs: &[(usize, usize)]) -> Part {
-        let width = variable.number.width();
+impl Part {
+    /// Read what is wanted of a variable.
+    fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut Reading) -> Part {
+        let number = variable.number;
+        let runs: Vec<(usize, usize)> = if role.is_of_atoms() {
+            let runs = atoms.runs().iter();
+            runs.map(|&(first, n)| (3 * first, 3 * n)).collect()
+        } else {
+            vec![(0, role.n_numbers(0) as usize)]
+        };
         let mut target = 0;
-        let pieces = runs.iter().map(|&(first, n)| {
-            let start = variable.at + first as u64 * width;
-            let source = self.want(start, n as u64 * width, variable.step);
+        let pieces = runs.into_iter().map(|(first, n)| {
+            let start = variable.at + first as u64 * number.width();
             target += n;
             Piece {
-                source,
+                source: reading.want(start, n as u64 * number.width()),
                 target: target - n,
                 n,
             }
         });
         Part {
             pieces: pieces.collect(),
-            number: variable.number,
+            number,
         }
     }
 
-    /// Read `len` bytes from `start` on; where they will stand in the runs' bytes.
-    fn want(&mut self, start: u64, len: u64, step: u64) -> usize {
-        let end = self.runs.last().map_or(0, |run| run.start + run.len);
-        let gap = start - end;
-        match self.runs.last_mut() {
-            // Runs that move apart are not one.
-            Some(last) if gap <= GAP && self.steps.last() == Some(&step) => {
-                last.len += gap + len;
-                self.len += gap as usize;
-            }
-            _ => {
-                self.runs.push(Run { start, len });
-                self.steps.push(step);
-            }
-        }
-        self.len += len as usize;
-        self.len - len as usize
-    }
-}
-
-impl Part {
     /// The first number.
     pub fn first(&self, bytes: &[u8]) -> Option<f64> {
         let piece = self.pieces.first()?;

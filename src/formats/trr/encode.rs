@@ -2,12 +2,13 @@
 //! bytes.
 
 use super::header::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
-use crate::formats::{Encoder, FrameIn, Series, triclinic_vectors};
+use crate::formats::gromacs::{self, NM_PER_ANGSTROM};
+use crate::formats::{Encoder, FrameIn, Series};
 
 const NAMES: [&str; 3] = ["position", "velocity", "force"];
 
 /// To nm, nm/ps and kJ/(mol·nm), by the same float32 multiplications as MDAnalysis's writer.
-const TO_FILE: [f32; 3] = [0.1, 0.1, 10.0];
+const TO_FILE: [f32; 3] = [NM_PER_ANGSTROM, NM_PER_ANGSTROM, 10.0];
 
 const CELL_LEN: usize = 36;
 
@@ -29,21 +30,6 @@ impl TrrEncoder {
             _ => Ok(TrrEncoder { n_atoms }),
         }
     }
-
-    /// The box, nm. A frame without a cell has one of zeros, as in GROMACS: where there is none at
-    /// all, MDAnalysis's reader shows whatever its memory held.
-    fn cell(dimensions: &[f32; 6]) -> Result<[[f32; 3]; 3], String> {
-        let [lx, ly, lz, alpha, beta, gamma] = *dimensions;
-        let [lx, ly, lz] = [lx, ly, lz].map(|length| length * TO_FILE[0]);
-        let vectors = triclinic_vectors(&[lx, ly, lz, alpha, beta, gamma]);
-        let finite = vectors.as_flattened().iter().all(|value| value.is_finite());
-        if finite && (vectors != [[0.0; 3]; 3] || *dimensions == [0.0; 6]) {
-            return Ok(vectors);
-        }
-        Err(format!(
-            "expected a unit cell or zeros, found {dimensions:?}, which span no volume"
-        ))
-    }
 }
 
 impl Encoder for TrrEncoder {
@@ -63,16 +49,10 @@ impl Encoder for TrrEncoder {
                 ));
             }
         }
-        let step = i32::try_from(frame.step)
-            .map_err(|_| format!("step {} does not fit in the 32 bits of TRR", frame.step))?;
-        let time = frame.time as f32;
-        if !time.is_finite() {
-            return Err(format!(
-                "expected a time that fits in 32 bits, found {} ps",
-                frame.time
-            ));
-        }
-        let cell = Self::cell(frame.dimensions)?;
+        let (step, time) = gromacs::moment(frame, "TRR")?;
+        // Zeros where there is no cell, as in GROMACS: where a frame holds no box at all,
+        // MDAnalysis's reader shows whatever its memory held.
+        let vectors = gromacs::box_vectors(frame.dimensions)?;
         let start = bytes.len();
         put_header(
             self.n_atoms,
@@ -81,7 +61,7 @@ impl Encoder for TrrEncoder {
             time,
             bytes,
         );
-        for value in cell.as_flattened() {
+        for value in vectors.as_flattened() {
             bytes.extend(value.to_be_bytes());
         }
         for (field, values) in fields.into_iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use super::header::{Contents, HEADER_MAX};
 use crate::atoms::Atoms;
+use crate::formats::reading::Reading;
 use crate::formats::{Fields, Run};
 
 /// What to read of a frame, and how to decode that.
@@ -34,11 +35,7 @@ struct Piece {
 impl Plan {
     /// Bytes that are at most `gap` apart are read together.
     pub fn new(contents: &Contents, atoms: &Atoms, wanted: Fields, gap: u64) -> Plan {
-        let mut reading = Reading {
-            runs: Vec::new(),
-            len: 0,
-            gap,
-        };
+        let mut reading = Reading::new(gap);
         reading.want(0, contents.size.min(HEADER_MAX as u64));
         let cell = contents
             .cell
@@ -73,12 +70,12 @@ impl Plan {
     }
 
     /// The box, nm; in single precision whatever the file's, as MDAnalysis has it.
-    pub fn cell(&self, bytes: &[u8]) -> Option<[f32; 9]> {
-        let mut cell = [0.0; 9];
+    pub fn cell(&self, bytes: &[u8]) -> Option<[[f32; 3]; 3]> {
+        let mut cell = [[0.0; 3]; 3];
         let numbers = &bytes[self.cell?..][..9 * self.contents.width as usize];
         match self.contents.width {
-            8 => convert(numbers, double, 1.0, &mut cell),
-            _ => convert(numbers, f32::from_be_bytes, 1.0, &mut cell),
+            8 => convert(numbers, double, 1.0, cell.as_flattened_mut()),
+            _ => convert(numbers, f32::from_be_bytes, 1.0, cell.as_flattened_mut()),
         }
         Some(cell)
     }
@@ -124,36 +121,5 @@ fn convert<const WIDTH: usize>(
     let (numbers, _) = bytes.as_chunks();
     for (out, &bytes) in out.iter_mut().zip(numbers) {
         *out = number(bytes) * unit;
-    }
-}
-
-/// Collects, from the front of a frame to its back, what to read.
-struct Reading {
-    runs: Vec<Run>,
-    /// Bytes of all runs.
-    len: u64,
-    gap: u64,
-}
-
-impl Reading {
-    /// Read `len` bytes from `start` on; where they will stand in the runs' bytes.
-    fn want(&mut self, start: u64, len: u64) -> usize {
-        let end = start + len;
-        match self.runs.last_mut() {
-            Some(last) if start <= (last.start + last.len).saturating_add(self.gap) => {
-                let more = end.saturating_sub(last.start + last.len);
-                last.len += more;
-                self.len += more;
-            }
-            _ => {
-                self.runs.push(Run { start, len });
-                self.len += len;
-            }
-        }
-        let behind = self
-            .runs
-            .last()
-            .map_or(0, |last| last.start + last.len - start);
-        (self.len - behind) as usize
     }
 }

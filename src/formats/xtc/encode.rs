@@ -11,16 +11,15 @@ mod runs;
 use self::integers::Integers;
 use super::packed::PRECISION_MIN;
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
+use crate::formats::gromacs::{self, NM_PER_ANGSTROM};
 use crate::formats::xdr::padding;
-use crate::formats::{Encoder, FrameIn, Series, triclinic_vectors};
+use crate::formats::{Encoder, FrameIn, Series};
 
 /// Integers per nm that GROMACS writes unless told otherwise.
 pub const PRECISION: f32 = 1000.0;
 
 /// Frames of more atoms have the magic number 2023 in GROMACS, whatever their size.
 const ATOMS_1995: usize = 298_261_617;
-
-const NM_PER_ANGSTROM: f32 = 0.1;
 
 /// Encodes the frames of one XTC file.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ impl XtcEncoder {
         })
     }
 
-    fn check(&self, frame: &FrameIn<'_>) -> Result<i32, String> {
+    fn check(&self, frame: &FrameIn<'_>) -> Result<(), String> {
         if frame.positions.len() != 3 * self.n_atoms {
             return Err(format!(
                 "expected positions of {} atoms, found {}",
@@ -67,11 +66,7 @@ impl XtcEncoder {
         if !(frame.velocities.is_empty() && frame.forces.is_empty()) {
             return Err("XTC holds positions only, no velocities or forces".into());
         }
-        if let Some(value) = frame.dimensions.iter().find(|value| !value.is_finite()) {
-            return Err(format!("expected a finite unit cell, found {value}"));
-        }
-        i32::try_from(frame.step)
-            .map_err(|_| format!("step {} does not fit in the 32 bits of XTC", frame.step))
+        Ok(())
     }
 }
 
@@ -82,10 +77,11 @@ impl Encoder for XtcEncoder {
     }
 
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String> {
-        let step = self.check(frame)?;
+        self.check(frame)?;
+        let start = Start::new(frame)?;
         if self.n_atoms <= PLAIN_ATOMS {
             integers::check_finite(frame.positions)?;
-            put_start(frame, step, MAGIC_1995, bytes);
+            start.put(MAGIC_1995, bytes);
             for position in frame.positions {
                 bytes.extend((position * NM_PER_ANGSTROM).to_be_bytes());
             }
@@ -96,12 +92,7 @@ impl Encoder for XtcEncoder {
         let most = runs::most_bytes(integers);
         let long = self.n_atoms > ATOMS_1995 || i32::try_from(most).is_err();
         let frame_at = bytes.len();
-        put_start(
-            frame,
-            step,
-            if long { MAGIC_2023 } else { MAGIC_1995 },
-            bytes,
-        );
+        start.put(if long { MAGIC_2023 } else { MAGIC_1995 }, bytes);
         bytes.extend(self.precision.to_be_bytes());
         for value in [integers.minimum, integers.maximum].as_flattened() {
             bytes.extend(value.to_be_bytes());
@@ -123,18 +114,33 @@ impl Encoder for XtcEncoder {
     }
 }
 
-/// All that stands before the positions, or before their precision.
-fn put_start(frame: &FrameIn<'_>, step: i32, magic: i32, bytes: &mut Vec<u8>) {
-    let n_atoms = (frame.positions.len() / 3) as i32;
-    let [lx, ly, lz, alpha, beta, gamma] = *frame.dimensions;
-    let [lx, ly, lz] = [lx, ly, lz].map(|length| length * NM_PER_ANGSTROM);
-    for number in [magic, n_atoms, step] {
-        bytes.extend(number.to_be_bytes());
+/// What stands before the positions, or before their precision.
+struct Start {
+    n_atoms: i32,
+    step: i32,
+    time: f32,
+    box_vectors: [[f32; 3]; 3],
+}
+
+impl Start {
+    fn new(frame: &FrameIn<'_>) -> Result<Self, String> {
+        let (step, time) = gromacs::moment(frame, "XTC")?;
+        Ok(Start {
+            n_atoms: (frame.positions.len() / 3) as i32,
+            step,
+            time,
+            box_vectors: gromacs::box_vectors(frame.dimensions)?,
+        })
     }
-    bytes.extend((frame.time as f32).to_be_bytes());
-    let vectors = triclinic_vectors(&[lx, ly, lz, alpha, beta, gamma]);
-    for value in vectors.as_flattened() {
-        bytes.extend(value.to_be_bytes());
+
+    fn put(&self, magic: i32, bytes: &mut Vec<u8>) {
+        for number in [magic, self.n_atoms, self.step] {
+            bytes.extend(number.to_be_bytes());
+        }
+        bytes.extend(self.time.to_be_bytes());
+        for value in self.box_vectors.as_flattened() {
+            bytes.extend(value.to_be_bytes());
+        }
+        bytes.extend(self.n_atoms.to_be_bytes());
     }
-    bytes.extend(n_atoms.to_be_bytes());
 }

@@ -1,6 +1,6 @@
 //! Positions as integers of a fixed precision, and what a header says of all of them.
 
-use super::NM_PER_ANGSTROM;
+use crate::formats::gromacs::NM_PER_ANGSTROM;
 use crate::formats::xtc::lanes::{Floats, Four};
 
 /// What no integer of 32 bits reaches.
