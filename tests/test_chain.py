@@ -391,7 +391,7 @@ def test_repeated_frames_are_reported(calpha, tmp_path):
     assert message == (
         f"3 frames are repeated, by their times: 2 of {names[0]} at 30 to 40 ps, where {names[1]} "
         f"has begun; 1 of {names[2]} at 70 to 70 ps, where {names[3]} has begun; continuous=True "
-        "leaves them out and orders the files by time"
+        "(--continuous) leaves them out and orders the files by time"
     )
     assert caught[0].filename == __file__
     assert [ts.time for ts in trajectory] == [0, 10, 20, 30, 40, 30, 40, 50, 60, 70, 70, 80]

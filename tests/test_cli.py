@@ -12,7 +12,7 @@ import pytest
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main, rmsd
-from paceline.cli.common import bound
+from paceline.cli.arguments import bound
 from paceline.cli.frames import frames_between
 
 

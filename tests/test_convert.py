@@ -16,7 +16,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, convert
+from paceline import cli, ordered
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
     DamagedFileError,
@@ -252,12 +252,12 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     expected = tmp_path / "expected.xtc"
     write(atoms, expected, backend="serial")
     encoded = expected.read_bytes()
-    monkeypatch.setattr(convert, "WAITING", 100_000)
-    with open(tmp_path / "out", "wb") as file, convert._InOrder(file, str(tmp_path)) as blocks:
+    monkeypatch.setattr(ordered, "WAITING", 100_000)
+    with open(tmp_path / "out", "wb") as file, ordered.Ordered(file, str(tmp_path)) as blocks:
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
-            blocks.add(number, convert._Encoded(data, np.array([number]), np.array([number])))
+            blocks.add(number, ordered.Encoded(data, np.array([number]), np.array([number])))
         np.testing.assert_array_equal(blocks.moments()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 
@@ -323,3 +323,14 @@ def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, cap
     assert "--select needs to know the system" in capsys.readouterr().err
     assert cli.main(["convert", adk_in_water.trajectory, str(out)]) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_the_command_names_what_is_wrong(adk, adk_in_water, tmp_path, capsys):
+    def fails(*words):
+        assert cli.main(["convert", *words, str(tmp_path / "out.xtc")]) > 0
+        return capsys.readouterr().err
+
+    assert "3341 atoms" in fails(adk_in_water.trajectory, adk.trajectory)
+    chosen = ["-s", adk.topology, adk.trajectory, "--select"]
+    assert "'name XYZ'" in fails(*chosen, "name XYZ")
+    assert "'name CA and' is no selection" in fails(*chosen, "name CA and")

@@ -15,7 +15,7 @@ CRATE = ROOT / "src"
 PYTHON_LAYERS = (
     ("_core", "errors"),
     ("files", "progress"),
-    ("copying", "pieces"),
+    ("copying", "pieces", "ordered"),
     ("timing",),
     ("plan",),
     ("block",),
@@ -47,7 +47,7 @@ RUST_LAYERS = (
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = ("reader", "trajectory", "universe", "subfile", "cli")
+HEAVY = ("reader", "trajectory", "universe", "cli")
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")

@@ -361,6 +361,15 @@ def test_overlapping_restarts_are_told_of_and_kept(water, tmp_path):
     assert (tmp_path / "whole.xtc").read_bytes() == file.content
 
 
+def test_a_pattern_is_joined_as_people_count(water):
+    one, two, ten = paceline.split(water, 3)
+    paths = [water.parent / f"md.part{k}.xtc" for k in (1, 2, 10)]
+    for piece, path in zip((one, two, ten), paths, strict=True):
+        piece.rename(path)
+    whole = paceline.join(str(water.parent / "md.part*.xtc"), water.parent / "whole.xtc")
+    assert whole.read_bytes() == water.read_bytes()
+
+
 def test_times_that_a_dcd_file_cannot_keep_are_told_of(tmp_path):
     one = dcd_file(tmp_path / "one.dcd", 4, istart=10)
     two = dcd_file(tmp_path / "two.dcd", 3, istart=100, seed=1)

@@ -1,13 +1,12 @@
 """Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from paceline.analysis.results import Results
 from paceline.block import FIELDS, Block, field_bits, fields_in
 from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
 from paceline.files import new_file, refuse_impossible
+from paceline.ordered import Encoded, Ordered
 
 #: Formats by the endings of their files.
 FORMATS = {".xtc": "XTC", ".trr": "TRR", ".dcd": "DCD", ".nc": "NetCDF", ".ncdf": "NetCDF"}
@@ -24,9 +24,6 @@ FORMATS = {".xtc": "XTC", ".trr": "TRR", ".dcd": "DCD", ".nc": "NetCDF", ".ncdf"
 _OF_MOTION = ("TRR", "NetCDF")
 #: Those in which all frames have a cell or none has, and hold the same fields.
 _UNIFORM = ("DCD", "NetCDF")
-
-#: Bytes of blocks that wait in memory for one before them; more wait in a file.
-WAITING = 256 * 2**20
 
 
 class Write(AnalysisBase):
@@ -68,8 +65,7 @@ class Write(AnalysisBase):
 
     Examples
     --------
-    >>> import tempfile
-    >>> import paceline
+    >>>     >>> import paceline
     >>> from MDAnalysisTests.datafiles import PSF, DCD
     >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
     >>> path = Path(tempfile.mkdtemp()) / "ca.xtc"
@@ -117,13 +113,13 @@ class Write(AnalysisBase):
         return _Encode(self._path, self._format, self._encoder, has_cell, fields)
 
     @contextmanager
-    def receiver(self) -> "Iterator[_InOrder]":
+    def receiver(self) -> Iterator[Ordered]:
         """The file, for the time of a run: whole under its name afterwards, or not there."""
         encoder = self._encoder
         with new_file(self._path, overwrite=self._overwrite, binary=True) as file:
             # Its numbers are known at the end, its size now.
             file.write(bytes(len(encoder.head(0, 0.0, 0.0, 0, 0))))
-            with _InOrder(file, os.path.dirname(self._path)) as blocks:
+            with Ordered(file, os.path.dirname(self._path)) as blocks:
                 yield blocks
                 times, steps = blocks.moments()
                 if len(times) == 0:
@@ -189,15 +185,6 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """Frames of one block, in the file's bytes."""
-
-    data: bytes
-    times: np.ndarray
-    steps: np.ndarray
-
-
-@dataclass(frozen=True)
 class _Encode:
     """The worker's half: a block's frames to bytes."""
 
@@ -207,10 +194,10 @@ class _Encode:
     has_cell: bool
     fields: int
 
-    def compute_block(self, block: Block) -> _Encoded:
+    def compute_block(self, block: Block) -> Encoded:
         self._refuse_cells(block)
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
-        return _Encoded(b"".join(data), block.times, block.steps)
+        return Encoded(b"".join(data), block.times, block.steps)
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
@@ -243,67 +230,3 @@ def _alike(held: np.ndarray) -> Iterator[slice]:
     for first, stop in pairwise(borders):
         if stop > first:
             yield slice(first, stop)
-
-
-class _InOrder:
-    """Writes blocks in their order, whatever the order in which they come."""
-
-    def __init__(self, file: IO[bytes], folder: str):
-        self._file = file
-        self._folder = folder
-        self._next = 0
-        self._waiting: dict[int, bytes | _Spilled] = {}
-        self._in_memory = 0
-        self._spill: IO[bytes] | None = None
-        self._moments: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-
-    def __enter__(self) -> "_InOrder":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._spill is not None:
-            self._spill.close()
-
-    def add(self, number: int, value: _Encoded) -> None:
-        """Take a block: write it and those that waited for it, or let it wait."""
-        self._moments[number] = value.times, value.steps
-        if number != self._next:
-            self._waiting[number] = self._keep(value.data)
-            return
-        self._file.write(value.data)
-        self._next += 1
-        while (data := self._waiting.pop(self._next, None)) is not None:
-            self._file.write(self._fetch(data))
-            self._next += 1
-
-    def _keep(self, data: bytes) -> "bytes | _Spilled":
-        if self._in_memory + len(data) <= WAITING:
-            self._in_memory += len(data)
-            return data
-        if self._spill is None:
-            self._spill = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-        offset = self._spill.seek(0, os.SEEK_END)
-        self._spill.write(data)
-        return _Spilled(offset, len(data))
-
-    def _fetch(self, data: "bytes | _Spilled") -> bytes:
-        if isinstance(data, bytes):
-            self._in_memory -= len(data)
-            return data
-        assert self._spill is not None
-        self._spill.seek(data.offset)
-        return self._spill.read(data.size)
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times (ps) and steps of all frames, once all blocks are written."""
-        blocks = [self._moments[number] for number in sorted(self._moments)]
-        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
-        return times, steps
-
-
-@dataclass(frozen=True)
-class _Spilled:
-    """Where a block waits in a file."""
-
-    offset: int
-    size: int

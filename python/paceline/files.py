@@ -44,22 +44,15 @@ def new_file(
     >>> path.read_text()
     'frame,RMSD'
     """
-    path = Path(path)
-    refuse_impossible(path, overwrite=overwrite)
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
-    with writing_to(path):
-        temporary, descriptor = _create_beside(path)
-        try:
-            with open(descriptor, mode, encoding=encoding, newline=newline) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            refuse_impossible(path, overwrite=overwrite)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+    with (
+        new_files([path], overwrite=overwrite) as [temporary],
+        writing_to(path),
+        open(temporary, mode, encoding=encoding, newline=newline) as file,
+    ):
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -106,9 +99,10 @@ def new_files(
     try:
         for path in paths:
             with writing_to(path):
-                temporary, descriptor = _create_beside(Path(path))
+                name = f"{_temporary_prefix(path)}{secrets.token_hex(4)}"
+                temporary = Path(path).with_name(name)
+                temporary.touch(exist_ok=False)
                 made.append(temporary)
-                os.close(descriptor)
         temporaries = made.copy()
         yield temporaries
         for path in paths:
@@ -122,12 +116,6 @@ def new_files(
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         raise
-
-
-def _create_beside(path: Path) -> tuple[Path, int]:
-    """A temporary file in the folder of `path`, and a descriptor to write to it."""
-    temporary = path.with_name(f"{_temporary_prefix(path)}{secrets.token_hex(4)}")
-    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:
@@ -167,7 +155,10 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
         Its folder does not exist.
     """
     if not overwrite and os.path.lexists(path):
-        raise FileExistsError(f"{os.fspath(path)} exists; overwriting it must be asked for")
+        raise FileExistsError(
+            f"{os.fspath(path)} exists; overwriting it must be asked for "
+            "(overwrite=True, --overwrite)"
+        )
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")

@@ -185,14 +185,14 @@ def report_repeats(sequel: Sequel, paths: Sequence[str]) -> str | None:
             ]
         )
         return (
-            f"{n_frames} frames are repeated, by their times: {places}; continuous=True leaves "
-            "them out and orders the files by time"
+            f"{n_frames} frames are repeated, by their times: {places}; continuous=True "
+            "(--continuous) leaves them out and orders the files by time"
         )
     for k, (before, after) in enumerate(zip(sequel.order, sequel.order[1:], strict=False)):
         if before > after:
             return (
                 f"{paths[sequel.order[k]]} is earlier than {paths[after]}, but was given behind "
-                "it; continuous=True orders the files by time"
+                "it; continuous=True (--continuous) orders the files by time"
             )
     return None
 

@@ -15,7 +15,7 @@ from paceline.copying import Copier, copy_all
 from paceline.errors import DamagedFileError, ReadError, UnsupportedError
 from paceline.files import new_files, refuse_impossible, writing_to
 from paceline.frames import Extents, extents_in
-from paceline.opening import open_file, warn
+from paceline.opening import files_named, open_file, warn
 from paceline.pieces import bounds_of, names_of, refuse_ending
 
 #: Frames are looked at when so many bytes have been copied, which are in memory then.
@@ -108,7 +108,7 @@ def split(
 
 
 def join(
-    trajectories: Sequence[str | os.PathLike],
+    trajectories: str | os.PathLike | Sequence[str | os.PathLike],
     output: str | os.PathLike,
     *,
     overwrite: bool = False,
@@ -123,8 +123,9 @@ def join(
 
     Parameters
     ----------
-    trajectories : sequence of path-like
-        XTC, TRR or DCD files, all of one format and the same number of atoms.
+    trajectories : path-like or sequence of path-like
+        XTC, TRR or DCD files, all of one format and the same number of atoms; or patterns such as
+        "md.part*.xtc", whose files are taken in the order in which people count.
     output : path-like
         The whole.
     overwrite : bool
@@ -161,11 +162,14 @@ def join(
     >>> whole.read_bytes() == path.read_bytes()
     True
     """
-    if not trajectories:
+    if isinstance(trajectories, str | os.PathLike):
+        trajectories = [trajectories]
+    names = [file for name in trajectories for file in files_named(name)]
+    if not names:
         raise ValueError("no trajectory was given to be joined")
     output = Path(output)
     refuse_impossible(output, overwrite=overwrite)
-    cores = [_open(path, progress) for path in trajectories]
+    cores = [_open(path, progress) for path in names]
     _refuse_different(cores)
     refuse_ending(cores[0], output)
     _warn_of_times(cores, output)

@@ -97,11 +97,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     def _advice(self, n_atoms: int) -> str:
         """What to do about a trajectory of `n_atoms` that the topology does not fit."""
         if n_atoms > len(self.atoms):
-            return "load it with sub=, the indices in the trajectory of the topology's atoms"
+            return (
+                "load the topology that the trajectory was written with, or name with sub= the "
+                "indices that the topology's atoms have in the trajectory"
+            )
         for selection in _USUAL_PARTS:
             try:
                 part = self.select_atoms(selection)
-            except MDAnalysis.SelectionError:
+            except (MDAnalysis.SelectionError, AttributeError):
                 continue
             if len(part) == n_atoms:
                 return (

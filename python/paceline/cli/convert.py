@@ -5,19 +5,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.common import (
+from paceline.cli.arguments import (
     add_frame_arguments,
     add_transform_arguments,
     add_worker_arguments,
-    chain_options,
-    run_analysis,
 )
+from paceline.cli.common import chain_options, run_analysis, selected, size_in_words
 
 EXAMPLES = """\
 examples:
   paceline convert md.xtc md.dcd
   paceline convert md.trr md.xtc --precision 10000 --begin 10ns --step 10
-  paceline convert part1.xtc part2.xtc all.xtc
+  paceline convert "md.part*.xtc" all.xtc --continuous
   paceline convert -s md.tpr md.xtc protein.xtc --select protein --unwrap --fit
 """
 
@@ -29,7 +28,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
         "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf. TRR and NetCDF "
-        "keep velocities and forces.",
+        "keep velocities and forces. What was written is told on standard error.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,20 +50,21 @@ def run(args: argparse.Namespace) -> None:
     from paceline.convert import Write
 
     universe = _universe(args)
-    atoms = universe.atoms if args.select is None else universe.select_atoms(args.select)
+    atoms = universe.atoms if args.select is None else selected(universe, args.select)
     analysis = Write(atoms, args.output, precision=args.precision, overwrite=args.overwrite)
     run_analysis(args, universe, analysis)
     results = analysis.results
     print(
         f"{args.output}: {results.n_written} frames of {len(atoms)} atoms, "
-        f"{results.n_bytes / 1e6:.1f} MB",
+        f"{size_in_words(results.n_bytes)}",
         file=sys.stderr,
     )
 
 
 def _universe(args: argparse.Namespace) -> Any:
     """The system, or as many atoms as the trajectory has where nothing must be known of them."""
-    from paceline.opening import files_named, open_file
+    from paceline.opening import files_named
+    from paceline.reader import Reader
     from paceline.universe import Universe
 
     if args.topology is not None:
@@ -72,7 +72,8 @@ def _universe(args: argparse.Namespace) -> Any:
     for option in ("select", "unwrap", "center", "wrap", "fit"):
         if getattr(args, option) not in (None, False):
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
-    first = files_named(args.input[0])[0]
-    universe = Universe.empty(open_file(first, notes=False).n_atoms)
-    universe.load_new(args.input, **chain_options(args))
+    files = [file for name in args.input for file in files_named(name)]
+    trajectory = Reader(files, continuous=args.continuous)
+    universe = Universe.empty(trajectory.n_atoms)
+    universe.trajectory = trajectory
     return universe

@@ -3,11 +3,11 @@
 import argparse
 from typing import Any
 
-from paceline.cli.common import positive
+from paceline.cli.arguments import positive
 
 EXAMPLES = """\
 examples:
-  paceline join md.part*.xtc -o md.xtc
+  paceline join "md.part*.xtc" -o md.xtc
   paceline join run1.dcd run2.dcd -o whole.dcd
 """
 
@@ -23,7 +23,11 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trajectory", nargs="+", help="XTC, TRR or DCD")
+    parser.add_argument(
+        "trajectory",
+        nargs="+",
+        help='XTC, TRR or DCD; or a pattern such as "md.part*.xtc", with part2 before part10',
+    )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the whole")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that exists")
     parser.add_argument(

@@ -3,12 +3,14 @@
 import argparse
 from typing import Any
 
-from paceline.cli.common import add_analysis_arguments, open_universe, run_and_report
+from paceline.cli.arguments import add_analysis_arguments
+from paceline.cli.common import open_universe, run_and_report
 
 EXAMPLES = """\
 examples:
   paceline rmsd adk.psf adk.dcd
   paceline rmsd md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png
+  paceline rmsd md.tpr "md.part*.xtc" --continuous --unwrap
   paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
 """
 
@@ -19,7 +21,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         "rmsd",
         help="root mean square deviation from a reference structure",
         description="RMSD (Å) of each frame from a reference after optimal superposition. "
-        "Molecules must be whole.",
+        "Molecules must be whole: --unwrap makes them so.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -28,7 +30,8 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         "--ref",
         default="0",
         metavar="FRAME|FILE",
-        help="reference: a frame number of the trajectory, or a structure file [%(default)s]",
+        help="reference: a frame number of the trajectory, or a structure file, taken as it is "
+        "[%(default)s]",
     )
     parser.add_argument("--mass", action="store_true", help="weigh atoms by their masses")
     parser.add_argument(

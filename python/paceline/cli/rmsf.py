@@ -3,12 +3,13 @@
 import argparse
 from typing import Any
 
-from paceline.cli.common import add_analysis_arguments, open_universe, run_and_report
-from paceline.errors import SelectionError
+from paceline.cli.arguments import add_analysis_arguments
+from paceline.cli.common import open_universe, run_and_report, selected
 
 EXAMPLES = """\
 examples:
   paceline rmsf adk.psf fitted.dcd
+  paceline rmsf md.tpr md.xtc --unwrap --fit
   paceline rmsf md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png
 """
 
@@ -18,8 +19,8 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "rmsf",
         help="root mean square fluctuation of each atom",
-        description="RMSF (Å) of each atom about its mean position. Nothing is superimposed: "
-        "the trajectory must be fitted before.",
+        description="RMSF (Å) of each atom about its mean position. Nothing is superimposed "
+        "unless you say --fit, and no molecule made whole unless you say --unwrap.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -32,7 +33,4 @@ def run(args: argparse.Namespace) -> None:
     from paceline.analysis.rms import RMSF
 
     universe = open_universe(args)
-    atoms = universe.select_atoms(args.select)
-    if len(atoms) == 0:
-        raise SelectionError(f"no atoms match {args.select!r}")
-    run_and_report(args, universe, RMSF(atoms))
+    run_and_report(args, universe, RMSF(selected(universe, args.select)))

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.common import positive
+from paceline.cli.arguments import positive
 
 EXAMPLES = """\
 examples:

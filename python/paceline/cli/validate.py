@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from paceline.cli.common import positive
+from paceline.cli.arguments import positive
+from paceline.cli.common import size_in_words
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
@@ -93,20 +94,6 @@ def _summary(verdict: "Verdict") -> str:
     remarks = len(verdict.remarks)
     return (
         f"{verdict.path}: {verdict.n_frames} frames, {len(verdict.bad)} bad, "
-        f"{remarks} remark{'s' * (remarks != 1)}, {_bytes(verdict.size)} "
+        f"{remarks} remark{'s' * (remarks != 1)}, {size_in_words(verdict.size)} "
         f"in {verdict.seconds:.1f} s"
     )
-
-
-def _bytes(size: int) -> str:
-    """A size in the largest unit of which there is one.
-
-    Examples
-    --------
-    >>> _bytes(1_234_567_890), _bytes(580)
-    ('1.2 GB', '580 bytes')
-    """
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"

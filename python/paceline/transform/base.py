@@ -11,17 +11,11 @@ from paceline.job import Transform as Transformation
 
 
 class Transform(Protocol):
-    """The user's half of a transformation; it serves any number of runs.
-
-    Attributes
-    ----------
-    turns : bool
-        Whether it turns positions, so that velocities and forces would no longer belong to them.
-    """
+    """The user's half of a transformation; it serves any number of runs."""
 
     @property
     def turns(self) -> bool:
-        """Whether it turns positions."""
+        """Whether it turns positions, so that velocities and forces no longer belong to them."""
 
     def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
         """Atoms to be decoded, where those of `wanted` are to be seen after this transformation.
