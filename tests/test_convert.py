@@ -152,7 +152,7 @@ def test_trr_keeps_each_frame_s_own_fields(moving, tmp_path):
 def test_netcdf_wants_the_same_fields_of_every_frame(moving, tmp_path):
     universe = paceline.Universe(*moving)
     path = tmp_path / "out.nc"
-    with pytest.raises(MissingDataError, match="frame 1 has no velocities"):
+    with pytest.raises(MissingDataError, match=r"frame \d+ has no velocities"):
         write(universe.atoms, path)
     assert list(tmp_path.iterdir()) == []
     write(universe.atoms, path, step=4)

@@ -65,7 +65,8 @@ class Write(AnalysisBase):
 
     Examples
     --------
-    >>>     >>> import paceline
+    >>> import tempfile
+    >>> import paceline
     >>> from MDAnalysisTests.datafiles import PSF, DCD
     >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
     >>> path = Path(tempfile.mkdtemp()) / "ca.xtc"
