@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from paceline.collect import Collected
-from paceline.errors import UnsupportedError
+from paceline.errors import MissingDataError, UnsupportedError
 from paceline.job import Job, Outcome, Part, PerBlock, PerFrame, Receiver, Reduction, Work
 from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
@@ -132,7 +132,15 @@ class Pass:
         """What is decoded, and what of it every frame must hold."""
         required = {field for analysis in self._analyses for field in analysis.fields}
         optional = {field for analysis in self._analyses for field in analysis.optional_fields}
-        wanted = required | optional.intersection(self.trajectory.fields)
+        held = self.trajectory.fields
+        # MDAnalysis tells only what the present frame holds.
+        if self.trajectory.shareable and not required.issubset(held):
+            lacking = " and ".join(sorted(required.difference(held)))
+            path = self.trajectory.provenance()["trajectory"]
+            raise MissingDataError(
+                f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} only"
+            )
+        wanted = required | optional.intersection(held)
         for transform in self._transforms:
             if transform.turns and wanted - {"positions"}:
                 raise UnsupportedError(
