@@ -16,7 +16,7 @@ from benchmarks.table import Table
 
 REFERENCE, YARDSTICK = "MDAnalysis", "C loop"
 OURS, OURS_2 = "paceline", "paceline, 2 threads"
-TOLERANCE = 1e-3  # Å, of an RMSD
+TOLERANCE = 2e-3  # Å, of an RMSD: some tools compute it in single precision
 
 SLOPES = (
     *("case", "tool", "µs/frame", "min", "max", "CPU µs"),
