@@ -24,7 +24,10 @@ def read_warm(path: Path) -> dict[str, dict[str, float]]:
     for part in path.read_text(encoding="utf-8").split("\n\n"):
         if part.startswith("# file in memory"):
             for row in csv.DictReader(part.splitlines()[1:], delimiter="\t"):
-                cases.setdefault(row["case"], {})[row["tool"]] = float(row["µs/frame"])
+                # Two threads are done with the water sets too soon for a slope; the table of one
+                # long job has their figure.
+                if not row["tool"].startswith(f"{OURS}, "):
+                    cases.setdefault(row["case"], {})[row["tool"]] = float(row["µs/frame"])
     return cases
 
 
