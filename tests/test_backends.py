@@ -110,7 +110,7 @@ def test_blocks_are_shared_out(universe):
     ("backend", "n_workers", "words"),
     [
         ("thraeds", None, "'serial', 'threads', 'processes' or a concurrent.futures.Executor"),
-        (None, None, "not None"),
+        (3, None, "not 3"),
         ("threads", 0, "at least 1"),
         ("threads", -1, "at least 1"),
         ("serial", 2, "one worker"),

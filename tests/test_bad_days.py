@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import damage
@@ -23,7 +24,13 @@ import paceline
 from paceline import cli, collect
 from paceline.analysis.rms import RMSD
 from paceline.backends import processes
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError, WorkerError
+from paceline.errors import (
+    AnalysisError,
+    PacelineWarning,
+    SelectionError,
+    UnsupportedError,
+    WorkerError,
+)
 from paceline.opening import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
@@ -266,8 +273,8 @@ def writes(block):
 
 FAILURES = [
     (raises, r"raised on frames \d+ to \d+: KeyError: 'no such residue'"),
-    (changes_shape, r"on block \d: expected rows of shape \(.*\) as from the other blocks"),
-    (changes_dtype, r"on block \d: expected (float64|int64) as from the other blocks, found"),
+    (changes_shape, r"expected rows of shape \(.*\) as from the other blocks"),
+    (changes_dtype, r"expected (float64|int64) as from the other blocks, found"),
     (writes, r"raised on frames \d+ to \d+: ValueError: .*read-only"),
     (returns_too_few, r"on frames \d+ to \d+: expected one row for each of the 16 frames"),
     (returns_a_number, r"on frames \d+ to \d+: expected one row for each of the 16 frames, found"),
@@ -287,7 +294,7 @@ FAILURES = [
 )
 def test_a_function_that_fails_is_named(backend, function, message, atoms):
     analysis = paceline.TimeSeries(function, atoms)
-    message = f"^TimeSeries of {function.__name__} {message}"
+    message = f"^TimeSeries of {function.__name__}:? {message}"
     with pytest.raises(AnalysisError, match=message) as caught:
         analysis.run(backend=backend, n_workers=None if backend == "serial" else 2, block_frames=16)
     assert "\n" not in str(caught.value)
@@ -297,7 +304,7 @@ def test_a_function_that_fails_is_named(backend, function, message, atoms):
 @pytest.mark.parametrize("block_frames", [16, 64])
 def test_a_merge_that_fails_is_named(block_frames, atoms, monkeypatch):
     monkeypatch.setattr(Ends, "prepare", lambda self: NoMerging())
-    where = "when block 1 was merged" if block_frames == 16 else "on frames 0 to 63"
+    where = "when blocks were merged" if block_frames == 16 else "on frames 0 to 63"
     message = f"^Ends raised {where}: KeyError: 'no such residue'$"
     with pytest.raises(AnalysisError, match=message):
         Ends(atoms).run(backend="serial", block_frames=block_frames)
@@ -438,14 +445,60 @@ def test_partial_results_may_be_views(backend, atoms):
     np.testing.assert_array_equal(ends, rows[[0, -1]])
 
 
-def test_a_killed_worker_is_an_error_and_the_next_run_works(atoms):
+def test_what_kills_every_worker_is_an_error_and_the_next_run_works(atoms):
     def die(block):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(WorkerError, match=r"^a worker of processes ended abruptly: .*crashed it$"):
+    message = r"^workers were killed 3 times while they were at frames 0 to 15: "
+    with (
+        pytest.warns(PacelineWarning, match="was killed"),
+        pytest.raises(WorkerError, match=message),
+    ):
         paceline.TimeSeries(die, atoms).run(backend="processes", n_workers=2)
     analysis = paceline.TimeSeries(lambda block: block.times, atoms)
     assert len(analysis.run(backend="processes", n_workers=2).results.times) == 98
+
+
+def test_a_killed_worker_costs_its_blocks_only(atoms, tmp_path):
+    killed = tmp_path / "killed"
+
+    def die_once(block):
+        if block.frames[0] == 48 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block.positions
+
+    with pytest.warns(PacelineWarning, match="a worker process was killed"):
+        analysis = paceline.TimeSeries(die_once, atoms).run(
+            backend="processes", n_workers=2, block_frames=16
+        )
+    expected = paceline.TimeSeries(lambda block: block.positions, atoms).run(backend="serial")
+    np.testing.assert_array_equal(analysis.results.timeseries, expected.results.timeseries)
+    assert analysis.timings.n_frames == 98
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes", "ThreadPoolExecutor"])
+def test_a_worker_that_hangs_holds_nobody(backend, atoms, tmp_path):
+    begun = tmp_path / "begun"
+
+    def hang_once(block):
+        if block.frames[0] == 32:
+            try:
+                begun.touch(exist_ok=False)
+            except FileExistsError:
+                return block.times
+            time.sleep(20)
+        return block.times
+
+    executor = ThreadPoolExecutor(2) if backend == "ThreadPoolExecutor" else None
+    start = time.monotonic()
+    analysis = paceline.TimeSeries(hang_once, atoms).run(
+        backend=executor or backend, n_workers=2, block_frames=16
+    )
+    assert time.monotonic() - start < 10
+    assert begun.exists()
+    np.testing.assert_array_equal(analysis.results.timeseries, analysis.results.times)
+    assert sorted(block.block for block in analysis.timings.blocks) == list(range(7))
 
 
 #: A command whose first block takes longer than anybody waits, or does what else is wanted.
@@ -646,8 +699,9 @@ def test_a_command_whose_worker_is_killed_says_so(adk, tmp_path):
     what = "os.kill(os.getpid(), 9)"
     command = Started(COMMAND.format(marker=str(marker), what=what, argv=argv), marker)
     status, out, lines = command.end(20)
-    assert (status, out, len(lines)) == (1, "", 1)
-    assert lines[0].startswith("paceline: error: a worker of processes ended abruptly")
+    assert (status, out, len(lines)) == (1, "", 2)
+    assert lines[0].startswith("paceline: warning: a worker process was killed")
+    assert lines[1].startswith("paceline: error: workers were killed 3 times")
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 

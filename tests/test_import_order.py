@@ -21,6 +21,7 @@ PYTHON_LAYERS = (
     ("block",),
     ("frames",),
     ("job",),
+    ("outcome",),
     ("worker",),
     ("backends",),
     ("collect",),

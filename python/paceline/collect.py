@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import AnalysisError
 from paceline.files import writing_to
-from paceline.job import Outcome, Part, Receiver
+from paceline.job import Part, Receiver
+from paceline.outcome import Outcome, merging, refuse_unlike
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
 
@@ -55,15 +55,15 @@ class Collected:
         self.damaged: list[tuple[int, str]] = []
 
     def add(self, outcome: Outcome) -> None:
-        """Put one block's results where they belong."""
+        """Put the results of one or several blocks where they belong."""
         begun = time.monotonic_ns()
         for collector, value in zip(self._collectors, outcome.values, strict=True):
             collector.add(outcome, value)
         self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
-        self._timings.blocks.append(
-            replace(outcome.timing, job=self._number, comm=done - outcome.timing.end)
+        self._timings.blocks.extend(
+            replace(timing, job=self._number, comm=done - timing.end) for timing in outcome.timings
         )
         self._timings.t_comm += (done - begun) / 1e9
 
@@ -86,8 +86,9 @@ class _Received:
     def __init__(self, receiver: Receiver):
         self._receiver = receiver
 
-    def add(self, outcome: Outcome, value: Any) -> None:
-        self._receiver.add(outcome.number, value)
+    def add(self, outcome: Outcome, values: dict[int, Any]) -> None:
+        for number, value in values.items():
+            self._receiver.add(number, value)
 
     def whole(self, missing: np.ndarray) -> None:
         """Nothing: the receiver has it all."""
@@ -104,17 +105,7 @@ class _Rows:
     def add(self, outcome: Outcome, rows: np.ndarray) -> None:
         if self.value is None:
             self.value = _allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
-        if rows.shape[1:] != self.value.shape[1:]:
-            raise AnalysisError(
-                f"{self._name} on block {outcome.number}: expected rows of shape "
-                f"{self.value.shape[1:]} as from the other blocks, found {rows.shape[1:]}"
-            )
-        # Were some differences allowed, the order in which blocks come would decide.
-        if rows.dtype != self.value.dtype:
-            raise AnalysisError(
-                f"{self._name} on block {outcome.number}: expected {self.value.dtype} as from the "
-                f"other blocks, found {rows.dtype}"
-            )
+        refuse_unlike(self._name, rows, self.value)
         self.value[outcome.first : outcome.first + outcome.n_frames] = rows
 
     def whole(self, missing: np.ndarray) -> np.ndarray | None:
@@ -134,17 +125,10 @@ class _Merged:
     """One result for all frames, merged over the tree of blocks."""
 
     def __init__(self, n_blocks: int, part: Part):
-        self._name = part.name
-        self._tree = Tree(n_blocks, part.computation.merge)  # type: ignore[union-attr]
+        self._tree = Tree(n_blocks, merging(part))
 
     def add(self, outcome: Outcome, partial: Any) -> None:
-        try:
-            self._tree.add(outcome.number, partial)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(
-                f"{self._name} raised when block {outcome.number} was merged: {reason}"
-            ) from error
+        self._tree.add(outcome.number, partial, outcome.level)
 
     def whole(self, missing: np.ndarray) -> Any:
         """What all frames gave; those that were left out never came here."""

@@ -1,4 +1,4 @@
-"""What workers are told, and what they return: plain data that travels to any process."""
+"""What workers are told: plain data that travels to any process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,6 @@ import numpy as np
 
 from paceline.block import Block
 from paceline.frames import Extents, FrameSource
-from paceline.timing import BlockTiming
 
 
 class PerFrame(Protocol):
@@ -113,30 +112,7 @@ class Work:
     extents: Extents
     ahead: Extents | None
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a worker returns of one block.
-
-    Attributes
-    ----------
-    job, number, first, n_frames : int
-        The job, the block, its first row and its frames.
-    values : list
-        Of each analysis its rows, its partial result merged over the block's leaves, or what it
-        made of the block.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    damaged : list of (int, str)
-        Frame number and reason of each frame that was left out.
-    timing : BlockTiming
-    """
-
-    job: int
-    number: int
-    first: int
-    n_frames: int
-    values: list[Any]
-    times: np.ndarray
-    damaged: list[tuple[int, str]]
-    timing: BlockTiming
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return len(self.frames)

@@ -8,7 +8,8 @@ import numpy as np
 
 from paceline.collect import Collected
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.job import Job, Outcome, Part, PerBlock, PerFrame, Receiver, Reduction, Work
+from paceline.job import Job, Part, PerBlock, PerFrame, Receiver, Reduction, Work
+from paceline.outcome import Outcome
 from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
 from paceline.transform.base import Transform
@@ -196,7 +197,7 @@ class Pass:
         self._collected = Collected(number, self.plan, self.job.parts, receivers, timings)
 
     def add(self, outcome: Outcome) -> None:
-        """Put one block's results where they belong."""
+        """Put the results of one or several blocks where they belong."""
         self._collected.add(outcome)
 
     def finish(self, timings: Timings) -> None:

@@ -196,9 +196,19 @@ class Tree:
         self._waiting: dict[tuple[int, int], Any] = {}
         self.root: Any = None
 
-    def add(self, number: int, value: Any) -> None:
-        """Add value `number` of 0 … n_values - 1; each once."""
-        level, width = 0, self._n_values
+    def add(self, number: int, value: Any, level: int = 0) -> None:
+        """Add a value, or that of a subtree whose values were merged elsewhere; each once.
+
+        Parameters
+        ----------
+        number : int
+            Of the subtree among those of its level; at level 0, of the value: 0 … n_values - 1.
+        value : object
+            All values of the subtree, merged.
+        level : int
+            Of the subtree.
+        """
+        width = -(-self._n_values >> level)
         while width > 1:
             sibling = number ^ 1
             if sibling < width:

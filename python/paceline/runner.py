@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from paceline.backends import Backend, make_backend
-from paceline.job import Outcome
+from paceline.outcome import Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
 from paceline.timing import Timings
@@ -20,7 +20,7 @@ from paceline.transform import Transform
 def run(
     analyses: Analysis | Sequence[Analysis],
     *,
-    backend: Any = "threads",
+    backend: Any = None,
     n_workers: int | None = None,
     start: int | None = None,
     stop: int | None = None,
@@ -38,8 +38,9 @@ def run(
     analyses : analysis or sequence of analyses
         Those of one Universe share its frames: the union of their atoms is decoded once. Where
         there are several Universes, the workers go from one to the next without a pause.
-    backend : {"threads", "serial", "processes"} or concurrent.futures.Executor
-        Where blocks of frames are computed. The results are the same to the last bit.
+    backend : {"threads", "serial", "processes"} or concurrent.futures.Executor, optional
+        Where blocks of frames are computed; "threads" by default. The results are the same to the
+        last bit.
     n_workers : int, optional
         By default the CPUs that this process may use.
     start, stop, step : int, optional

@@ -14,7 +14,8 @@ import numpy as np
 from paceline.block import DAMAGED_STEP, Block, Decoded
 from paceline.errors import AnalysisError, TransformError, UnwritableError, WorkerError
 from paceline.frames import Cost, Extents
-from paceline.job import Job, Outcome, Part, Work
+from paceline.job import Job, Part, Work
+from paceline.outcome import Outcome
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
@@ -57,34 +58,37 @@ class Worker:
         untransformed = self._transform(work.extents, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
-        values = [self._compute(part, decoded) for part in self._job.parts]
+        values = [self._compute(part, work.number, decoded) for part in self._job.parts]
         end = self._free_since = time.monotonic_ns()
         return Outcome(
             work.job,
+            0,
             work.number,
             work.first,
-            len(decoded.frames),
+            work.n_frames,
             values,
             decoded.times,
             [(int(decoded.frames[row]), reason) for row, reason in (*cost.damaged, *untransformed)],
-            BlockTiming(
-                job=work.job,
-                block=work.number,
-                first_frame=int(decoded.frames[0]),
-                n_frames=len(decoded.frames),
-                worker=self._name,
-                start=start,
-                end=end,
-                wait=start - free_since,
-                open=taken_up - start + cost.open,
-                read=cost.read + asked_ahead - taken_up,
-                decode=cost.decode,
-                transform=transformed - read,
-                compute=end - transformed,
-                comm=0,
-                bytes=cost.bytes,
-                calls=cost.calls,
-            ),
+            [
+                BlockTiming(
+                    job=work.job,
+                    block=work.number,
+                    first_frame=int(decoded.frames[0]),
+                    n_frames=work.n_frames,
+                    worker=self._name,
+                    start=start,
+                    end=end,
+                    wait=start - free_since,
+                    open=taken_up - start + cost.open,
+                    read=cost.read + asked_ahead - taken_up,
+                    decode=cost.decode,
+                    transform=transformed - read,
+                    compute=end - transformed,
+                    comm=0,
+                    bytes=cost.bytes,
+                    calls=cost.calls,
+                )
+            ],
         )
 
     def _take_up(self, number: int) -> None:
@@ -116,12 +120,12 @@ class Worker:
             decoded.blank(row)
         return sorted(failed.items())
 
-    def _compute(self, part: Part, decoded: Decoded) -> Any:
+    def _compute(self, part: Part, number: int, decoded: Decoded) -> Any:
         block = Block(decoded, part.columns, part.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
         try:
             if part.per_block:
-                return part.computation.compute_block(_whole(block))  # type: ignore[union-attr]
+                return {number: part.computation.compute_block(_whole(block))}  # type: ignore[union-attr]
             if part.reduces:
                 step = self._job.leaf_frames
                 leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))

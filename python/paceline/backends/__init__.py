@@ -21,13 +21,13 @@ _BY_NAME = {
 }
 
 
-def make_backend(backend: Any = "threads", n_workers: int | None = None) -> Backend:
+def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     """Turn what a user may give as `backend` into a backend.
 
     Parameters
     ----------
-    backend : {"serial", "threads", "processes"} or concurrent.futures.Executor
-        Which.
+    backend : {"threads", "serial", "processes"}, concurrent.futures.Executor or Backend, optional
+        Which; "threads" by default.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
 
@@ -49,8 +49,16 @@ def make_backend(backend: Any = "threads", n_workers: int | None = None) -> Back
     """
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+    if backend is None:
+        backend = "threads"
     if isinstance(backend, Executor):
         return ExecutorBackend(backend, n_workers)
+    if hasattr(backend, "run") and hasattr(backend, "n_workers"):
+        if n_workers not in (None, backend.n_workers):
+            raise ValueError(
+                f"n_workers={n_workers} contradicts the backend, which has {backend.n_workers}"
+            )
+        return backend
     if not isinstance(backend, str) or backend not in _BY_NAME:
         names = ", ".join(repr(name) for name in _BY_NAME)
         raise ValueError(

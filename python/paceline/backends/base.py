@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from paceline.job import Job, Outcome, Work
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
 
 
 class Backend(Protocol):

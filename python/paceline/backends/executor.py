@@ -2,11 +2,12 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from itertools import islice
 
 from paceline.backends.base import available_cpus
+from paceline.backends.dealing import Dealer
 from paceline.errors import WorkerError
-from paceline.job import Job, Outcome, Work
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
 from paceline.worker import SealedJob, run_sealed
 
 
@@ -19,46 +20,102 @@ class ExecutorBackend:
         Stays the caller's: it is not shut down.
     n_workers : int, optional
         How many workers it has; by default what it says of itself, else the CPUs of this process.
-    name : str, optional
-        What messages call it; by default its class.
     """
 
-    def __init__(
-        self, executor: Executor, n_workers: int | None = None, *, name: str | None = None
-    ):
+    def __init__(self, executor: Executor, n_workers: int | None = None):
         self._executor = executor
-        self.name = name or type(executor).__name__.lstrip("_")
+        self.name = type(executor).__name__.lstrip("_")
         self.n_workers = n_workers or getattr(executor, "_max_workers", None) or available_cpus()
 
     def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
-        sealed = [self._seal(job) for job in jobs]
-        works = iter(works)
-        pending: set[Future[Outcome]] = set()
         try:
-            while True:
-                # Twice as many as workers: none waits for a block while its last one is returned.
-                for work in islice(works, 2 * self.n_workers - len(pending)):
-                    pending.add(self._executor.submit(run_sealed, sealed[work.job], work))
-                if not pending:
-                    return
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
+            yield from submit(self._executor, self.n_workers, seal(jobs, self.name), Dealer(works))
         except BrokenExecutor as error:
             raise WorkerError(
                 f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
                 "memory, or the analysis crashed it"
             ) from error
-        finally:
-            for future in pending:
-                future.cancel()
 
-    def _seal(self, job: Job) -> SealedJob:
-        try:
-            return SealedJob(job)
-        except Exception as error:  # pickling runs code of every object's own
-            raise WorkerError(
-                f"an analysis cannot be sent to the workers of {self.name}: {error}; "
-                "backend='threads' sends nothing"
-            ) from error
+
+def seal(jobs: Sequence[Job], name: str) -> list[SealedJob]:
+    """Make jobs ready to be sent.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        What the blocks of each trajectory have in common.
+    name : str
+        What the error calls the backend.
+
+    Returns
+    -------
+    list of SealedJob
+
+    Raises
+    ------
+    WorkerError
+        A job cannot be pickled.
+    """
+    try:
+        return [SealedJob(job) for job in jobs]
+    except Exception as error:  # pickling runs code of every object's own
+        raise WorkerError(
+            f"an analysis cannot be sent to the workers of {name}: {error}; "
+            "backend='threads' sends nothing"
+        ) from error
+
+
+def submit(
+    executor: Executor, n_workers: int, sealed: Sequence[SealedJob], dealer: Dealer
+) -> Generator[Outcome, None, list[Future[Outcome]]]:
+    """Do every block that a dealer has; yield outcomes as they come.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Does them.
+    n_workers : int
+        Blocks that it does at a time.
+    sealed : sequence of SealedJob
+        By number.
+    dealer : Dealer
+        Is given back the blocks that a broken executor had.
+
+    Yields
+    ------
+    Outcome
+
+    Returns
+    -------
+    list of Future
+        What is still being done, of blocks of which another outcome came first.
+
+    Raises
+    ------
+    concurrent.futures.BrokenExecutor
+        Its workers are gone.
+    """
+    pending: dict[Future[Outcome], Work] = {}
+    try:
+        while not dealer.finished:
+            # Twice as many as workers: none waits for a block while its last one is returned.
+            while len(pending) < 2 * n_workers and (work := dealer.next()) is not None:
+                pending[executor.submit(run_sealed, sealed[work.job], work)] = work
+            while len(pending) < n_workers and (work := dealer.again()) is not None:
+                pending[executor.submit(run_sealed, sealed[work.job], work)] = work
+            idle = len(pending) < n_workers
+            done, _ = wait(pending, dealer.patience() if idle else None, FIRST_COMPLETED)
+            for future in done:
+                outcome = future.result()
+                del pending[future]
+                if dealer.done(outcome):
+                    yield outcome
+        return [future for future in pending if not future.cancel()]
+    except BrokenExecutor:
+        for work in pending.values():
+            dealer.lost(work)
+        raise
+    finally:
+        for future in pending:
+            future.cancel()

@@ -4,13 +4,20 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, wait
 
-from paceline.backends.executor import ExecutorBackend
-from paceline.job import Job, Outcome, Work
+from paceline.backends.dealing import Dealer
+from paceline.backends.executor import seal, submit
+from paceline.errors import PacelineWarning
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5
+#: What is still at a block that others have done may take so long to end by itself, seconds.
+GRACE = 0.1
 
 
 class ProcessesBackend:
@@ -28,18 +35,39 @@ class ProcessesBackend:
         self.n_workers = n_workers
 
     def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
-        """Do every block; yield outcomes as they come."""
+        """Do every block; yield outcomes as they come. New processes take the place of dead ones.
+
+        Raises
+        ------
+        WorkerError
+            An analysis cannot be sent, or processes die again and again at the same frames.
+        """
         from loky import get_reusable_executor
 
-        # Kept for a minute, so that the next run of a notebook finds its workers there.
-        executor = get_reusable_executor(
-            self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
-        )
-        try:
-            yield from ExecutorBackend(executor, self.n_workers, name=self.name).run(jobs, works)
-        except BaseException:
-            executor.shutdown(wait=True, kill_workers=True)
-            raise
+        sealed, dealer = seal(jobs, self.name), Dealer(works)
+        while not dealer.finished:
+            # Kept for a minute, so that the next run of a notebook finds its workers there.
+            executor = get_reusable_executor(
+                self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
+            )
+            try:
+                left = yield from submit(executor, self.n_workers, sealed, dealer)
+                if wait(left, GRACE).not_done:
+                    executor.shutdown(wait=True, kill_workers=True)
+            except BrokenExecutor:
+                executor.shutdown(wait=True, kill_workers=True)
+                _warn_of_loss()
+            except BaseException:
+                executor.shutdown(wait=True, kill_workers=True)
+                raise
+
+
+def _warn_of_loss() -> None:
+    warnings.warn(
+        "a worker process was killed, perhaps for want of memory; what it was at is done again",
+        PacelineWarning,
+        stacklevel=2,
+    )
 
 
 def _belong_to(parent: int) -> None:

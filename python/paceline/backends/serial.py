@@ -2,7 +2,8 @@
 
 from collections.abc import Generator, Iterable, Sequence
 
-from paceline.job import Job, Outcome, Work
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
 from paceline.worker import Worker
 
 

@@ -4,7 +4,9 @@ import queue
 import threading
 from collections.abc import Generator, Iterable, Sequence
 
-from paceline.job import Job, Outcome, Work
+from paceline.backends.dealing import Dealer
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
 from paceline.worker import Worker
 
 
@@ -24,49 +26,67 @@ class ThreadsBackend:
 
     def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
-        deal = _Deal(works)
-        outcomes: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+        deal = _Deal(Dealer(works))
+        outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         for k in range(self.n_workers):
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
-            # after Ctrl-C; concurrent.futures would wait for it.
+            # after Ctrl-C, or once another thread did its block; concurrent.futures would wait.
             threading.Thread(
                 target=_work, args=(jobs, deal, outcomes), name=f"paceline-{k}", daemon=True
             ).start()
-        working = self.n_workers
         try:
-            while working:
+            while not deal.finished:
                 outcome = outcomes.get()
-                if outcome is None:
-                    working -= 1
-                elif isinstance(outcome, BaseException):
+                if isinstance(outcome, BaseException):
                     raise outcome
-                else:
+                if deal.done(outcome):
                     yield outcome
         finally:
             deal.stop()
 
 
 class _Deal:
-    """An iterator that threads share."""
+    """A dealer that threads share."""
 
-    def __init__(self, works: Iterable[Work]):
-        self._works = iter(works)
-        self._lock = threading.Lock()
+    def __init__(self, dealer: Dealer):
+        self._dealer = dealer
+        self._changed = threading.Condition()
         self._stopped = False
 
+    @property
+    def finished(self) -> bool:
+        with self._changed:
+            return self._dealer.finished
+
     def next(self) -> Work | None:
-        with self._lock:
-            return None if self._stopped else next(self._works, None)
+        """A block, sooner or later; None once all are done."""
+        with self._changed:
+            while not self._stopped and not self._dealer.finished:
+                work = self._dealer.next() or self._dealer.again()
+                if work is not None:
+                    return work
+                self._changed.wait(self._dealer.patience())
+        return None
+
+    def done(self, outcome: Outcome) -> bool:
+        with self._changed:
+            first = self._dealer.done(outcome)
+            # All may be done now, or what is overdue be known better.
+            self._changed.notify_all()
+        return first
 
     def stop(self) -> None:
-        self._stopped = True
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
 
-def _work(jobs: Sequence[Job], deal: _Deal, outcomes: queue.SimpleQueue) -> None:
+def _work(
+    jobs: Sequence[Job], deal: _Deal, outcomes: "queue.SimpleQueue[Outcome | BaseException]"
+) -> None:
     try:
         worker = Worker(jobs.__getitem__)
         while (work := deal.next()) is not None:
             outcomes.put(worker.run(work))
     except BaseException as error:
         outcomes.put(error)
-    outcomes.put(None)
