@@ -346,3 +346,6 @@ def test_dcd_refuses_what_it_cannot_hold():
         encode(encoder("DCD", 10), positions, (1, 2, 3, 90, 181, 90))
     with pytest.raises(UnwritableError, match="row 0: expected a finite unit cell"):
         encode(encoder("DCD", 10), positions, (1, 2, np.nan, 90, 90, 90))
+    positions[1, 3, 2] = -np.inf
+    with pytest.raises(UnwritableError, match=r"row 1: atom 3: .* finite position, found -inf"):
+        encode(encoder("DCD", 10), positions, CUBE)

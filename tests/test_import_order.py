@@ -26,7 +26,7 @@ PYTHON_LAYERS = (
     ("backends",),
     ("collect",),
     ("opening",),
-    ("restarts",),
+    ("restarts", "joining"),
     ("chain",),
     ("reader",),
     ("trajectory", "universe", "subfile"),

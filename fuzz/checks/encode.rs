@@ -80,9 +80,13 @@ fn check_dcd(frame: &Frame) {
     };
     let mut file = encoder.head(&series);
     let head = file.len();
-    encoder
-        .encode(&frame.as_input(), &mut file)
-        .expect("any floats");
+    let encoded = encoder.encode(&frame.as_input(), &mut file);
+    let finite = frame.positions.iter().all(|x| x.is_finite());
+    assert_eq!(encoded.is_ok(), finite, "{encoded:?}");
+    if !finite {
+        assert_eq!(file.len(), head);
+        return;
+    }
     let layout = Layout::parse(&file, file.len() as u64).expect("our head");
     assert_eq!(layout.header_size(), head as u64);
     let mut decoded = Frame::new(n_atoms, Fields::POSITIONS);

@@ -1,5 +1,9 @@
 //! What must hold for any bytes that are taken for an Amber NetCDF file.
 
+#[path = "parts.rs"]
+pub mod parts;
+
+use self::parts::{asked_for, bits, gather};
 use paceline::atoms::Atoms;
 use paceline::error::Fault;
 use paceline::formats::netcdf3::{Arrangement, Layout, NetcdfDecoder};
@@ -79,54 +83,9 @@ pub fn decode(
     extent: &[u8],
 ) -> Frame {
     let size = extent.len() as u64;
-    let mut bytes = Vec::new();
-    let mut end = 0;
-    for run in decoder.runs(frame, size) {
-        assert!(run.start >= end && run.len > 0, "runs ascend");
-        end = run.start + run.len;
-        bytes.extend_from_slice(&extent[run.start as usize..end as usize]);
-    }
+    let bytes = asked_for(decoder, frame, extent);
     let mut out = Frame::new(n_wanted, wanted);
     let decoded = decoder.decode(frame, size, &bytes, out.out());
     decoded.expect("nothing in a frame contradicts the header");
     out
-}
-
-/// What decoding a part of the frame must give.
-pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
-    let some = |values: &[f32], wanted| match wanted {
-        true => atoms
-            .iter()
-            .flat_map(|&i| &values[3 * i..][..3])
-            .copied()
-            .collect(),
-        false => Vec::new(),
-    };
-    Frame {
-        positions: some(&whole.positions, wanted.positions),
-        velocities: some(&whole.velocities, wanted.velocities),
-        forces: some(&whole.forces, wanted.forces),
-        ..whole.clone()
-    }
-}
-
-/// All of a frame, so that NaN equals NaN.
-pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
-    let fields = [&frame.positions, &frame.velocities, &frame.forces];
-    let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
-    (
-        // Which NaN a product is, is up to the processor.
-        numbers
-            .map(|number| {
-                if number.is_nan() {
-                    u32::MAX
-                } else {
-                    number.to_bits()
-                }
-            })
-            .collect(),
-        frame.time.to_bits(),
-        frame.step,
-        frame.fields,
-    )
 }

@@ -1,5 +1,9 @@
 //! What must hold for any bytes that are taken for TRR frames.
 
+#[path = "parts.rs"]
+pub mod parts;
+
+use self::parts::{asked_for, bits, gather};
 use paceline::atoms::Atoms;
 use paceline::error::Fault;
 use paceline::formats::trr::{Header, TrrDecoder};
@@ -58,13 +62,7 @@ pub fn decode(
     frame: &[u8],
 ) -> Result<Frame, Fault> {
     let size = frame.len() as u64;
-    let mut bytes = Vec::new();
-    let mut end = 0;
-    for run in decoder.runs(0, size) {
-        assert!(run.start >= end && run.len > 0, "runs ascend");
-        end = run.start + run.len;
-        bytes.extend_from_slice(&frame[run.start as usize..end as usize]);
-    }
+    let mut bytes = asked_for(decoder, 0, frame);
     loop {
         let mut out = Frame::new(n_wanted, wanted);
         match decoder.decode(0, size, &bytes, out.out()) {
@@ -75,34 +73,4 @@ pub fn decode(
             decoded => return decoded.map(|()| out),
         }
     }
-}
-
-/// What decoding a part of the frame must give.
-pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
-    let some = |values: &[f32], wanted| match wanted {
-        true => atoms
-            .iter()
-            .flat_map(|&i| &values[3 * i..][..3])
-            .copied()
-            .collect(),
-        false => Vec::new(),
-    };
-    Frame {
-        positions: some(&whole.positions, wanted.positions),
-        velocities: some(&whole.velocities, wanted.velocities),
-        forces: some(&whole.forces, wanted.forces),
-        ..whole.clone()
-    }
-}
-
-/// All of a frame, so that NaN equals NaN.
-pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
-    let fields = [&frame.positions, &frame.velocities, &frame.forces];
-    let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
-    (
-        numbers.map(|number| number.to_bits()).collect(),
-        frame.time.to_bits(),
-        frame.step,
-        frame.fields,
-    )
 }

@@ -15,13 +15,12 @@ from paceline.copying import Copier, copy_all
 from paceline.errors import DamagedFileError, ReadError, UnsupportedError
 from paceline.files import new_files, refuse_impossible, writing_to
 from paceline.frames import Extents, extents_in
-from paceline.opening import files_named, open_file, warn
+from paceline.joining import refuse_different, warn_of_times
+from paceline.opening import files_named, open_file
 from paceline.pieces import bounds_of, names_of, refuse_ending
 
 #: Frames are looked at when so many bytes have been copied, which are in memory then.
 BLOCK = 16 << 20
-#: What the times of frames may be off by, in times between frames.
-ROUNDING = 1e-3
 
 
 def split(
@@ -170,9 +169,9 @@ def join(
     output = Path(output)
     refuse_impossible(output, overwrite=overwrite)
     cores = [_open(path, progress) for path in names]
-    _refuse_different(cores)
+    refuse_different(cores)
     refuse_ending(cores[0], output)
-    _warn_of_times(cores, output)
+    warn_of_times(cores, output)
     n_frames = sum(core.n_frames for core in cores)
     with new_files([output], overwrite=overwrite) as [temporary]:
         at = _write_head(cores[0], 0, n_frames, output, temporary)
@@ -270,46 +269,3 @@ def _write_head(
     head = core.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)
-
-
-def _refuse_different(cores: Sequence["_core.Trajectory"]) -> None:
-    """Files whose frames cannot stand one after the other."""
-    first = cores[0]
-    for other in cores[1:]:
-        pairs = zip(first.traits, other.traits, strict=False)
-        differences = [f"{name} {one} and {two}" for (name, one), (_, two) in pairs if one != two]
-        if differences:
-            raise UnsupportedError(
-                f"{first.path} and {other.path} cannot be joined: {'; '.join(differences)}"
-            )
-
-
-def _warn_of_times(cores: Sequence["_core.Trajectory"], output: Path) -> None:
-    """Tell where files overlap in time, or where frames get other times than they had."""
-    latest, source, n_before = -np.inf, "", 0
-    for core in cores:
-        if core.dt is not None:
-            _warn_of_shift(core, cores[0], n_before, output)
-        else:
-            times, _ = core.times()
-            repeated = int(np.count_nonzero(times <= latest))
-            if repeated:
-                warn(
-                    f"{core.path}: {repeated} of {core.n_frames} frames are not later than "
-                    f"{latest:g} ps, where {source} ends; all of them are kept"
-                )
-            end = np.fmax.reduce(times)
-            if end > latest:
-                latest, source = end, core.path
-        n_before += core.n_frames
-
-
-def _warn_of_shift(
-    core: "_core.Trajectory", first: "_core.Trajectory", n_before: int, output: Path
-) -> None:
-    expected, found = first.first + n_before, core.first
-    if abs(expected - found) > ROUNDING and core.dt is not None:
-        warn(
-            f"{core.path} begins at {found * core.dt:g} ps, and in {output} its first frame comes "
-            f"at {expected * core.dt:g} ps: a DCD file has no times of its own for its frames"
-        )

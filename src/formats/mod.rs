@@ -3,6 +3,7 @@
 
 mod cell;
 pub mod dcd;
+mod finite;
 mod frame;
 mod gromacs;
 mod layout;

@@ -35,13 +35,7 @@ pub fn open(
     size: u64,
     options: &OpenOptions<'_>,
 ) -> Result<Opened> {
-    let first = first_place(source, format, size)?;
-    let file = Trajectory {
-        source,
-        format,
-        n_atoms: first.header.n_atoms,
-        size,
-    };
+    let (file, first) = begin(source, format, size)?;
     let layout = layout(file.n_atoms);
     let saved = match options.refresh {
         true => None,
@@ -107,13 +101,7 @@ pub fn read_moments(
     size: u64,
     frames: &Frames,
 ) -> Result<Moments> {
-    let first = first_place(source, format, size)?;
-    let file = Trajectory {
-        source,
-        format,
-        n_atoms: first.header.n_atoms,
-        size,
-    };
+    let (file, first) = begin(source, format, size)?;
     let found = scan(file, first, 1, &|_, _| ControlFlow::Continue(()))?;
     let (borders, moments) = borders_and_moments(found.chain, found.end);
     match Frames::Listed(borders) == *frames {
@@ -125,24 +113,27 @@ pub fn read_moments(
     }
 }
 
-/// The place at the beginning of the file.
-fn first_place(source: &dyn Source, format: &dyn Framed, size: u64) -> Result<Place> {
+/// The file, and the place at its beginning.
+fn begin<'a>(
+    source: &'a dyn Source,
+    format: &'a dyn Framed,
+    size: u64,
+) -> Result<(Trajectory<'a>, Place)> {
     let mut head = vec![0; size.min(format.header_max() as u64) as usize];
     source.read_at(0, &mut head)?;
     let header = format.header(&head).and_then(|header| match header.size {
         0 => Err(Fault::bad(0, "a frame of some bytes", 0)),
         _ => Ok(header),
     });
-    match header {
-        Ok(header) => Ok(Place { at: 0, header }),
-        Err(fault) => Err(Error::damaged(
-            source.path(),
-            Some(0),
-            0,
-            head.len() as u64,
-            fault,
-        )),
-    }
+    let len = head.len() as u64;
+    let header = header.map_err(|fault| Error::damaged(source.path(), Some(0), 0, len, fault))?;
+    let file = Trajectory {
+        source,
+        format,
+        n_atoms: header.n_atoms,
+        size,
+    };
+    Ok((file, Place { at: 0, header }))
 }
 
 /// Of the saved indexes that fit the file's first bytes, the one of the most bytes.

@@ -6,7 +6,8 @@ mod file;
 
 use std::collections::BTreeSet;
 
-use self::check::{bits, decode, extents, gather, parse};
+use self::check::parts::{bits, gather};
+use self::check::{decode, extents, parse};
 use self::file::{File, Kind, VELOCITY_SCALE, number, variants};
 use paceline::atoms::Atoms;
 use paceline::error::Fault;

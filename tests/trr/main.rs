@@ -5,7 +5,8 @@ mod check;
 mod encoding;
 mod frames;
 
-use check::{bits, decode, gather};
+use check::decode;
+use check::parts::{bits, gather};
 use frames::{Variant, time, value};
 use paceline::atoms::Atoms;
 use paceline::error::Fault;

@@ -15,11 +15,11 @@ import numpy as np
 from paceline._core import __version__
 from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
-from paceline.errors import UnsupportedError
 from paceline.job import PerBlock, PerFrame, Reduction
 from paceline.runner import run
 from paceline.timing import Timings
 from paceline.transform import Transform
+from paceline.transform.base import refuse_updating
 
 
 class AnalysisBase:
@@ -87,7 +87,7 @@ class AnalysisBase:
     provenance: dict[str, Any]
 
     def __init__(self, atomgroup: Any):
-        refuse_updating(atomgroup)
+        refuse_updating(atomgroup, type(self).__name__)
         self.atomgroup = atomgroup.atoms
         self.results = Results()
 
@@ -172,22 +172,6 @@ class AnalysisBase:
             "frames analysed": describe_frames(self.frames),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",
         }
-
-
-def refuse_updating(atomgroup: Any) -> None:
-    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup or Universe
-        What an analysis was given.
-    """
-    # Only groups that update themselves know whether they are up to date.
-    if hasattr(atomgroup, "is_uptodate"):
-        raise UnsupportedError(
-            "an UpdatingAtomGroup changes from frame to frame; "
-            "analyse a fixed selection (updating=False)"
-        )
 
 
 def describe_atoms(atomgroup: Any) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase, describe_atoms, refuse_updating
+from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
 from paceline.job import PerFrame, Reduction
+from paceline.transform.base import refuse_other_masses, refuse_updating
 from paceline.transform.preparing import reference_positions
 
 
@@ -97,7 +98,8 @@ class RMSD(AnalysisBase):
             _pair(selection, atomgroup.universe, reference.universe, f"groupselections[{k}]")
             for k, selection in enumerate(groupselections or ())
         ]
-        _check_masses(*self._pairs[0], tol_mass)
+        advice = "; tol_mass allows more"
+        refuse_other_masses(*self._pairs[0], tol_mass, "select", advice)
         self.groupselections = list(groupselections or ())
         self.weights = weights
         self._weights = self._resolve_weights(weights, weights_groupselections)
@@ -266,7 +268,7 @@ def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any
         of_mobile = of_reference = select
     else:
         raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
-    chosen = _choose(mobile, of_mobile), _choose(reference, of_reference)
+    chosen = _choose(mobile, of_mobile, what), _choose(reference, of_reference, what)
     if len(chosen[0]) != len(chosen[1]):
         raise SelectionError(
             f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
@@ -277,24 +279,11 @@ def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any
     return chosen
 
 
-def _choose(group: Any, selection: str | list[str] | None) -> Any:
-    refuse_updating(group)
+def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
+    refuse_updating(group, what)
     if selection is None:
         return group.atoms
     return group.select_atoms(*([selection] if isinstance(selection, str) else selection))
-
-
-def _check_masses(mobile: Any, fixed: Any, tolerance: float) -> None:
-    if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
-        return
-    differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > tolerance)
-    if len(differing):
-        first = differing[0]
-        raise SelectionError(
-            f"select: {len(differing)} pairs of atoms differ in mass by more than {tolerance} u, "
-            f"the first is {mobile[first]} ({mobile[first].mass:.3f} u) and "
-            f"{fixed[first]} ({fixed[first].mass:.3f} u); tol_mass allows more"
-        )
 
 
 def _weights(atoms: Any, weights: Any) -> np.ndarray | None:

@@ -171,7 +171,7 @@ def refuse_updating(atomgroup: Any, name: str) -> None:
     atomgroup : AtomGroup or Universe
         What the user gave.
     name : str
-        The transformation.
+        The transformation, or what else it was given to.
     """
     # Only groups that update themselves know whether they are up to date.
     if hasattr(atomgroup, "is_uptodate"):
@@ -201,6 +201,41 @@ def known_weights(weights: str | None) -> str | None:
     if weights not in (None, "mass"):
         raise ValueError(f"weights must be None or 'mass', not {weights!r}")
     return weights
+
+
+def refuse_other_masses(
+    mobile: Any, fixed: Any, tolerance: float, name: str, advice: str = ""
+) -> None:
+    """Raise for atoms that do not correspond, as far as their masses are known.
+
+    Parameters
+    ----------
+    mobile : AtomGroup
+        Atoms that move.
+    fixed : AtomGroup
+        As many that they are compared with.
+    tolerance : float
+        What masses may differ by, u.
+    name : str
+        The transformation, or the argument that chose the atoms.
+    advice : str
+        What can be done where they do correspond.
+
+    Raises
+    ------
+    SelectionError
+        Some differ by more.
+    """
+    if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
+        return
+    differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > tolerance)
+    if len(differing):
+        first = differing[0]
+        raise SelectionError(
+            f"{name}: {len(differing)} pairs of atoms differ in mass by more than {tolerance} u, "
+            f"the first is {mobile[first]} ({mobile[first].mass:.3f} u) and "
+            f"{fixed[first]} ({fixed[first].mass:.3f} u) of the reference{advice}"
+        )
 
 
 def masses_of(group: Any, name: str) -> np.ndarray:

@@ -14,6 +14,7 @@ from paceline.transform.base import (
     describe,
     known_weights,
     masses_of,
+    refuse_other_masses,
     refuse_updating,
     select,
 )
@@ -131,7 +132,7 @@ class _Fit:
                 f"fit: {len(mobile)} atoms have no orientation; take three or more, "
                 "or rotation=False"
             )
-        _check_masses(mobile, fixed)
+        refuse_other_masses(mobile, fixed, _TOL_MASS, "fit")
         return mobile, fixed
 
     def parameters(self) -> str:
@@ -139,15 +140,3 @@ class _Fit:
         rotation = None if self.rotation else False
         options = {"weights": self.weights, "rotation": rotation, "plane": self.plane}
         return describe("fit", self.atomgroup, reference=reference, **options)
-
-
-def _check_masses(mobile: Any, fixed: Any) -> None:
-    if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
-        return
-    differing = np.flatnonzero(np.abs(mobile.masses - fixed.masses) > _TOL_MASS)
-    if len(differing):
-        first = differing[0]
-        raise SelectionError(
-            f"fit: {len(differing)} pairs of atoms differ in mass by more than {_TOL_MASS} u, the "
-            f"first is {mobile[first]} and {fixed[first]} of the reference"
-        )

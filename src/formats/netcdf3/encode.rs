@@ -6,6 +6,7 @@ mod header;
 use self::header::{Describe, Entry};
 use super::KILOJOULES;
 use super::layout::Role;
+use crate::formats::finite::check_finite;
 use crate::formats::{Encoder, Fields, FrameIn, Series};
 
 /// What Amber divides velocities by: its unit of time is 1/20.455 ps.
@@ -79,12 +80,7 @@ impl NetcdfEncoder {
                     "expected the {all} of {n_atoms} atoms, found those of {found}"
                 ));
             }
-            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-                let (atom, value) = (at / 3, values[at]);
-                return Err(format!(
-                    "atom {atom}: expected a finite {one}, found {value}"
-                ));
-            }
+            check_finite(values, one)?;
         }
         if !(frame.time as f32).is_finite() {
             let time = frame.time;

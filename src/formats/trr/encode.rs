@@ -2,6 +2,7 @@
 //! bytes.
 
 use super::header::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
+use crate::formats::finite::not_finite;
 use crate::formats::gromacs::{self, NM_PER_ANGSTROM};
 use crate::formats::{Encoder, FrameIn, Series};
 
@@ -120,6 +121,6 @@ fn why_unsound(values: &[f32], field: usize) -> String {
     let (atom, name, value) = (at / 3, NAMES[field], values[at]);
     match value.is_finite() {
         true => format!("atom {atom}: expected a {name} that fits in 32 bits, found {value}"),
-        false => format!("atom {atom}: expected a finite {name}, found {value}"),
+        false => not_finite(atom, name, value),
     }
 }

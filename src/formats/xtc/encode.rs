@@ -11,6 +11,7 @@ mod runs;
 use self::integers::Integers;
 use super::packed::PRECISION_MIN;
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
+use crate::formats::finite::check_finite;
 use crate::formats::gromacs::{self, NM_PER_ANGSTROM};
 use crate::formats::xdr::padding;
 use crate::formats::{Encoder, FrameIn, Series};
@@ -80,7 +81,7 @@ impl Encoder for XtcEncoder {
         self.check(frame)?;
         let start = Start::new(frame)?;
         if self.n_atoms <= PLAIN_ATOMS {
-            integers::check_finite(frame.positions)?;
+            check_finite(frame.positions, "position")?;
             start.put(MAGIC_1995, bytes);
             for position in frame.positions {
                 bytes.extend((position * NM_PER_ANGSTROM).to_be_bytes());

@@ -1,5 +1,6 @@
 //! Positions as integers of a fixed precision, and what a header says of all of them.
 
+use crate::formats::finite::not_finite;
 use crate::formats::gromacs::NM_PER_ANGSTROM;
 use crate::formats::xtc::lanes::{Floats, Four};
 
@@ -100,26 +101,13 @@ fn least_distance(atoms: &[Four]) -> i32 {
     distances.min().unwrap_or(i32::MAX)
 }
 
-/// # Errors
-/// The first atom whose position is no number, in a sentence.
-pub(super) fn check_finite(positions: &[f32]) -> Result<(), String> {
-    match positions.iter().position(|x| !x.is_finite()) {
-        Some(at) => Err(not_finite(at / 3, positions[at])),
-        None => Ok(()),
-    }
-}
-
-fn not_finite(atom: usize, found: f32) -> String {
-    format!("atom {atom}: expected a finite position, found {found}")
-}
-
 #[cold]
 fn why_unsound(positions: &[[f32; 3]], precision: f32) -> String {
     for (atom, &[x, y, z]) in positions.iter().enumerate() {
         let whole = rounded([x, y, z, 0.0], precision).truncated().to_array();
         for (x, whole) in [x, y, z].into_iter().zip(whole) {
             if !x.is_finite() {
-                return not_finite(atom, x);
+                return not_finite(atom, "position", x);
             }
             if whole == i32::MIN {
                 return format!("atom {atom}: {x} Å is too far out for precision {precision}");
