@@ -7,12 +7,14 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import distributed
 import loky
 import MDAnalysis
 import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline.backends.dask_cluster import LocalCluster
 
 
 class System(NamedTuple):
@@ -79,6 +81,14 @@ def theirs(adk) -> MDAnalysis.Universe:
     return MDAnalysis.Universe(*adk)
 
 
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[distributed.Client]:
+    """Two Dask worker processes of this machine, for all tests; who kills any makes others."""
+    cluster = LocalCluster(2)
+    yield cluster.client
+    cluster.close()
+
+
 @pytest.fixture(
     scope="session",
     params=[
@@ -90,6 +100,7 @@ def theirs(adk) -> MDAnalysis.Universe:
         "ThreadPoolExecutor",
         "ProcessPoolExecutor",
         "loky",
+        "dask",
     ],
 )
 def where(request) -> Iterator[dict[str, Any]]:
@@ -101,7 +112,9 @@ def where(request) -> Iterator[dict[str, Any]]:
         ),
         "loky": lambda: loky.ProcessPoolExecutor(2),
     }
-    if request.param in pools:
+    if request.param == "dask":
+        yield {"backend": request.getfixturevalue("dask_client")}
+    elif request.param in pools:
         with pools[request.param]() as executor:
             yield {"backend": executor}
     else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -111,6 +111,9 @@ class Work:
     frames: np.ndarray
     extents: Extents
     ahead: Extents | None
+
+    #: Of the subtree of blocks that it is: a single one.
+    level: ClassVar[int] = 0
 
     @property
     def n_frames(self) -> int:

@@ -48,7 +48,7 @@ class Outcome:
 
 
 def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
-    """Make one outcome of those of all the blocks of a subtree.
+    """Make one outcome of those of all the blocks of a subtree, or of its two halves.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
     level : int
         Of the subtree.
     outcomes : sequence of Outcome
-        Of each block, in their order.
+        Of each block, or of each half, in their order.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(
         first.job,
         level,
-        first.number >> level,
+        first.number >> level - first.level,
         first.first,
         sum(outcome.n_frames for outcome in outcomes),
         [

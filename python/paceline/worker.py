@@ -27,13 +27,18 @@ class Worker:
     ----------
     job_of : callable
         Gives the job of a number.
+
+    Attributes
+    ----------
+    name : str
+        host:process:thread.
     """
 
     def __init__(self, job_of: Callable[[int], Job]):
         self._job_of = job_of
         self._number: int | None = None
         self._free_since = time.monotonic_ns()
-        self._name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
     def run(self, work: Work) -> Outcome:
         """Read, decode and compute one block.
@@ -75,7 +80,7 @@ class Worker:
                     block=work.number,
                     first_frame=int(decoded.frames[0]),
                     n_frames=work.n_frames,
-                    worker=self._name,
+                    worker=self.name,
                     start=start,
                     end=end,
                     wait=start - free_since,
@@ -161,6 +166,20 @@ class SealedJob:
         self.key = uuid.uuid4().hex
         self.data = cloudpickle.dumps(job)
 
+    def open(self) -> Job:
+        """The job.
+
+        Raises
+        ------
+        WorkerError
+            It cannot be made anew here.
+        """
+        try:
+            return cloudpickle.loads(self.data)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
+
 
 _here = threading.local()
 
@@ -168,11 +187,7 @@ _here = threading.local()
 def run_sealed(sealed: SealedJob, work: Work) -> Outcome:
     """Do one block in whatever thread or process this is."""
     if getattr(_here, "key", None) != sealed.key:
-        try:
-            job = cloudpickle.loads(sealed.data)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
+        job = sealed.open()
         _here.worker = Worker(lambda _: job)
         _here.key = sealed.key
     return _here.worker.run(work)

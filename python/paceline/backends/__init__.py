@@ -3,10 +3,13 @@
 `base.Backend` says what one is.
 """
 
+import sys
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
 from paceline.backends.base import Backend, available_cpus
+from paceline.backends.dask import DaskBackend
 from paceline.backends.executor import ExecutorBackend
 from paceline.backends.processes import ProcessesBackend
 from paceline.backends.serial import SerialBackend
@@ -14,10 +17,11 @@ from paceline.backends.threads import ThreadsBackend
 
 __all__ = ["Backend", "available_cpus", "make_backend"]
 
-_BY_NAME = {
+_BY_NAME: dict[str, Callable[..., Backend]] = {
     "serial": SerialBackend,
     "threads": ThreadsBackend,
     "processes": ProcessesBackend,
+    "dask": DaskBackend.on_this_machine,
 }
 
 
@@ -26,8 +30,9 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
 
     Parameters
     ----------
-    backend : {"threads", "serial", "processes"}, concurrent.futures.Executor or Backend, optional
-        Which; "threads" by default.
+    backend : {"threads", "serial", "processes", "dask"} or object, optional
+        Which; "threads" by default. A concurrent.futures.Executor, a distributed.Client or a
+        Backend is taken as it is.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
 
@@ -40,6 +45,10 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     ------
     ValueError
         An unknown name, or a number of workers that the backend cannot have.
+    UnsupportedError
+        What the backend needs is not installed, or a Client is asynchronous.
+    WorkerError
+        A Client is closed, or has no workers yet.
 
     Examples
     --------
@@ -53,6 +62,8 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
         backend = "threads"
     if isinstance(backend, Executor):
         return ExecutorBackend(backend, n_workers)
+    if _is_client(backend):
+        return DaskBackend(backend, n_workers)
     if hasattr(backend, "run") and hasattr(backend, "n_workers"):
         if n_workers not in (None, backend.n_workers):
             raise ValueError(
@@ -62,10 +73,17 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if not isinstance(backend, str) or backend not in _BY_NAME:
         names = ", ".join(repr(name) for name in _BY_NAME)
         raise ValueError(
-            f"backend must be one of {names} or a concurrent.futures.Executor, not {backend!r}"
+            f"backend must be one of {names}, a concurrent.futures.Executor or a "
+            f"distributed.Client, not {backend!r}"
         )
     if backend == "serial":
         if n_workers not in (None, 1):
             raise ValueError(f"backend 'serial' has one worker, not {n_workers}")
         return SerialBackend()
     return _BY_NAME[backend](n_workers or available_cpus())
+
+
+def _is_client(backend: Any) -> bool:
+    """Whether this is a Client of Dask's; who has one has imported it."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(backend, distributed.Client)

@@ -1,13 +1,15 @@
-"""Which block is dealt next: a new one, or, when none is left, one that somebody sits on."""
+"""Which blocks are dealt next: new ones, or, when none is left, those that somebody sits on."""
 
 import statistics
 import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
 
 from paceline.errors import WorkerError
-from paceline.job import Work
 from paceline.outcome import Outcome
 
 #: A block is dealt once more if it takes so many times what blocks of its job usually take …
@@ -20,16 +22,43 @@ UNKNOWN = 10.0
 MOST_LOSSES = 3
 
 
+class Dealable(Protocol):
+    """A block (`Work`), or a run of blocks: an aligned subtree of a job's blocks."""
+
+    @property
+    def job(self) -> int:
+        """Which of the run's jobs it belongs to."""
+
+    @property
+    def level(self) -> int:
+        """Of the subtree."""
+
+    @property
+    def number(self) -> int:
+        """Of the subtree among those of its level."""
+
+    @property
+    def frames(self) -> np.ndarray:
+        """Frame numbers in the trajectory."""
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+
+
+T = TypeVar("T", bound=Dealable)
+
+
 @dataclass
-class _Dealt:
+class _Dealt(Generic[T]):
     """A block that somebody is at."""
 
-    work: Work
+    work: T
     since: float
     times: int = 1
 
 
-class Dealer:
+class Dealer(Generic[T]):
     """Deals blocks to workers as they come free, so that nobody waits for a slow one.
 
     A block that takes too long is dealt again to a worker that has nothing else to do, and the
@@ -37,13 +66,13 @@ class Dealer:
 
     Parameters
     ----------
-    works : iterable of Work
-        The blocks; taken from it as they are dealt.
+    works : iterable of Work or of Run
+        The blocks, or runs of them; taken from it as they are dealt.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> works = [SimpleNamespace(job=0, number=k, n_frames=16) for k in range(2)]
+    >>> works = [SimpleNamespace(job=0, level=0, number=k, n_frames=16) for k in range(2)]
     >>> dealer = Dealer(works)
     >>> dealer.next().number, dealer.next().number, dealer.next()
     (0, 1, None)
@@ -52,13 +81,13 @@ class Dealer:
     (True, False, False)
     """
 
-    def __init__(self, works: Iterable[Work]):
+    def __init__(self, works: Iterable[T]):
         self._works = iter(works)
         # One ahead: so it is known at any time whether there is another.
         self._upcoming = next(self._works, None)
-        self._returned: deque[Work] = deque()
-        self._unfinished: dict[tuple[int, int], _Dealt] = {}
-        self._losses: dict[tuple[int, int], int] = {}
+        self._returned: deque[T] = deque()
+        self._unfinished: dict[tuple[int, int, int], _Dealt[T]] = {}
+        self._losses: dict[tuple[int, int, int], int] = {}
         self._paces: dict[int, list[float]] = {}
 
     @property
@@ -66,12 +95,12 @@ class Dealer:
         """Whether every block is done."""
         return self._upcoming is None and not self._returned and not self._unfinished
 
-    def next(self) -> Work | None:
+    def next(self) -> T | None:
         """Deal a block that nobody is at.
 
         Returns
         -------
-        Work or None
+        Work, Run or None
             None where all were dealt.
         """
         if self._returned:
@@ -80,15 +109,15 @@ class Dealer:
             work, self._upcoming = self._upcoming, next(self._works, None)
         else:
             return None
-        self._unfinished[work.job, work.number] = _Dealt(work, time.monotonic())
+        self._unfinished[_key(work)] = _Dealt(work, time.monotonic())
         return work
 
-    def again(self) -> Work | None:
+    def again(self) -> T | None:
         """Deal once more the block that is longest overdue, to a worker with nothing else to do.
 
         Returns
         -------
-        Work or None
+        Work, Run or None
             None where no block is overdue, or new ones are left.
         """
         now = time.monotonic()
@@ -113,7 +142,7 @@ class Dealer:
         soonest = min(self._due(dealt) for dealt in self._unfinished.values())
         return max(0.0, soonest - time.monotonic())
 
-    def _due(self, dealt: _Dealt) -> float:
+    def _due(self, dealt: _Dealt[T]) -> float:
         """When a block is overdue. Each time it is dealt again, twice as much patience is had."""
         paces = self._paces.get(dealt.work.job)
         allowed = UNKNOWN
@@ -129,26 +158,26 @@ class Dealer:
         Parameters
         ----------
         outcome : Outcome
-            Of one block.
+            Of one block, or one run.
 
         Returns
         -------
         bool
             Whether this is the block's first outcome; another is not to be counted.
         """
-        dealt = self._unfinished.pop((outcome.job, outcome.number), None)
+        dealt = self._unfinished.pop(_key(outcome), None)
         if dealt is None:
             return False
         pace = (time.monotonic() - dealt.since) / dealt.work.n_frames
         self._paces.setdefault(outcome.job, []).append(pace)
         return True
 
-    def lost(self, work: Work) -> None:
+    def lost(self, work: T) -> None:
         """Take back a block whose worker is gone; it is dealt next.
 
         Parameters
         ----------
-        work : Work
+        work : Work or Run
             The block.
 
         Raises
@@ -156,7 +185,7 @@ class Dealer:
         WorkerError
             Its workers were lost too often.
         """
-        key = work.job, work.number
+        key = _key(work)
         if self._unfinished.pop(key, None) is None:
             return
         self._losses[key] = self._losses.get(key, 0) + 1
@@ -167,3 +196,7 @@ class Dealer:
                 "analysis crashes them there"
             )
         self._returned.append(work)
+
+
+def _key(dealt: Dealable | Outcome) -> tuple[int, int, int]:
+    return dealt.job, dealt.level, dealt.number

@@ -105,7 +105,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--backend",
-        choices=("threads", "processes", "serial"),
+        choices=("threads", "processes", "serial", "dask"),
         default="threads",
         help="where blocks of frames are computed [%(default)s]",
     )

@@ -40,7 +40,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     add("file", nargs="+", help="trajectory; each is judged by itself")
     add(
         "--backend",
-        choices=("threads", "processes", "serial"),
+        choices=("threads", "processes", "serial", "dask"),
         default="threads",
         help="where frames are judged [%(default)s]",
     )

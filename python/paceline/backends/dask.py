@@ -1,0 +1,312 @@
+"""Workers of a Dask cluster: of this machine, or of any `distributed.Client`."""
+
+import queue
+import re
+import threading
+import time
+import uuid
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import CancelledError
+from importlib.util import find_spec
+from typing import Any
+
+from paceline._core import __version__
+from paceline.backends.base import available_cpus
+from paceline.backends.clocks import Clocks
+from paceline.backends.dealing import Dealer
+from paceline.backends.executor import seal
+from paceline.backends.runs import Run, Runs, do_run
+from paceline.errors import UnsupportedError, WorkerError
+from paceline.job import Job, Work
+from paceline.outcome import Outcome
+from paceline.worker import SealedJob, Worker
+
+#: Runs given to the cluster at a time, for each of its threads: none waits for the next one.
+AHEAD = 2
+#: Between looks at how many workers there are, and which have nothing to do, seconds.
+LOOK = 1.0
+#: Fetching a result may take so long, seconds; after that its run is done again.
+FETCH = 30.0
+
+
+class DaskBackend:
+    """Runs of blocks as tasks of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        Stays the caller's: it is not closed. None for workers of this machine, which are kept for
+        the next run.
+    n_workers : int, optional
+        How many threads the cluster has, or is going to have; by default those it has now.
+
+    Raises
+    ------
+    UnsupportedError
+        The client is asynchronous.
+    WorkerError
+        The client is closed, or its cluster has no workers yet.
+    """
+
+    name = "dask"
+
+    def __init__(self, client: Any, n_workers: int | None = None):
+        self._client = client
+        if client is not None:
+            _refuse_client(client)
+            n_workers = n_workers or sum(client.nthreads().values())
+            if n_workers == 0:
+                raise WorkerError(
+                    "the Dask cluster has no workers: wait for them with "
+                    "client.wait_for_workers(n), or say with n_workers= how many will come"
+                )
+        self.n_workers = n_workers or available_cpus()
+
+    @classmethod
+    def on_this_machine(cls, n_workers: int) -> "DaskBackend":
+        """Worker processes of this machine, of one thread each.
+
+        Parameters
+        ----------
+        n_workers : int
+            Number of processes.
+
+        Returns
+        -------
+        DaskBackend
+
+        Raises
+        ------
+        UnsupportedError
+            Dask is not installed.
+        """
+        if find_spec("distributed") is None:
+            raise UnsupportedError(
+                "backend 'dask' needs the package distributed; install it with: "
+                "pip install 'paceline[dask]'"
+            )
+        return cls(None, n_workers)
+
+    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+        """Do every block; yield outcomes of runs as they come.
+
+        Raises
+        ------
+        WorkerError
+            An analysis cannot be sent, workers die again and again at the same frames, or the
+            client was closed.
+        """
+        if not jobs:
+            return
+        if self._client is not None:
+            yield from _Session(self._client, self.n_workers, jobs).run(works)
+            return
+        from paceline.backends.dask_cluster import keep_cluster, take_cluster
+
+        cluster = take_cluster(self.n_workers)
+        try:
+            hanging = yield from _Session(cluster.client, self.n_workers, jobs).run(works)
+        except BaseException:
+            cluster.close()
+            raise
+        if hanging:
+            cluster.close()
+        else:
+            keep_cluster(cluster)
+
+
+def _refuse_client(client: Any) -> None:
+    if client.asynchronous:
+        raise UnsupportedError(
+            "the Dask client is asynchronous; give one made without asynchronous=True, "
+            "outside of the event loop"
+        )
+    if client.status != "running":
+        raise WorkerError(f"the Dask client is {client.status}; give one that is connected")
+
+
+class SharedJob:
+    """A job that a Dask worker has in its memory once.
+
+    What its threads have opened for it is closed when Dask lets go of it.
+    """
+
+    def __init__(self, sealed: SealedJob, version: str = __version__):
+        self._sealed = sealed
+        self._version = version
+        self._here = threading.local()
+
+    def __reduce__(self) -> tuple[type, tuple[SealedJob, str]]:
+        return SharedJob, (self._sealed, self._version)
+
+    def opened(self) -> tuple[Worker, Job]:
+        """Open the job once for each thread.
+
+        Returns
+        -------
+        Worker
+            That of the calling thread.
+        Job
+
+        Raises
+        ------
+        WorkerError
+            The job cannot be opened here.
+        """
+        if not hasattr(self._here, "opened"):
+            if self._version != __version__:
+                raise WorkerError(
+                    f"a Dask worker has paceline {__version__}, the run was started by "
+                    f"{self._version}; install the same on both"
+                )
+            job = self._sealed.open()
+            self._here.opened = Worker(lambda _: job), job
+        return self._here.opened
+
+
+def do_shared(shared: SharedJob, run: Run) -> Outcome:
+    """Do one run of blocks on a Dask worker."""
+    worker, job = shared.opened()
+    try:
+        return do_run(worker, job, run)
+    except FileNotFoundError as error:
+        reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
+        raise FileNotFoundError(error.errno, reason, error.filename) from error
+
+
+class _Session:
+    """The blocks of one run on a cluster."""
+
+    def __init__(self, client: Any, n_workers: int, jobs: Sequence[Job]):
+        self._client = client
+        self._jobs = jobs
+        self._n_asked = self._n_workers = n_workers
+        self._shared = [SharedJob(sealed) for sealed in seal(jobs, "dask")]
+        self._id = uuid.uuid4().hex[:8]
+        self._clocks = Clocks()
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pending: dict[Any, tuple[Any, Run]] = {}
+        self._n_tasks = 0
+
+    def run(self, works: Iterable[Work]) -> Generator[Outcome, None, bool]:
+        """Do every block; return whether workers still hang at what others have done."""
+        self._runs = Runs(self._jobs, works)
+        self._dealer = Dealer(self._runs)
+        next_look = time.monotonic() + LOOK
+        try:
+            self._scatter()
+            while not self._dealer.finished:
+                self._fill()
+                if (outcome := self._next_outcome(next_look)) is not None:
+                    yield outcome
+                if time.monotonic() >= next_look:
+                    self._look()
+                    next_look = time.monotonic() + LOOK
+            return any(not future.done() for future, _ in self._pending.values())
+        except Exception as error:
+            if self._client.status in ("closing", "closed"):
+                raise WorkerError(
+                    "the Dask client was closed, or lost its scheduler, before all was done"
+                ) from error
+            raise
+        finally:
+            self._cancel([future for future, _ in self._pending.values()])
+
+    def _scatter(self) -> None:
+        """Put the jobs into every worker's memory; a worker that comes later asks the others."""
+        names = [f"paceline-job-{self._id}-{k}-{self._n_tasks}" for k in range(len(self._jobs))]
+        jobs = self._client.scatter(dict(zip(names, self._shared, strict=True)), broadcast=True)
+        self._scattered = [jobs[name] for name in names]
+
+    def _fill(self) -> None:
+        """Give the cluster what keeps its threads at work."""
+        while len(self._pending) < AHEAD * self._n_workers:
+            run = self._dealer.next()
+            if run is None:
+                return
+            self._submit(run)
+
+    def _submit(self, run: Run, workers: Sequence[str] = ()) -> None:
+        future = self._client.submit(
+            do_shared,
+            self._scattered[run.job],
+            run,
+            # Dask's dashboard groups tasks by what stands before the first number.
+            key=(f"{_name(self._jobs[run.job])}-{self._id}", self._n_tasks, int(run.frames[0])),
+            pure=False,
+            workers=list(workers) or None,
+            allow_other_workers=bool(workers),
+        )
+        self._n_tasks += 1
+        self._pending[future.key] = future, run
+        future.add_done_callback(self._ended.put)
+
+    def _next_outcome(self, latest: float) -> Outcome | None:
+        """Wait for an outcome; None where there is none to be counted, or it became too late."""
+        try:
+            future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
+        except queue.Empty:
+            return None
+        _, run = self._pending.pop(future.key, (None, None))
+        if run is None:
+            return None
+        if future.status == "error":
+            raise _reason(future.exception(), run)
+        outcome = _fetch(future)
+        if outcome is None:
+            # Its result was lost, or what had been scattered, with the last worker that had it.
+            self._dealer.lost(run)
+            if not all(job.status == "finished" for job in self._scattered):
+                self._scatter()
+            return None
+        self._runs.took(outcome)
+        if not self._dealer.done(outcome):
+            return None
+        self._cancel([other for other, its in self._pending.values() if its is run])
+        return self._clocks.here(outcome)
+
+    def _look(self) -> None:
+        """See how many workers there are, and give those with nothing to do what is overdue."""
+        if self._client.status in ("closing", "closed"):
+            raise ConnectionError
+        self._n_workers = max(self._n_asked, sum(self._client.nthreads().values()))
+        for address, keys in self._client.processing().items():
+            if not keys and (run := self._dealer.again()) is not None:
+                self._submit(run, [address])
+
+    def _cancel(self, futures: Sequence[Any]) -> None:
+        """Have the cluster forget tasks; what runs already runs on to its end."""
+        if futures and self._client.status == "running":
+            self._client.cancel(futures)
+
+
+def _name(job: Job) -> str:
+    """What the dashboard calls a job's tasks: paceline-rmsd-rmsf, say."""
+    words = (re.split(r"[^A-Za-z]", part.name)[0].lower() for part in job.parts)
+    return "-".join(["paceline", *words])
+
+
+def _fetch(future: Any) -> Outcome | None:
+    """What a task gave; None where it was lost."""
+    if future.status == "cancelled":
+        return None
+    try:
+        return future.result(timeout=FETCH)
+    except (TimeoutError, CancelledError):
+        return None
+
+
+def _reason(error: BaseException, run: Run) -> BaseException:
+    """What is raised for an error of a task: mostly itself."""
+    from distributed import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return WorkerError(
+            f"Dask workers died again and again while they were at frames {run.frames[0]} to "
+            f"{run.frames[-1]}: perhaps for want of memory, or the analysis crashes them there"
+        )
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("paceline"):
+        return WorkerError(
+            f"the Dask workers cannot import {error.name}: install paceline {__version__} there"
+        )
+    return error

@@ -1,0 +1,143 @@
+"""Dask workers on this machine, in processes of their own; they need no `__main__` guard.
+
+A keeper process holds the scheduler and the workers. It is told nothing of the user's script, so
+the workers import none of it, and it ends when its standard input does: with its parent, however
+that ends.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from paceline.errors import WorkerError
+
+#: The keeper kills all at once; the operating system may take so long to say so, seconds.
+PATIENCE = 5.0
+
+
+class LocalCluster:
+    """A scheduler, and workers of one thread each.
+
+    Parameters
+    ----------
+    n_workers : int
+        Number of worker processes.
+
+    Attributes
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Raises
+    ------
+    WorkerError
+        It did not start.
+    """
+
+    def __init__(self, n_workers: int):
+        from distributed import Client
+
+        self.n_workers = n_workers
+        address_from, address_to = os.pipe()
+        # In a session of its own, Ctrl-C reaches the parent alone.
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(n_workers), str(address_to)],
+            stdin=subprocess.PIPE,
+            pass_fds=(address_to,),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
+        try:
+            os.close(address_to)
+            with os.fdopen(address_from) as told:
+                address = told.read()
+            if not address:
+                raise WorkerError("the Dask cluster of this machine ended before it had started")
+            self.client = Client(address, set_as_default=False)
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be used."""
+        return self._keeper.poll() is None and self.client.status == "running"
+
+    def close(self) -> None:
+        """End all its processes at once, whatever they are at."""
+        self.client.close()
+        self._end()
+
+    def _end(self) -> None:
+        if self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+        self._keeper.wait(PATIENCE)
+
+
+_kept: list[LocalCluster] = []
+
+
+def take_cluster(n_workers: int) -> LocalCluster:
+    """Get a cluster that nobody uses: the one that was kept, or a new one.
+
+    Parameters
+    ----------
+    n_workers : int
+        Number of worker processes.
+
+    Returns
+    -------
+    LocalCluster
+        To be closed, or given to `keep_cluster`.
+    """
+    while _kept:
+        cluster = _kept.pop()
+        if cluster.alive and cluster.n_workers == n_workers:
+            return cluster
+        cluster.close()
+    return LocalCluster(n_workers)
+
+
+def keep_cluster(cluster: LocalCluster) -> None:
+    """Keep a cluster for the next run: starting one takes seconds.
+
+    Parameters
+    ----------
+    cluster : LocalCluster
+        With nothing to do.
+    """
+    _kept.append(cluster)
+
+
+@atexit.register
+def _close_all() -> None:
+    while _kept:
+        _kept.pop().close()
+
+
+def _keep(n_workers: int, address_to: int) -> None:
+    """Be the keeper."""
+    from distributed import LocalCluster as DaskCluster
+
+    with tempfile.TemporaryDirectory(prefix="paceline-dask-") as scratch:
+        cluster: Any = DaskCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=scratch,
+            silence_logs="ERROR",
+        )
+        with os.fdopen(address_to, "w") as told:
+            told.write(cluster.scheduler_address)
+        sys.stdin.read()
+    # To close a cluster whose workers are at work takes long; nothing of theirs is wanted.
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _keep(int(sys.argv[1]), int(sys.argv[2]))

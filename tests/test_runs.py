@@ -1,0 +1,163 @@
+"""Runs of blocks: aligned, long enough to be worth dealing, the same numbers as block by block."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import paceline
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends import runs as runs_module
+from paceline.backends.dealing import Dealer
+from paceline.backends.runs import RUN_SECONDS, Runs, do_run
+from paceline.worker import Worker
+
+FRAMES = 16
+
+
+def job(n_wanted=100):
+    return SimpleNamespace(source=SimpleNamespace(n_wanted=n_wanted, fields=("positions",)))
+
+
+def work(number, job=0):
+    frames = np.arange(FRAMES) + FRAMES * number
+    return SimpleWork(job, number, frames)
+
+
+class SimpleWork(SimpleNamespace):
+    """As much of a `Work` as cutting takes, and `replace` can copy."""
+
+    level = 0
+
+    def __init__(self, job, number, frames, ahead="ahead"):
+        super().__init__(job=job, number=number, frames=frames, ahead=ahead)
+
+    @property
+    def n_frames(self):
+        return len(self.frames)
+
+
+@pytest.fixture(autouse=True)
+def any_work(monkeypatch):
+    def copy(work, **changes):
+        if not isinstance(work, SimpleWork):
+            return replace(work, **changes)
+        return SimpleWork(**{**vars(work), **changes})
+
+    monkeypatch.setattr(runs_module, "replace", copy)
+
+
+def outcome(run, seconds_per_block):
+    timing = SimpleNamespace(start=0, end=int(seconds_per_block * 1e9))
+    return SimpleNamespace(job=run.job, n_frames=run.n_frames, timings=[timing] * len(run.works))
+
+
+def cut(jobs, works, seconds_per_block):
+    """All runs, each done before the next one is dealt."""
+    runs, found = Runs(jobs, works), []
+    for run in runs:
+        found.append(run)
+        runs.took(outcome(run, seconds_per_block))
+    return found
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 3, 17, 64, 999])
+@pytest.mark.parametrize("seconds", [1e-4, 0.02, 0.15, 0.2, 3.0])
+def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
+    found = cut([job()], map(work, range(n_blocks)), seconds)
+    assert [one.number for run in found for one in run.works] == list(range(n_blocks))
+    for run in found:
+        assert len(run.works) == 2**run.level
+        assert run.works[0].number == run.number << run.level
+        # The smallest that takes long enough.
+        assert len(run.works) == 1 or len(run.works) / 2 * seconds < RUN_SECONDS
+
+
+def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
+    runs = Runs([job()], map(work, range(4096)))
+    first = [next(runs) for _ in range(8)]
+    assert [run.level for run in first] == [0] * 8
+    runs.took(outcome(first[0], 0.001))
+    rest = list(runs)
+    # Up to the first number that 256 divides they grow, as aligned as they can be.
+    assert [run.level for run in rest[:6]] == [3, 4, 5, 6, 7, 8]
+    assert {run.level for run in rest[5:]} == {8}
+
+
+def test_blocks_that_were_done_before_are_no_part_of_a_run():
+    left = [k for k in range(64) if k not in (5, 21, 62, 63)]
+    found = cut([job()], map(work, left), 0.02)
+    assert [one.number for run in found for one in run.works] == left
+    assert all(len(run.works) == 2**run.level for run in found)
+    assert all(run.works[-1].number - run.works[0].number < 2**run.level for run in found)
+
+
+def test_each_job_has_its_own_pace_and_no_run_has_two():
+    works = [work(k, job) for job in (0, 1) for k in range(100)]
+    runs, found = Runs([job(), job()], works), []
+    for run in runs:
+        found.append(run)
+        runs.took(outcome(run, 0.3 if run.job else 0.01))
+    assert all(len({one.job for one in run.works}) == 1 for run in found)
+    assert max(run.level for run in found if run.job == 0) == 5
+    assert {run.level for run in found if run.job == 1} == {0}
+
+
+def test_runs_of_many_atoms_stay_small():
+    found = cut([job(10**5)], map(work, range(200)), 1e-3)
+    assert 1 < max(len(run.works) for run in found) <= runs_module.RUN_BYTES / (12e5 * FRAMES)
+
+
+def test_a_run_asks_ahead_within_itself_alone():
+    found = cut([job()], map(work, range(8)), 0.1)
+    assert [[one.ahead for one in run.works] for run in found[:3]] == [
+        ["ahead"],
+        ["ahead"],
+        [None] * 2,
+    ]
+
+
+def test_a_dealer_deals_runs_as_it_deals_blocks():
+    dealer = Dealer(cut([job()], map(work, range(8)), 0.1))
+    dealt = []
+    while (run := dealer.next()) is not None:
+        dealt.append(run)
+    assert [(run.level, run.number) for run in dealt] == [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
+    dealer.lost(dealt[2])
+    assert dealer.next() is dealt[2]
+    # Block 1 is not run 1.
+    assert dealer.done(SimpleNamespace(job=0, level=0, number=1))
+    assert dealer.done(SimpleNamespace(job=0, level=1, number=1))
+    assert not dealer.done(SimpleNamespace(job=0, level=1, number=1))
+
+
+class InRuns:
+    """A backend in this thread that deals runs."""
+
+    name = "runs"
+    n_workers = 3
+
+    def run(self, jobs, works):
+        worker, runs = Worker(jobs.__getitem__), Runs(jobs, works)
+        for run in runs:
+            outcome = do_run(worker, jobs[run.job], run)
+            runs.took(outcome)
+            self.deepest = max(getattr(self, "deepest", 0), outcome.level)
+            yield outcome
+
+
+def test_runs_give_the_same_bits(damaged):
+    universe = paceline.Universe(*damaged[0])
+    ca = universe.select_atoms("name CA")
+
+    def results(backend):
+        rmsd, rmsf = RMSD(ca), RMSF(ca)
+        series = paceline.TimeSeries(lambda block: block.positions[:, ::7], ca)
+        paceline.run([rmsd, rmsf, series], backend=backend, block_frames=16, on_error="skip")
+        return rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, rmsd.damaged
+
+    in_runs = InRuns()
+    for ours, wanted in zip(results(in_runs), results("serial"), strict=True):
+        assert np.array_equal(ours, wanted, equal_nan=np.asarray(ours).dtype.kind == "f")
+    assert in_runs.deepest >= 1
