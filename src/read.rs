@@ -45,6 +45,8 @@ pub struct BlockReader {
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
+    /// One frame's positions, velocities and forces, once numbers were judged and not kept.
+    scratch: [Vec<f32>; 3],
     /// What of the buffer belongs to which row.
     pieces: Vec<Piece>,
     /// Blocks still to be read ahead for.
@@ -89,6 +91,7 @@ impl BlockReader {
             n_wanted,
             wanted,
             buffer: Vec::new(),
+            scratch: Default::default(),
             pieces: Vec::new(),
             blocks_ahead: 0,
         })
@@ -142,7 +145,7 @@ impl BlockReader {
     ) -> Result<BlockReport> {
         let n = extents.frames.len();
         extents.check(self.file_size)?;
-        let mut rows = Rows::new(out, n, self.n_wanted, self.wanted)?;
+        let mut rows = Rows::new(out, n, self.n_wanted, self.wanted, &mut self.scratch)?;
         let before = self.source.traffic();
         let mut report = BlockReport::default();
         let mut next = 0;
@@ -169,6 +172,7 @@ impl BlockReader {
             report.read += read_again;
             report.decode += started.elapsed() - read_again;
         }
+        self.scratch = rows.into_scratch();
         let after = self.source.traffic();
         report.bytes = after.bytes - before.bytes;
         report.calls = after.calls - before.calls;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::judge::{Judgement, judge};
 use crate::error::{Error, Result};
-use crate::formats::{Fields, Frame, FrameOut};
+use crate::formats::{Fields, FrameOut};
 
 /// Where the frames of a block are: number, first byte and size of each, in the order wanted.
 #[derive(Debug, Clone, Copy)]
@@ -83,27 +83,35 @@ pub(super) struct Rows<'a> {
     out: BlockOut<'a>,
     /// Numbers of a frame in each field.
     width: usize,
-    /// The frame that is decoded, where numbers are judged.
-    scratch: Frame,
+    /// Positions, velocities and forces of the frame at hand, where they are judged.
+    scratch: [Vec<f32>; 3],
 }
 
 impl<'a> Rows<'a> {
+    /// Takes `scratch`, whatever its size, until [`Rows::into_scratch`].
+    ///
     /// # Errors
     /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
-    pub fn new(out: BlockOut<'a>, n: usize, n_wanted: usize, wanted: Fields) -> Result<Self> {
-        let room = |wanted| if wanted { n * n_wanted * 3 } else { 0 };
-        let (fits, n_scratch) = match &out.numbers {
+    pub fn new(
+        out: BlockOut<'a>,
+        n: usize,
+        n_wanted: usize,
+        wanted: Fields,
+        scratch: &mut [Vec<f32>; 3],
+    ) -> Result<Self> {
+        let width = 3 * n_wanted;
+        let room = |wanted, n| if wanted { n * width } else { 0 };
+        let fits = match &out.numbers {
             Numbers::Kept {
                 positions,
                 velocities,
                 forces,
             } => {
-                let fits = positions.len() == room(wanted.positions)
-                    && velocities.len() == room(wanted.velocities)
-                    && forces.len() == room(wanted.forces);
-                (fits, 0)
+                positions.len() == room(wanted.positions, n)
+                    && velocities.len() == room(wanted.velocities, n)
+                    && forces.len() == room(wanted.forces, n)
             }
-            Numbers::Judged(judgements) => (judgements.len() == n, n_wanted),
+            Numbers::Judged(judgements) => judgements.len() == n,
         };
         let fits = fits
             && out.dimensions.len() == n
@@ -116,11 +124,22 @@ impl<'a> Rows<'a> {
                  have atoms"
             )));
         }
+        let mut scratch = std::mem::take(scratch);
+        if let Numbers::Judged(_) = &out.numbers {
+            let wanted = [wanted.positions, wanted.velocities, wanted.forces];
+            for (values, wanted) in scratch.iter_mut().zip(wanted) {
+                values.resize(room(wanted, 1), 0.0);
+            }
+        }
         Ok(Rows {
             out,
-            width: 3 * n_wanted,
-            scratch: Frame::new(n_scratch, wanted),
+            width,
+            scratch,
         })
+    }
+
+    pub fn into_scratch(self) -> [Vec<f32>; 3] {
+        self.scratch
     }
 
     /// Where to decode a row's frame, and to note what it holds.
@@ -132,11 +151,7 @@ impl<'a> Rows<'a> {
                 velocities,
                 forces,
             } => [positions, velocities, forces].map(|values| row_of(values, row, width)),
-            Numbers::Judged(_) => [
-                &mut self.scratch.positions[..],
-                &mut self.scratch.velocities,
-                &mut self.scratch.forces,
-            ],
+            Numbers::Judged(_) => self.scratch.each_mut().map(|values| &mut values[..]),
         };
         FrameOut {
             positions,

@@ -1,6 +1,6 @@
 //! Whether the numbers of a frame can be true: all finite, and how far out the farthest is.
 
-use crate::formats::{Fields, Frame};
+use crate::formats::Fields;
 
 /// Of positions, velocities and forces in turn the first atom with a number that is not finite
 /// (−1 for none); the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
@@ -15,25 +15,23 @@ type Lanes = [f32; LANES];
 /// at hand then.
 const STRETCH: usize = 256 * LANES;
 
-/// Judge what a frame holds and has room for.
-pub(super) fn judge(frame: &Frame, held: Fields) -> Judgement {
-    let [mut positions, mut velocities, mut forces] = [-1.0; 3];
-    let (mut reach, mut farthest) = (f64::NAN, f64::NAN);
-    if held.positions && !frame.positions.is_empty() {
-        match largest(&frame.positions) {
-            Ok((size, atom)) => (reach, farthest) = (f64::from(size), atom as f64),
-            Err(atom) => positions = atom as f64,
+/// Judge what a frame holds and has room for: positions, velocities and forces.
+pub(super) fn judge(numbers: &[Vec<f32>; 3], held: Fields) -> Judgement {
+    let mut judgement = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
+    let held = [held.positions, held.velocities, held.forces];
+    for (field, values) in numbers.iter().enumerate() {
+        if !held[field] || values.is_empty() {
+            continue;
+        }
+        match largest(values) {
+            Ok((size, atom)) if field == 0 => {
+                (judgement[3], judgement[4]) = (f64::from(size), atom as f64);
+            }
+            Ok(_) => {}
+            Err(atom) => judgement[field] = atom as f64,
         }
     }
-    for (held, values, broken) in [
-        (held.velocities, &frame.velocities, &mut velocities),
-        (held.forces, &frame.forces, &mut forces),
-    ] {
-        if held && let Err(atom) = largest(values) {
-            *broken = atom as f64;
-        }
-    }
-    [positions, velocities, forces, reach, farthest]
+    judgement
 }
 
 /// The largest number without its sign, and the first atom that has it; or the first atom with
@@ -147,22 +145,17 @@ mod tests {
 
     #[test]
     fn only_what_a_frame_holds_and_has_room_for_is_judged() {
-        let mut frame = Frame::new(2, Fields::from_bits(0b011));
-        frame
-            .positions
-            .copy_from_slice(&[0.0, 1.0, 2.0, 3.0, -7.0, 5.0]);
-        frame.velocities[4] = f32::NAN;
-        let judged = |bits| judge(&frame, Fields::from_bits(bits));
+        let positions = vec![0.0, 1.0, 2.0, 3.0, -7.0, 5.0];
+        let velocities = vec![0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0];
+        let mut numbers = [positions, velocities, vec![]];
+        let judged = |bits| judge(&numbers, Fields::from_bits(bits));
         assert_eq!(judged(0b111), [-1.0, 1.0, -1.0, 7.0, 1.0]);
         assert_eq!(judged(0b101), [-1.0, -1.0, -1.0, 7.0, 1.0]);
-        for nothing in [
-            judged(0b010),
-            judge(&Frame::new(0, Fields::ALL), Fields::ALL),
-        ] {
+        for nothing in [judged(0b010), judge(&Default::default(), Fields::ALL)] {
             assert!(nothing[3].is_nan() && nothing[4].is_nan(), "{nothing:?}");
         }
-        frame.positions[0] = f32::INFINITY;
-        let broken = judge(&frame, Fields::POSITIONS);
+        numbers[0][0] = f32::INFINITY;
+        let broken = judge(&numbers, Fields::POSITIONS);
         assert_eq!(broken[..3], [0.0, -1.0, -1.0]);
         assert!(broken[3].is_nan() && broken[4].is_nan(), "{broken:?}");
     }

@@ -1,86 +1,10 @@
 //! Blocks of frames of one atom, in a format made up for it.
 
-use std::path::Path;
-use std::sync::Mutex;
+mod made_up;
 
+use self::made_up::{FRAME, File, N_FRAMES, Picky};
 use super::*;
-use crate::formats::FrameOut;
 use crate::formats::Run;
-use crate::source::Traffic;
-
-const FRAME: u64 = 8000;
-const N_FRAMES: u64 = 400;
-
-/// A file whose frame k holds nothing but the byte k, and the reads of it.
-#[derive(Default)]
-struct File {
-    reads: Mutex<Vec<Range<u64>>>,
-    ahead: Mutex<Vec<Range<u64>>>,
-}
-
-impl Source for File {
-    fn path(&self) -> &Path {
-        Path::new("made.up")
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(FRAME * N_FRAMES)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let range = offset..offset + buffer.len() as u64;
-        for (byte, at) in buffer.iter_mut().zip(range.clone()) {
-            *byte = (at / FRAME) as u8;
-        }
-        self.reads.lock().unwrap().push(range);
-        Ok(())
-    }
-
-    fn will_need(&self, offset: u64, len: u64) {
-        self.ahead.lock().unwrap().push(offset..offset + len);
-    }
-
-    fn traffic(&self) -> Traffic {
-        let reads = self.reads.lock().unwrap();
-        Traffic {
-            bytes: reads.iter().map(|range| range.end - range.start).sum(),
-            calls: reads.len() as u64,
-        }
-    }
-}
-
-/// Asks for `runs` of each frame, then for as many bytes as it `needs`.
-struct Picky {
-    runs: Vec<Run>,
-    needs: usize,
-    refuses: u64,
-}
-
-impl Decoder for Picky {
-    fn runs(&mut self, _frame: u64, _size: u64) -> &[Run] {
-        &self.runs
-    }
-
-    fn decode(
-        &mut self,
-        frame: u64,
-        _size: u64,
-        bytes: &[u8],
-        out: FrameOut<'_>,
-    ) -> std::result::Result<(), Fault> {
-        if bytes.len() < self.needs {
-            return Err(Fault::Short { needed: self.needs });
-        }
-        assert!(bytes.iter().all(|&byte| byte == frame as u8));
-        if frame == self.refuses {
-            return Err(Fault::bad(3, "another frame", frame));
-        }
-        out.positions.fill(frame as f32);
-        *out.fields = Fields::POSITIONS;
-        (*out.time, *out.step) = (frame as f64, frame as i64);
-        Ok(())
-    }
-}
 
 fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
@@ -96,6 +20,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
         n_wanted: 1,
         wanted: Fields::POSITIONS,
         buffer: Vec::new(),
+        scratch: Default::default(),
         pieces: Vec::new(),
         blocks_ahead: 0,
     };
