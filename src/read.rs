@@ -2,6 +2,7 @@
 
 mod block;
 mod decoder;
+mod judge;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +16,11 @@ use crate::error::{Error, Fault, Result};
 use crate::formats::{Decoder, Fields, Layout};
 use crate::source::{GAP, Source};
 
+use self::block::Rows;
 use self::decoder::make_decoder;
 
-pub use self::block::{BlockOut, BlockReport, Extents};
+pub use self::block::{BlockOut, BlockReport, Extents, Numbers};
+pub use self::judge::Judgement;
 
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
 /// cost the same; a distant file system wants them large.
@@ -42,6 +45,8 @@ pub struct BlockReader {
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
+    /// One frame's positions, velocities and forces, once numbers were judged and not kept.
+    scratch: [Vec<f32>; 3],
     /// What of the buffer belongs to which row.
     pieces: Vec<Piece>,
     /// Blocks still to be read ahead for.
@@ -86,6 +91,7 @@ impl BlockReader {
             n_wanted,
             wanted,
             buffer: Vec::new(),
+            scratch: Default::default(),
             pieces: Vec::new(),
             blocks_ahead: 0,
         })
@@ -123,8 +129,8 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
-    /// A wanted field that a frame does not hold is NaN there; where it is `required`, the frame
-    /// is refused.
+    /// A wanted field that a frame does not hold is NaN there, or not judged; where it is
+    /// `required`, the frame is refused.
     ///
     /// # Errors
     /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, it
@@ -133,13 +139,13 @@ impl BlockReader {
     pub fn read(
         &mut self,
         extents: Extents<'_>,
-        mut out: BlockOut<'_>,
+        out: BlockOut<'_>,
         required: Fields,
         skip: bool,
     ) -> Result<BlockReport> {
         let n = extents.frames.len();
         extents.check(self.file_size)?;
-        out.check(n, self.n_wanted, self.wanted)?;
+        let mut rows = Rows::new(out, n, self.n_wanted, self.wanted, &mut self.scratch)?;
         let before = self.source.traffic();
         let mut report = BlockReport::default();
         let mut next = 0;
@@ -152,20 +158,21 @@ impl BlockReader {
             for k in 0..self.pieces.len() {
                 let piece = self.pieces[k];
                 let decoded = self
-                    .decode(extents, piece, &mut out, &mut read_again)
+                    .decode(extents, piece, &mut rows, &mut read_again)
                     .and_then(|held| self.require(extents, piece.row, held, required));
                 match decoded {
                     Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) if skip => {
-                        out.blank(piece.row, self.n_wanted);
+                        rows.blank(piece.row);
                         report.skipped.push((piece.row, error));
                     }
                     Err(error) => return Err(error),
-                    Ok(held) => out.keep(piece.row, self.n_wanted, held),
+                    Ok(held) => rows.keep(piece.row, held),
                 }
             }
             report.read += read_again;
             report.decode += started.elapsed() - read_again;
         }
+        self.scratch = rows.into_scratch();
         let after = self.source.traffic();
         report.bytes = after.bytes - before.bytes;
         report.calls = after.calls - before.calls;
@@ -272,7 +279,7 @@ impl BlockReader {
         &mut self,
         extents: Extents<'_>,
         piece: Piece,
-        out: &mut BlockOut<'_>,
+        rows: &mut Rows<'_>,
         read_again: &mut Duration,
     ) -> Result<Fields> {
         let row = piece.row;
@@ -285,7 +292,7 @@ impl BlockReader {
         let mut front = piece.front;
         loop {
             let mut held = Fields::default();
-            let out = out.row(row, self.n_wanted, &mut held);
+            let out = rows.place(row, &mut held);
             let fault = match self.decoder.decode(frame, size, &bytes, out) {
                 Ok(()) => return Ok(held),
                 Err(fault) => fault,

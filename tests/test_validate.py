@@ -44,7 +44,10 @@ def positions(n_frames=N_FRAMES):
 def write(path, frames, *, times=None, cells=None, **fields):
     """Write frames with MDAnalysis."""
     universe = MDAnalysis.Universe.empty(
-        frames.shape[1], trajectory=True, velocities="velocities" in fields
+        frames.shape[1],
+        trajectory=True,
+        velocities="velocities" in fields,
+        forces="forces" in fields,
     )
     # The times of a DCD file are in its header.
     dt = {"dt": 10.0} if path.suffix == ".dcd" else {}
@@ -199,13 +202,14 @@ def test_numbers_that_are_not_finite_are_bad(suffix, value, tmp_path):
     assert verdict.bad[0].time == pytest.approx(30.0)
 
 
-def test_velocities_are_judged_too(tmp_path):
-    velocities = positions()
-    velocities[2, 5, 1] = np.nan
+@pytest.mark.parametrize("field", ["velocities", "forces"])
+def test_velocities_and_forces_are_judged_too(field, tmp_path):
+    values = positions()
+    values[2, 5, 1] = np.nan
     # They may be as large as they like.
-    velocities[6, 5, 1] = 1e20
-    path = write(tmp_path / "a.trr", positions(), velocities=velocities)
-    assert findings(path) == [(2, True, "velocities are not finite, first that of atom 5")]
+    values[6, 5, 1] = 1e20
+    path = write(tmp_path / "a.trr", positions(), **{field: values})
+    assert findings(path) == [(2, True, f"{field} are not finite, first that of atom 5")]
 
 
 @pytest.mark.parametrize("seed", ["box-only", "mixed", "no-box", "sparse"])

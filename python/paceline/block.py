@@ -10,6 +10,9 @@ import numpy as np
 #: What a frame may hold of its atoms; in the core each is a bit: 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
 
+#: Numbers of a frame's judgement.
+JUDGEMENT_COLUMNS = len(FIELDS) + 2
+
 #: Step number of a frame that was left out; no file can hold it.
 DAMAGED_STEP = -(2**63)
 
@@ -136,6 +139,11 @@ class Block:
         return self._decoded_field("positions"), self._columns
 
     @property
+    def judgements(self) -> np.ndarray:
+        """What was found of each frame, see `Decoded`: ndarray of float64, shape (n_frames, 5)."""
+        return self._decoded_field("judgements")
+
+    @property
     def dimensions(self) -> np.ndarray:
         """Cells, Å and degrees: numpy.ndarray of float32, shape (n_frames, 6)."""
         return self._decoded.dimensions
@@ -183,7 +191,11 @@ class Decoded:
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     positions, velocities, forces : numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
-        Å, Å/ps, kJ/(mol·Å); None where nobody asked for them.
+        Å, Å/ps, kJ/(mol·Å); None where nobody asked for them, or only for judgements.
+    judgements : numpy.ndarray of float64, shape (n_frames, 5), or None
+        Of positions, velocities and forces in turn the first atom with a number that is not
+        finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first atom that has
+        it. The last two are NaN where positions are not all finite. None where nobody asked.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Å and degrees.
     times : numpy.ndarray of float64, shape (n_frames,)
@@ -198,13 +210,16 @@ class Decoded:
     positions: np.ndarray | None
     velocities: np.ndarray | None
     forces: np.ndarray | None
+    judgements: np.ndarray | None
     dimensions: np.ndarray
     times: np.ndarray
     steps: np.ndarray
     fields: np.ndarray
 
     @classmethod
-    def room_for(cls, frames: np.ndarray, n_atoms: int, fields: Sequence[str]) -> Self:
+    def room_for(
+        cls, frames: np.ndarray, n_atoms: int, fields: Sequence[str], *, judged: bool = False
+    ) -> Self:
         """Arrays to read frames into.
 
         Parameters
@@ -215,19 +230,23 @@ class Decoded:
             Atoms wanted.
         fields : sequence of str
             What is wanted of them.
+        judged : bool
+            Whether that is judged as it is read, and not kept.
 
         Returns
         -------
         Decoded
         """
         n = len(frames)
-        wanted = {
-            field: np.empty((n, n_atoms, 3), dtype=np.float32) if field in fields else None
+        kept = () if judged else fields
+        numbers = {
+            field: np.empty((n, n_atoms, 3), dtype=np.float32) if field in kept else None
             for field in FIELDS
         }
         return cls(
             frames=frames,
-            **wanted,
+            **numbers,
+            judgements=np.empty((n, JUDGEMENT_COLUMNS)) if judged else None,
             dimensions=np.empty((n, 6), dtype=np.float32),
             times=np.empty(n),
             steps=np.empty(n, dtype=np.int64),

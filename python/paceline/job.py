@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from paceline.block import Block
+from paceline.block import Block, Decoded
 from paceline.frames import Extents, FrameSource
 
 
@@ -15,6 +15,15 @@ class PerFrame(Protocol):
 
     def compute(self, block: Block) -> np.ndarray:
         """Rows of the block's frames, shape (n_frames, …)."""
+
+
+class Judge(PerFrame, Protocol):
+    """A `PerFrame` that has no use for numbers themselves, only for what is wrong with them.
+
+    They are judged as they are read: its blocks have `judgements` and no positions.
+    """
+
+    judges: Literal[True]
 
 
 class Reduction(Protocol):
@@ -69,6 +78,11 @@ class Part:
         return hasattr(self.computation, "merge")
 
     @property
+    def judges(self) -> bool:
+        """Whether it wants judgements in place of numbers."""
+        return hasattr(self.computation, "judges")
+
+    @property
     def per_block(self) -> bool:
         """Whether each block's result is of use by itself."""
         return hasattr(self.computation, "compute_block")
@@ -83,6 +97,11 @@ class Job:
     parts: Sequence[Part]
     leaf_frames: int
     skip_damaged: bool
+
+    def room_for(self, frames: np.ndarray) -> Decoded:
+        """Arrays to read a block's frames into."""
+        judged = any(part.judges for part in self.parts)
+        return Decoded.room_for(frames, self.source.n_wanted, self.source.fields, judged=judged)
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,9 @@ class Worker:
 
     def _read(self, work: Work) -> tuple[Decoded, Cost]:
         """Frames of a block, and what they cost."""
-        source = self._job.source
-        decoded = Decoded.room_for(work.frames, source.n_wanted, source.fields)
+        decoded = self._job.room_for(work.frames)
         cost = self._reader.read(work.extents, decoded, skip=self._job.skip_damaged)
-        decoded.times[:] = source.clock(decoded.frames, decoded.times)
+        decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
         return decoded, cost
 
     def _transform(self, extents: Extents, decoded: Decoded) -> list[tuple[int, str]]:

@@ -83,10 +83,13 @@ impl Cell {
         std::array::from_fn(|i| x[i] + (images[0] * a[i] + images[1] * b[i] + images[2] * c[i]))
     }
 
-    /// The numbers of vectors a, b, c that make a difference of positions shortest.
+    /// The numbers of vectors a, b, c that make a difference of positions short: the shortest
+    /// there is, but in cells that no simulation uses.
     ///
-    /// What comes nearest vector by vector is the shortest of all where it is shorter than half
-    /// the shortest height; else its neighbours are compared too.
+    /// What comes nearest vector by vector is the shortest of all where the cell is rectangular,
+    /// or it is shorter than half the shortest height. Else its 26 neighbours are compared too.
+    /// In a cell so skewed or flat that several layers of images lie within half its diagonal, a
+    /// shorter one may be beyond these.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;

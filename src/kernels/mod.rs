@@ -17,7 +17,6 @@ pub mod bonds;
 mod cell;
 pub mod center;
 pub mod fit;
-pub mod judge;
 pub mod moments;
 pub mod qcp;
 pub mod rmsd;

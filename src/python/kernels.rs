@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use crate::kernels::rmsd::{self, Group};
-use crate::kernels::{Columns, judge as judging, moments};
+use crate::kernels::{Columns, moments};
 
 /// A superposition bound to the columns of a block.
 #[pyclass(frozen, module = "paceline._core")]
@@ -127,17 +127,4 @@ pub(super) fn merge_moments(
     })
     .or_raise(py)?;
     Ok(count)
-}
-
-/// Judge the numbers of a block's frames, one row of `out` a frame: see the kernel.
-#[pyfunction]
-pub(super) fn judge(
-    py: Python<'_>,
-    values: PyReadonlyArray3<'_, f32>,
-    mut out: PyReadwriteArray2<'_, f64>,
-) -> PyResult<()> {
-    let n_atoms = values.shape()[1];
-    let (values, out) = (values.as_slice()?, out.as_slice_mut()?);
-    py.detach(|| judging::judge_block(values, n_atoms, out))
-        .or_raise(py)
 }

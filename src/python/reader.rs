@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use numpy::{PyReadonlyArray1, PyReadwriteArray1, PyReadwriteArray2, PyReadwriteArray3};
+use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1, PyReadwriteArray2, PyReadwriteArray3};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::atoms::Atoms;
 use crate::error::{Error, Result};
 use crate::formats::{Fields, Layout};
 use crate::index::Fingerprint;
-use crate::read::{BlockOut, BlockReader, Extents};
+use crate::read::{BlockOut, BlockReader, Extents, Numbers};
 use crate::source::FileSource;
 
 /// One worker's hand on a trajectory file.
@@ -40,12 +40,14 @@ impl ExtentArrays<'_> {
     }
 }
 
-/// Where a block goes; no array for a field that is not wanted.
+/// Where a block goes; no array for a field that is not wanted. With one for judgements, the
+/// fields need none.
 #[derive(FromPyObject)]
 struct BlockArrays<'py> {
     positions: Option<PyReadwriteArray3<'py, f32>>,
     velocities: Option<PyReadwriteArray3<'py, f32>>,
     forces: Option<PyReadwriteArray3<'py, f32>>,
+    judgements: Option<PyReadwriteArray2<'py, f64>>,
     dimensions: PyReadwriteArray2<'py, f32>,
     times: PyReadwriteArray1<'py, f64>,
     steps: PyReadwriteArray1<'py, i64>,
@@ -54,20 +56,35 @@ struct BlockArrays<'py> {
 
 impl BlockArrays<'_> {
     fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
-        let (dimensions, rest) = self.dimensions.as_slice_mut()?.as_chunks_mut();
-        if !rest.is_empty() {
-            return Err(PyValueError::new_err("dimensions must have 6 columns"));
-        }
+        let numbers = match &mut self.judgements {
+            Some(judgements) => Numbers::Judged(rows_of(judgements, "judgements")?),
+            None => Numbers::Kept {
+                positions: slice_of(&mut self.positions)?,
+                velocities: slice_of(&mut self.velocities)?,
+                forces: slice_of(&mut self.forces)?,
+            },
+        };
         Ok(BlockOut {
-            positions: slice_of(&mut self.positions)?,
-            velocities: slice_of(&mut self.velocities)?,
-            forces: slice_of(&mut self.forces)?,
-            dimensions,
+            numbers,
+            dimensions: rows_of(&mut self.dimensions, "dimensions")?,
             times: self.times.as_slice_mut()?,
             steps: self.steps.as_slice_mut()?,
             fields: self.fields.as_slice_mut()?,
         })
     }
+}
+
+fn rows_of<'a, T: Element, const N: usize>(
+    array: &'a mut PyReadwriteArray2<'_, T>,
+    name: &str,
+) -> PyResult<&'a mut [[T; N]]> {
+    let (rows, rest) = array.as_slice_mut()?.as_chunks_mut();
+    if !rest.is_empty() {
+        return Err(PyValueError::new_err(format!(
+            "{name} must have {N} columns"
+        )));
+    }
+    Ok(rows)
 }
 
 fn slice_of<'a>(array: &'a mut Option<PyReadwriteArray3<'_, f32>>) -> PyResult<&'a mut [f32]> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::judge::{Judgement, judge};
 use crate::error::{Error, Result};
 use crate::formats::{Fields, FrameOut};
 
@@ -36,15 +37,10 @@ impl Extents<'_> {
     }
 }
 
-/// Where a block goes: one row a frame. A field that is not wanted has no room.
+/// Where a block goes: one row a frame.
 #[derive(Debug)]
 pub struct BlockOut<'a> {
-    /// frames × atoms wanted × 3, Å.
-    pub positions: &'a mut [f32],
-    /// frames × atoms wanted × 3, Å/ps.
-    pub velocities: &'a mut [f32],
-    /// frames × atoms wanted × 3, kJ/(mol·Å).
-    pub forces: &'a mut [f32],
+    pub numbers: Numbers<'a>,
     /// Å and degrees; zeros where a frame has no cell.
     pub dimensions: &'a mut [[f32; 6]],
     /// ps.
@@ -52,6 +48,23 @@ pub struct BlockOut<'a> {
     pub steps: &'a mut [i64],
     /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
     pub fields: &'a mut [u8],
+}
+
+/// What becomes of the numbers of a frame's atoms.
+#[derive(Debug)]
+pub enum Numbers<'a> {
+    /// They are kept. A field that is not wanted has no room.
+    Kept {
+        /// frames × atoms wanted × 3, Å.
+        positions: &'a mut [f32],
+        /// frames × atoms wanted × 3, Å/ps.
+        velocities: &'a mut [f32],
+        /// frames × atoms wanted × 3, kJ/(mol·Å).
+        forces: &'a mut [f32],
+    },
+    /// They are judged, frame by frame, while the processor has them at hand, and then forgotten.
+    /// Kept for a whole block first, they took 3 times as long to judge.
+    Judged(&'a mut [Judgement]),
 }
 
 /// What a block cost, and which of its frames could not be read.
@@ -65,66 +78,121 @@ pub struct BlockReport {
     pub skipped: Vec<(usize, Error)>,
 }
 
-impl BlockOut<'_> {
+/// The rows of a block while they are filled.
+pub(super) struct Rows<'a> {
+    out: BlockOut<'a>,
+    /// Numbers of a frame in each field.
+    width: usize,
+    /// Positions, velocities and forces of the frame at hand, where they are judged.
+    scratch: [Vec<f32>; 3],
+}
+
+impl<'a> Rows<'a> {
+    /// Takes `scratch`, whatever its size, until [`Rows::into_scratch`].
+    ///
     /// # Errors
     /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
-    pub(super) fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
-        let room = |wanted| if wanted { n * n_wanted * 3 } else { 0 };
-        let fits = self.positions.len() == room(wanted.positions)
-            && self.velocities.len() == room(wanted.velocities)
-            && self.forces.len() == room(wanted.forces)
-            && self.dimensions.len() == n
-            && self.times.len() == n
-            && self.steps.len() == n
-            && self.fields.len() == n;
-        if fits {
-            return Ok(());
+    pub fn new(
+        out: BlockOut<'a>,
+        n: usize,
+        n_wanted: usize,
+        wanted: Fields,
+        scratch: &mut [Vec<f32>; 3],
+    ) -> Result<Self> {
+        let width = 3 * n_wanted;
+        let room = |wanted, n| if wanted { n * width } else { 0 };
+        let fits = match &out.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => {
+                positions.len() == room(wanted.positions, n)
+                    && velocities.len() == room(wanted.velocities, n)
+                    && forces.len() == room(wanted.forces, n)
+            }
+            Numbers::Judged(judgements) => judgements.len() == n,
+        };
+        let fits = fits
+            && out.dimensions.len() == n
+            && out.times.len() == n
+            && out.steps.len() == n
+            && out.fields.len() == n;
+        if !fits {
+            return Err(Error::Argument(format!(
+                "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they \
+                 have atoms"
+            )));
         }
-        Err(Error::Argument(format!(
-            "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they have \
-             atoms"
-        )))
+        let mut scratch = std::mem::take(scratch);
+        if let Numbers::Judged(_) = &out.numbers {
+            let wanted = [wanted.positions, wanted.velocities, wanted.forces];
+            for (values, wanted) in scratch.iter_mut().zip(wanted) {
+                values.resize(room(wanted, 1), 0.0);
+            }
+        }
+        Ok(Rows {
+            out,
+            width,
+            scratch,
+        })
     }
 
-    pub(super) fn row<'a>(
-        &'a mut self,
-        row: usize,
-        n_wanted: usize,
-        held: &'a mut Fields,
-    ) -> FrameOut<'a> {
-        let width = 3 * n_wanted;
+    pub fn into_scratch(self) -> [Vec<f32>; 3] {
+        self.scratch
+    }
+
+    /// Where to decode a row's frame, and to note what it holds.
+    pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
+        let width = self.width;
+        let [positions, velocities, forces] = match &mut self.out.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => [positions, velocities, forces].map(|values| row_of(values, row, width)),
+            Numbers::Judged(_) => self.scratch.each_mut().map(|values| &mut values[..]),
+        };
         FrameOut {
-            positions: row_of(self.positions, row, width),
-            velocities: row_of(self.velocities, row, width),
-            forces: row_of(self.forces, row, width),
-            dimensions: &mut self.dimensions[row],
-            time: &mut self.times[row],
-            step: &mut self.steps[row],
+            positions,
+            velocities,
+            forces,
+            dimensions: &mut self.out.dimensions[row],
+            time: &mut self.out.times[row],
+            step: &mut self.out.steps[row],
             fields: held,
         }
     }
 
-    /// Note what a row's frame holds; NaN takes the place of what it does not.
-    pub(super) fn keep(&mut self, row: usize, n_wanted: usize, held: Fields) {
-        self.fields[row] = held.bits();
-        let width = 3 * n_wanted;
-        for (there, values) in [
-            (held.positions, &mut *self.positions),
-            (held.velocities, &mut *self.velocities),
-            (held.forces, &mut *self.forces),
-        ] {
-            if !there {
-                row_of(values, row, width).fill(f32::NAN);
+    /// Note what a decoded row's frame holds, and NaN in place of what it does not; or judge it.
+    pub fn keep(&mut self, row: usize, held: Fields) {
+        self.out.fields[row] = held.bits();
+        match &mut self.out.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => {
+                for (there, values) in [
+                    (held.positions, positions),
+                    (held.velocities, velocities),
+                    (held.forces, forces),
+                ] {
+                    if !there {
+                        row_of(values, row, self.width).fill(f32::NAN);
+                    }
+                }
             }
+            Numbers::Judged(judgements) => judgements[row] = judge(&self.scratch, held),
         }
     }
 
     /// Make a row say that nothing is known of its frame.
-    pub(super) fn blank(&mut self, row: usize, n_wanted: usize) {
-        self.keep(row, n_wanted, Fields::default());
-        self.dimensions[row].fill(f32::NAN);
-        self.times[row] = f64::NAN;
-        self.steps[row] = i64::MIN;
+    pub fn blank(&mut self, row: usize) {
+        self.keep(row, Fields::default());
+        self.out.dimensions[row].fill(f32::NAN);
+        self.out.times[row] = f64::NAN;
+        self.out.steps[row] = i64::MIN;
     }
 }
 

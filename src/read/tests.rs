@@ -1,86 +1,10 @@
 //! Blocks of frames of one atom, in a format made up for it.
 
-use std::path::Path;
-use std::sync::Mutex;
+mod made_up;
 
+use self::made_up::{FRAME, File, N_FRAMES, Picky};
 use super::*;
-use crate::formats::FrameOut;
 use crate::formats::Run;
-use crate::source::Traffic;
-
-const FRAME: u64 = 8000;
-const N_FRAMES: u64 = 400;
-
-/// A file whose frame k holds nothing but the byte k, and the reads of it.
-#[derive(Default)]
-struct File {
-    reads: Mutex<Vec<Range<u64>>>,
-    ahead: Mutex<Vec<Range<u64>>>,
-}
-
-impl Source for File {
-    fn path(&self) -> &Path {
-        Path::new("made.up")
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(FRAME * N_FRAMES)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let range = offset..offset + buffer.len() as u64;
-        for (byte, at) in buffer.iter_mut().zip(range.clone()) {
-            *byte = (at / FRAME) as u8;
-        }
-        self.reads.lock().unwrap().push(range);
-        Ok(())
-    }
-
-    fn will_need(&self, offset: u64, len: u64) {
-        self.ahead.lock().unwrap().push(offset..offset + len);
-    }
-
-    fn traffic(&self) -> Traffic {
-        let reads = self.reads.lock().unwrap();
-        Traffic {
-            bytes: reads.iter().map(|range| range.end - range.start).sum(),
-            calls: reads.len() as u64,
-        }
-    }
-}
-
-/// Asks for `runs` of each frame, then for as many bytes as it `needs`.
-struct Picky {
-    runs: Vec<Run>,
-    needs: usize,
-    refuses: u64,
-}
-
-impl Decoder for Picky {
-    fn runs(&mut self, _frame: u64, _size: u64) -> &[Run] {
-        &self.runs
-    }
-
-    fn decode(
-        &mut self,
-        frame: u64,
-        _size: u64,
-        bytes: &[u8],
-        out: FrameOut<'_>,
-    ) -> std::result::Result<(), Fault> {
-        if bytes.len() < self.needs {
-            return Err(Fault::Short { needed: self.needs });
-        }
-        assert!(bytes.iter().all(|&byte| byte == frame as u8));
-        if frame == self.refuses {
-            return Err(Fault::bad(3, "another frame", frame));
-        }
-        out.positions.fill(frame as f32);
-        *out.fields = Fields::POSITIONS;
-        (*out.time, *out.step) = (frame as f64, frame as i64);
-        Ok(())
-    }
-}
 
 fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
@@ -96,26 +20,41 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
         n_wanted: 1,
         wanted: Fields::POSITIONS,
         buffer: Vec::new(),
+        scratch: Default::default(),
         pieces: Vec::new(),
         blocks_ahead: 0,
     };
     (file, reader)
 }
 
-/// The steps of the rows, after making sure that the positions are theirs.
-fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
+/// Everything of a block but the numbers of atoms.
+struct Rows {
+    dimensions: Vec<[f32; 6]>,
+    times: Vec<f64>,
+    steps: Vec<i64>,
+    fields: Vec<u8>,
+}
+
+/// Read frames, whatever becomes of their numbers.
+fn read_into(
+    reader: &mut BlockReader,
+    frames: &[u64],
+    numbers: Numbers<'_>,
+    skip: bool,
+) -> Result<(Rows, BlockReport)> {
     let n = frames.len();
-    let (mut positions, mut steps) = (vec![-1.0; 3 * n], vec![-1; n]);
-    let (mut dimensions, mut times) = (vec![[0.0; 6]; n], vec![-1.0; n]);
-    let mut fields = vec![9; n];
+    let mut rows = Rows {
+        dimensions: vec![[0.0; 6]; n],
+        times: vec![-1.0; n],
+        steps: vec![-1; n],
+        fields: vec![9; n],
+    };
     let out = BlockOut {
-        positions: &mut positions,
-        velocities: &mut [],
-        forces: &mut [],
-        dimensions: &mut dimensions,
-        times: &mut times,
-        steps: &mut steps,
-        fields: &mut fields,
+        numbers,
+        dimensions: &mut rows.dimensions,
+        times: &mut rows.times,
+        steps: &mut rows.steps,
+        fields: &mut rows.fields,
     };
     let offsets: Vec<u64> = frames.iter().map(|frame| frame * FRAME).collect();
     let extents = Extents {
@@ -124,6 +63,18 @@ fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64
         sizes: &vec![FRAME; n],
     };
     let report = reader.read(extents, out, Fields::POSITIONS, skip)?;
+    Ok((rows, report))
+}
+
+/// The steps of the rows, after making sure that the positions are theirs.
+fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
+    let mut positions = vec![-1.0; 3 * frames.len()];
+    let numbers = Numbers::Kept {
+        positions: &mut positions,
+        velocities: &mut [],
+        forces: &mut [],
+    };
+    let (Rows { steps, .. }, report) = read_into(reader, frames, numbers, skip)?;
     for (position, step) in positions.chunks(3).zip(&steps) {
         match *step {
             i64::MIN => assert!(position.iter().all(|x| x.is_nan())),
@@ -226,6 +177,28 @@ fn a_damaged_frame_ends_the_block_or_is_left_out() {
         panic!("{:?}", report.skipped);
     };
     assert_eq!(error.to_string(), message);
+}
+
+#[test]
+fn each_frame_is_judged_by_its_own_numbers() {
+    let (_, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames = [12, 13, 200, 14];
+    let mut judged = [[7.0; 5]; 4];
+    let numbers = Numbers::Judged(&mut judged);
+    let (rows, report) = read_into(&mut reader, &frames, numbers, true).unwrap();
+    assert_eq!(rows.fields, [1, 0, 1, 1]);
+    assert_eq!(rows.steps, [12, i64::MIN, 200, 14]);
+    assert_eq!(report.skipped.len(), 1);
+    for (row, reach) in [(0, 12.0), (2, 200.0), (3, 14.0)] {
+        assert_eq!(judged[row], [-1.0, -1.0, -1.0, reach, 0.0]);
+    }
+    assert_eq!(judged[1][..3], [-1.0; 3]);
+    assert!(judged[1][3].is_nan() && judged[1][4].is_nan());
+    for n in [3, 5] {
+        let mut judged = vec![[7.0; 5]; n];
+        let refused = read_into(&mut reader, &frames, Numbers::Judged(&mut judged), true);
+        assert!(matches!(refused, Err(Error::Argument(_))));
+    }
 }
 
 #[test]

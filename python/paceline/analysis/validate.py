@@ -5,14 +5,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from paceline import _core
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.judge import ROW, judge
-from paceline.block import FIELDS, Block, field_bits, fields_in
+from paceline.block import FIELDS, Block
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -209,7 +209,7 @@ def _of_frames(
         return
     universe = MDAnalysis.Universe.empty(reader.n_atoms)
     universe.trajectory = reader
-    frames = _Frames(universe.atoms, fields_in(reader.core.fields))
+    frames = _Frames(universe.atoms)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
         place = f"{reader.core.path}: frame {frame}, byte "
@@ -235,32 +235,18 @@ class _Frames(AnalysisBase):
     fields = ()
     optional_fields = FIELDS
 
-    def __init__(self, atoms: Any, decoded: tuple[str, ...]):
-        super().__init__(atoms)
-        self._decoded = decoded
-
     def prepare(self) -> "_Scan":
-        return _Scan(self._decoded)
+        return _Scan()
 
     def finish(self, value: np.ndarray) -> None:
-        self.rows = value
+        self.rows = value.view(ROW)[:, 0]
 
 
 class _Scan:
     """The worker's half: one `ROW` a frame."""
 
-    def __init__(self, decoded: tuple[str, ...]):
-        self._decoded = decoded
+    judges: Literal[True] = True
 
     def compute(self, block: Block) -> np.ndarray:
-        rows = np.empty(len(block), dtype=ROW)
-        rows["step"], rows["cell"] = block.steps, block.dimensions
-        rows["broken"], rows["reach"], rows["farthest"] = -1, np.nan, np.nan
-        found = np.empty((len(block), 3))
-        for field in self._decoded:
-            held = (block.held & field_bits([field])) > 0
-            _core.judge(getattr(block, field), found)
-            rows["broken"][held, FIELDS.index(field)] = found[held, 0]
-            if field == "positions":
-                rows["reach"][held], rows["farthest"][held] = found[held, 1:].T
-        return rows
+        # The columns of `ROW`.
+        return np.column_stack([block.steps, block.dimensions, block.judgements])
