@@ -255,8 +255,10 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
-            blocks.add(number, ordered.Encoded(data, np.array([number]), np.array([number])))
-        np.testing.assert_array_equal(blocks.moments()[0], np.arange(len(starts)))
+            blocks.add(
+                number, ordered.Encoded(number, data, np.array([number]), np.array([number]))
+            )
+        np.testing.assert_array_equal(blocks.moments.all()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 
 
