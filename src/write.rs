@@ -1,6 +1,7 @@
 //! Blocks of frames encoded, into memory or into their place in a file: the only place that writes
 //! trajectories.
 
+use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -8,8 +9,18 @@ use std::path::Path;
 use crate::error::Error;
 use crate::formats::{Encoder, FrameIn, Series};
 
-/// Bytes that are encoded before they are written: few enough to stay near the processor.
-const CHUNK: usize = 256 << 10;
+/// Bytes of memory that a thread keeps for its next block.
+///
+/// A block is written by one call. The system lets one call at a time write to a file, so that
+/// threads that write a block in pieces soon do so at the same time and wait for each other, while
+/// with one call one decodes when another writes: two threads wrote new frames to memory at 25 µs a
+/// frame rather than 31, to ext4 at 17 rather than 23. Memory that is new for each block would cost
+/// as much as the writing itself.
+const KEPT: usize = 64 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Why a block was not written.
 #[derive(Debug)]
@@ -72,17 +83,30 @@ impl Block<'_> {
             .write(true)
             .open(path)
             .map_err(refused("cannot open"))?;
-        let (mut bytes, mut size, mut offset) = (Vec::new(), 0, 0);
+        BUFFER.with_borrow_mut(|bytes| {
+            let size = self.encode_alike(encoder, bytes)?;
+            // The system refuses an offset that no file can have.
+            let offset = first
+                .saturating_mul(size)
+                .saturating_add(head_size(encoder));
+            let written = file.write_all_at(bytes, offset);
+            bytes.clear();
+            bytes.shrink_to(KEPT);
+            written.map_err(refused("cannot write"))
+        })
+    }
+
+    /// Put the frames into `bytes` and nothing else; their size, which must be one.
+    fn encode_alike(&self, encoder: &mut dyn Encoder, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
+        bytes.clear();
+        let mut size = 0;
         for row in 0..self.times.len() {
             let before = bytes.len();
-            self.encode_row(row, encoder, &mut bytes)?;
-            let encoded = (bytes.len() - before) as u64;
+            self.encode_row(row, encoder, bytes)?;
+            let encoded = bytes.len() - before;
             if row == 0 {
                 size = encoded;
-                // The system refuses an offset that no file can have.
-                offset = first
-                    .saturating_mul(size)
-                    .saturating_add(head_size(encoder));
+                bytes.reserve_exact(size * (self.times.len() - 1));
             } else if encoded != size {
                 let reason = format!(
                     "expected a frame of {size} bytes, as before it, found {encoded}: such frames \
@@ -90,14 +114,8 @@ impl Block<'_> {
                 );
                 return Err(Failure::Frame(row, reason));
             }
-            if bytes.len() >= CHUNK || row + 1 == self.times.len() {
-                file.write_all_at(&bytes, offset)
-                    .map_err(refused("cannot write"))?;
-                offset = offset.saturating_add(bytes.len() as u64);
-                bytes.clear();
-            }
         }
-        Ok(())
+        Ok(size as u64)
     }
 
     fn encode_row(
@@ -131,7 +149,7 @@ mod tests {
     use crate::formats::netcdf3::NetcdfEncoder;
     use crate::formats::xtc::{PRECISION, XtcEncoder};
 
-    const N_ATOMS: usize = 20_000;
+    const N_ATOMS: usize = 1000;
     const N_FRAMES: usize = 5;
 
     struct Arrays {
@@ -142,7 +160,7 @@ mod tests {
     }
 
     impl Arrays {
-        /// Frames of more than one chunk together, all different.
+        /// Frames that are all different.
         fn new() -> Self {
             Arrays {
                 positions: (0..N_FRAMES * 3 * N_ATOMS).map(|k| k as f32).collect(),
@@ -186,7 +204,7 @@ mod tests {
             let (head, frames) = found.split_at(head_size(encoder) as usize);
             assert!(head.iter().all(|&byte| byte == 0));
             let whole = arrays.rows(0, N_FRAMES).encode(encoder).unwrap();
-            assert!(whole.len() > 2 * CHUNK && frames == whole);
+            assert!(frames == whole);
         }
     }
 
