@@ -3,7 +3,7 @@
 //! A frame travels one way, and each module uses only those before it:
 //!
 //! ```text
-//! error ─ source ─ atoms ─ formats ─ index ─ read ─ kernels ─ python
+//! error ─ source ─ atoms ─ formats ─ index ─ read ─ kernels ─ write ─ python
 //! ```
 
 pub mod atoms;
@@ -15,3 +15,4 @@ pub mod kernels;
 mod python;
 pub mod read;
 pub mod source;
+pub mod write;

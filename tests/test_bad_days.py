@@ -521,7 +521,7 @@ import sys, time
 from {module} import {worker} as Worker
 from paceline import cli
 
-def compute(self, block):
+def compute(self, block, *more):
     open({marker!r}, "w").close()
     time.sleep(60)
 
@@ -632,6 +632,7 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
     ("command", "name", "worker"),
     [
         ("convert", "out.xtc", ("paceline.convert", "_Encode", "compute_block")),
+        ("convert", "out.dcd", ("paceline.convert", "_EncodeInPlace", "compute_block")),
         ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
     ],
 )

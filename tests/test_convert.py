@@ -1,6 +1,7 @@
 """Trajectories that we write: equal what was read, by other programs' readers, or not there."""
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import loky
 import MDAnalysis
 import mdtraj
 import numpy as np
@@ -16,7 +18,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, ordered
+from paceline import cli, convert, ordered
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
     DamagedFileError,
@@ -255,37 +257,89 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
-            blocks.add(number, ordered.Encoded(data, np.array([number]), np.array([number])))
-        np.testing.assert_array_equal(blocks.moments()[0], np.arange(len(starts)))
+            blocks.add(
+                number, ordered.Encoded(number, data, np.array([number]), np.array([number]))
+            )
+        np.testing.assert_array_equal(blocks.moments.all()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 
 
-def test_a_full_disk_leaves_nothing(adk, tmp_path):
+@pytest.mark.parametrize("ending", [".dcd", ".nc"])
+def test_frames_in_their_places_are_those_in_order(ending, adk, tmp_path):
+    ca = paceline.Universe(*adk).select_atoms("name CA")
+    write(ca, tmp_path / f"placed{ending}", n_workers=2, block_frames=16)
+    # Frames that might be left out have no place before those before them are there.
+    write(ca, tmp_path / f"ordered{ending}", n_workers=2, block_frames=16, on_error="skip")
+    placed = (tmp_path / f"placed{ending}").read_bytes()
+    assert placed == (tmp_path / f"ordered{ending}").read_bytes()
+
+
+def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch):
+    ca = paceline.Universe(*adk).select_atoms("name CA")
+    write(ca, tmp_path / "expected.dcd")
+    names = map(str, itertools.count())
+    monkeypatch.setattr(convert.socket, "gethostname", lambda: next(names))
+    sent = []
+    add = ordered.Placed.add
+    monkeypatch.setattr(
+        ordered.Placed, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
+    )
+    write(ca, tmp_path / "found.dcd", n_workers=2, block_frames=16)
+    found = (tmp_path / "found.dcd").read_bytes()
+    assert found == (tmp_path / "expected.dcd").read_bytes()
+    assert len(sent) == 7
+    assert all(sent)
+
+
+@pytest.mark.parametrize("ending", [".dcd", ".nc"])
+def test_a_cell_that_comes_later_is_refused_by_name(ending, adk, tmp_path):
+    universe = MDAnalysis.Universe(*adk)
+    path = str(tmp_path / "late.trr")
+    with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
+        for ts in universe.trajectory[:3]:
+            ts.dimensions = [50, 50, 50, 90, 90, 90] if ts.frame == 2 else None
+            writer.write(universe.atoms)
+    atoms = paceline.Universe(adk.topology, path).atoms
+    with pytest.raises(UnwritableError, match=rf"out{ending}: frame 2: expected no unit cell"):
+        write(atoms, tmp_path / f"out{ending}")
+    assert temporary_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("backend", ["threads", "executor"])
+@pytest.mark.parametrize("ending", [".dcd", ".xtc"])
+def test_a_full_disk_leaves_nothing(ending, backend, adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        with pytest.raises(OSError, match=r"out\.dcd"):
-            write(atoms, tmp_path / "out.dcd")
+        with (
+            loky.ProcessPoolExecutor(1)
+            if backend == "executor"
+            else contextlib.nullcontext(backend) as where,
+            pytest.raises(OSError, match=rf"File too large.*out\{ending}"),
+        ):
+            write(atoms, tmp_path / f"out{ending}", backend=where)
     finally:
         signal.signal(signal.SIGXFSZ, ignored)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(adk, tmp_path):
+@pytest.mark.parametrize("ending", [".xtc", ".nc"])
+def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(ending, adk, tmp_path):
+    out = tmp_path / f"out{ending}"
     code = f"""
 import paceline, warnings
 warnings.simplefilter("ignore")
 atoms = paceline.Universe({adk.topology!r}, [{adk.trajectory!r}] * 20).atoms
 print("ready", flush=True)
-paceline.Write(atoms, {str(tmp_path / "out.xtc")!r}).run(n_workers=2)
+paceline.Write(atoms, {str(out)!r}).run(n_workers=2)
 print("done", flush=True)
 """
     rng = np.random.default_rng(11)
     ended = []
-    for trial in range(6):
+    for trial in range(4):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.0 if trial == 0 else rng.uniform(0, 1.0))
@@ -293,11 +347,11 @@ print("done", flush=True)
             os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        ended.append((tmp_path / "out.xtc").exists())
+        ended.append(out.exists())
         if ended[-1]:
-            found = open_file(tmp_path / "out.xtc")
+            found = open_file(out)
             assert (found.n_frames, found.notes) == (20 * 98, [])
-            (tmp_path / "out.xtc").unlink()
+            out.unlink()
     assert not all(ended)
 
 

@@ -36,7 +36,7 @@ def encode(encoder, positions, dimensions=CUBE, times=None, steps=None):
     times = np.arange(n_frames, dtype=np.float64) if times is None else np.asarray(times)
     steps = np.arange(n_frames) if steps is None else np.asarray(steps)
     positions = np.ascontiguousarray(positions, dtype=np.float32)
-    return encoder.encode(positions, None, None, dimensions, times, steps)
+    return encoder.encode((positions, None, None, dimensions, times, steps))
 
 
 def in_memory(positions, dimensions=CUBE) -> MDAnalysis.Universe:
@@ -224,12 +224,12 @@ def test_arrays_that_do_not_fit_each_other_are_refused():
     with pytest.raises(ValueError, match=r"positions must be an array of shape \(2, 12, 3\)"):
         encode(xtc, walk(2, 11, 1))
     with pytest.raises(ValueError, match="positions must be"):
-        xtc.encode(None, None, None, *NO_CELL)
+        xtc.encode((None, None, None, *NO_CELL))
     with pytest.raises(ValueError, match="must have the same n"):
         encode(xtc, walk(2, 12, 1), steps=[1])
     positions = walk(1, 12, 1)
     with pytest.raises(ValueError, match="velocities must be None"):
-        xtc.encode(positions, positions, None, *NO_CELL)
+        xtc.encode((positions, positions, None, *NO_CELL))
 
 
 def dcd(path, positions, dimensions=CUBE, *, time=0.0, dt=1.0, step=0, steps=0, has_cell=True):

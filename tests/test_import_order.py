@@ -45,6 +45,7 @@ RUST_LAYERS = (
     ("index",),
     ("read",),
     ("kernels",),
+    ("write",),
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.

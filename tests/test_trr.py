@@ -311,7 +311,7 @@ def test_the_bytes_are_those_of_mdanalysis(cell, tmp_path):
         fields = sum(has << bit for bit, has in enumerate(held))
         encoder = _core.Encoder("TRR", 31, None, True, fields)
         dimensions = np.zeros((1, 6), np.float32) if cell is None else np.float32([cell])
-        ours += encoder.encode(*arrays, dimensions, np.array([ts.time]), np.array([-10 * number]))
+        ours += encoder.encode((*arrays, dimensions, np.array([ts.time]), np.array([-10 * number])))
     assert ours == written_by_mdanalysis(tmp_path / "theirs.trr", timesteps)
 
 

@@ -3,12 +3,22 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, final
+from typing import Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+#: Positions, velocities, forces, dimensions, times and steps of a block's frames.
+_Arrays: TypeAlias = tuple[
+    NDArray[np.float32] | None,
+    NDArray[np.float32] | None,
+    NDArray[np.float32] | None,
+    NDArray[np.float32],
+    NDArray[np.float64],
+    NDArray[np.int64],
+]
 
 @final
 class Trajectory:
@@ -119,15 +129,8 @@ class Encoder:
     ) -> Encoder: ...
     def __getnewargs__(self) -> tuple[str, int, float | None, bool, int]: ...
     def head(self, n_frames: int, time: float, dt: float, step: int, steps: int) -> bytes: ...
-    def encode(
-        self,
-        positions: NDArray[np.float32] | None,
-        velocities: NDArray[np.float32] | None,
-        forces: NDArray[np.float32] | None,
-        dimensions: NDArray[np.float32],
-        times: NDArray[np.float64],
-        steps: NDArray[np.int64],
-    ) -> bytes: ...
+    def encode(self, block: _Arrays) -> bytes: ...
+    def write(self, path: str | os.PathLike[str], first: int, block: _Arrays) -> None: ...
 
 @final
 class Rmsd:

@@ -1,6 +1,7 @@
 """Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results
 from paceline.block import FIELDS, Block, field_bits, fields_in
 from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
-from paceline.files import new_file, refuse_impossible
-from paceline.ordered import Encoded, Ordered
+from paceline.files import new_file, refuse_impossible, temporary_name, writing_to
+from paceline.ordered import Encoded, Ordered, Placed
 
 #: Formats by the endings of their files.
 FORMATS = {".xtc": "XTC", ".trr": "TRR", ".dcd": "DCD", ".nc": "NetCDF", ".ncdf": "NetCDF"}
@@ -30,8 +31,9 @@ class Write(AnalysisBase):
     """Write a group's frames to a new trajectory file.
 
     It runs like an analysis, alone or beside others, on any backend: blocks of frames are encoded
-    where they were decoded, and put into the file in their order. Frames that cannot be read and
-    are to be skipped are left out.
+    where they were decoded, and put into the file in their order; to DCD and NetCDF, whose frames
+    are all of one size, each worker writes its own. Frames that cannot be read and are to be
+    skipped are left out.
 
     Parameters
     ----------
@@ -111,21 +113,30 @@ class Write(AnalysisBase):
         self._encoder = _core.Encoder(
             self._format, len(self.atomgroup), self._precision, has_cell, fields
         )
-        return _Encode(self._path, self._format, self._encoder, has_cell, fields)
+        self._temporary = temporary_name(self._path)
+        # Frames of one size have a place in the file from the beginning, if none is left out.
+        self._in_place = self._format in _UNIFORM and not self.skip_damaged
+        if self._in_place:
+            host = socket.gethostname()
+            return _EncodeInPlace(self._path, self._encoder, fields, self._temporary, host)
+        return _Encode(self._path, self._encoder, fields)
 
     @contextmanager
-    def receiver(self) -> Iterator[Ordered]:
+    def receiver(self) -> Iterator[Ordered | Placed]:
         """The file, for the time of a run: whole under its name afterwards, or not there."""
         encoder = self._encoder
-        with new_file(self._path, overwrite=self._overwrite, binary=True) as file:
+        with new_file(
+            self._path, overwrite=self._overwrite, binary=True, temporary=self._temporary
+        ) as file:
             # Its numbers are known at the end, its size now.
-            file.write(bytes(len(encoder.head(0, 0.0, 0.0, 0, 0))))
-            with Ordered(file, os.path.dirname(self._path)) as blocks:
+            file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
+            folder = os.path.dirname(self._path)
+            with Placed(file) if self._in_place else Ordered(file, folder) as blocks:
                 yield blocks
-                times, steps = blocks.moments()
+                times, steps = blocks.moments.all()
                 if len(times) == 0:
                     raise UnsupportedError(f"{self._path}: no frame is left to be written")
-                self._n_bytes = file.tell()
+                self._n_bytes = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(encoder.head(*_series(times, steps)))
         if self._format == "DCD":
@@ -190,39 +201,53 @@ class _Encode:
     """The worker's half: a block's frames to bytes."""
 
     path: str
-    format: str
     encoder: "_core.Encoder"
-    has_cell: bool
     fields: int
 
-    def compute_block(self, block: Block) -> Encoded:
-        self._refuse_cells(block)
+    def compute_block(self, block: Block, first: int) -> Encoded:
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
-        return Encoded(b"".join(data), block.times, block.steps)
+        return Encoded(first, b"".join(data), block.times, block.steps)
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
+        with self._naming(block):
+            return self.encoder.encode(self._arrays(block))
+
+    def _arrays(self, block: Block) -> "_core._Arrays":
         held = fields_in(int(block.held[0]) & self.fields)
         positions, velocities, forces = (
             getattr(block, field) if field in held else None for field in FIELDS
         )
+        return positions, velocities, forces, block.dimensions, block.times, block.steps
+
+    @contextmanager
+    def _naming(self, block: Block) -> Iterator[None]:
+        """Name file and frame in the encoder's errors."""
         try:
-            return self.encoder.encode(
-                positions, velocities, forces, block.dimensions, block.times, block.steps
-            )
+            yield
         except UnwritableError as error:
             raise UnwritableError(
                 f"{self.path}: frame {block.frames[error.row]}: {error.reason}"
             ) from None
 
-    def _refuse_cells(self, block: Block) -> None:
-        """Refuse a cell where the file has no room for it."""
-        if not self.has_cell and block.dimensions.any():
-            frame = block.frames[block.dimensions.any(axis=1)][0]
-            raise UnwritableError(
-                f"{self.path}: frame {frame}: has a cell, but the first frame has none, and in a "
-                f"{self.format} file all frames are alike"
-            )
+
+@dataclass(frozen=True)
+class _EncodeInPlace(_Encode):
+    """The same where frames have their places: a block's frames straight to the file.
+
+    Workers of other machines give the bytes: they may not see the file's folder, or through a
+    network file system that lets neighbours on one page undo each other's writing.
+    """
+
+    temporary: Path
+    host: str
+
+    def compute_block(self, block: Block, first: int) -> Encoded:
+        if socket.gethostname() != self.host:
+            return super().compute_block(block, first)
+        with self._naming(block), writing_to(self.path):
+            self.encoder.write(self.temporary, first, self._arrays(block))
+        return Encoded(first, b"", block.times, block.steps)
 
 
 def _alike(held: np.ndarray) -> Iterator[slice]:

@@ -10,7 +10,11 @@ from typing import IO, Any
 
 @contextlib.contextmanager
 def new_file(
-    path: str | os.PathLike, *, overwrite: bool = False, binary: bool = False
+    path: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    binary: bool = False,
+    temporary: Path | None = None,
 ) -> Iterator[IO[Any]]:
     """Open a file that appears under its name when the `with` block ends without an error.
 
@@ -22,6 +26,8 @@ def new_file(
         Whether a file of that name may be replaced.
     binary : bool
         Whether bytes are to be written, rather than text.
+    temporary : pathlib.Path, optional
+        What it is called until then: of `temporary_name`, for others that write to it as well.
 
     Yields
     ------
@@ -46,9 +52,11 @@ def new_file(
     """
     mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
     with (
-        new_files([path], overwrite=overwrite) as [temporary],
+        new_files(
+            [path], overwrite=overwrite, names=None if temporary is None else [temporary]
+        ) as [made],
         writing_to(path),
-        open(temporary, mode, encoding=encoding, newline=newline) as file,
+        open(made, mode, encoding=encoding, newline=newline) as file,
     ):
         yield file
         file.flush()
@@ -57,7 +65,10 @@ def new_file(
 
 @contextlib.contextmanager
 def new_files(
-    paths: Sequence[str | os.PathLike], *, overwrite: bool = False
+    paths: Sequence[str | os.PathLike],
+    *,
+    overwrite: bool = False,
+    names: Sequence[Path] | None = None,
 ) -> Iterator[list[Path]]:
     """Make files that appear under their names, all of them, when the `with` block ends well.
 
@@ -70,6 +81,8 @@ def new_files(
         Final names.
     overwrite : bool
         Whether files of these names may be replaced.
+    names : sequence of pathlib.Path, optional
+        What they are called until then, each of `temporary_name`.
 
     Yields
     ------
@@ -97,12 +110,10 @@ def new_files(
         refuse_impossible(path, overwrite=overwrite)
     made: list[Path] = []
     try:
-        for path in paths:
+        for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
             with writing_to(path):
-                name = f"{_temporary_prefix(path)}{secrets.token_hex(4)}"
-                temporary = Path(path).with_name(name)
-                temporary.touch(exist_ok=False)
-                made.append(temporary)
+                name.touch(exist_ok=False)
+                made.append(name)
         temporaries = made.copy()
         yield temporaries
         for path in paths:
@@ -116,6 +127,22 @@ def new_files(
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         raise
+
+
+def temporary_name(path: str | os.PathLike) -> Path:
+    """A name that no file has, in the folder of a file that is to be made.
+
+    Parameters
+    ----------
+    path : path-like
+        Final name.
+
+    Returns
+    -------
+    pathlib.Path
+        Hidden, and different at every call.
+    """
+    return Path(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(4)}")
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:

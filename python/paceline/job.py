@@ -42,11 +42,14 @@ class Reduction(Protocol):
 class PerBlock(Protocol):
     """The worker's half of an analysis that has use for each block's own result: a writer, say.
 
-    Its other half has `receiver`, which is given them.
+    Its other half has `receiver`, which is given them. Errors of writing leave it as they are.
     """
 
-    def compute_block(self, block: Block) -> Any:
-        """What the block gives; frames that could not be read are not in it."""
+    def compute_block(self, block: Block, first: int) -> Any:
+        """What the block gives; frames that could not be read are not in it.
+
+        `first` is its first row in the results, those of such frames counted too.
+        """
 
 
 class Receiver(Protocol):

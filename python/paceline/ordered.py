@@ -1,4 +1,4 @@
-"""Blocks of frames into a file in their order, whatever the order in which workers finish them."""
+"""Blocks of frames into a file, whatever the order in which workers finish them."""
 
 import os
 import tempfile
@@ -17,16 +17,82 @@ class Encoded:
 
     Attributes
     ----------
+    first : int
+        The block's first row in the results.
     data : bytes
+        Empty where the worker has written them to the file itself.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
         Of the simulation.
     """
 
+    first: int
     data: bytes
     times: np.ndarray
     steps: np.ndarray
+
+
+class Moments:
+    """Times and steps of blocks."""
+
+    def __init__(self) -> None:
+        self._of_block: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def note(self, number: int, value: Encoded) -> None:
+        """Keep those of one block, counted from 0."""
+        self._of_block[number] = value.times, value.steps
+
+    def all(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those of all frames, once all blocks are there.
+
+        Returns
+        -------
+        times : numpy.ndarray of float64, shape (n_frames,)
+            ps.
+        steps : numpy.ndarray of int64, shape (n_frames,)
+            Of the simulation.
+        """
+        blocks = [self._of_block[number] for number in sorted(self._of_block)]
+        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
+        return times, steps
+
+
+class Placed:
+    """Takes blocks of frames of one size, which have a place in the file from the beginning.
+
+    Parameters
+    ----------
+    file : binary file
+        Where the first frame is to be written.
+    """
+
+    def __init__(self, file: IO[bytes]):
+        self._file = file
+        self._start = file.tell()
+        self.moments = Moments()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def add(self, number: int, value: Encoded) -> None:
+        """Take a block: write it to its place, if its worker has not.
+
+        Parameters
+        ----------
+        number : int
+            The block, counted from 0.
+        value : Encoded
+            Its frames.
+        """
+        self.moments.note(number, value)
+        if value.data:
+            size = len(value.data) // len(value.times)
+            self._file.seek(self._start + value.first * size)
+            self._file.write(value.data)
 
 
 class Ordered:
@@ -47,7 +113,7 @@ class Ordered:
         self._waiting: dict[int, bytes | _Spilled] = {}
         self._in_memory = 0
         self._spill: IO[bytes] | None = None
-        self._moments: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.moments = Moments()
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +132,7 @@ class Ordered:
         value : Encoded
             Its frames.
         """
-        self._moments[number] = value.times, value.steps
+        self.moments.note(number, value)
         if number != self._next:
             self._waiting[number] = self._keep(value.data)
             return
@@ -93,20 +159,6 @@ class Ordered:
         assert self._spill is not None
         self._spill.seek(data.offset)
         return self._spill.read(data.size)
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times and steps of all frames, once all blocks are written.
-
-        Returns
-        -------
-        times : numpy.ndarray of float64, shape (n_frames,)
-            ps.
-        steps : numpy.ndarray of int64, shape (n_frames,)
-            Of the simulation.
-        """
-        blocks = [self._moments[number] for number in sorted(self._moments)]
-        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
-        return times, steps
 
 
 @dataclass(frozen=True)

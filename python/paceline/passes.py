@@ -1,7 +1,9 @@
 """One trajectory, and the analyses that a run makes of it in one pass."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -30,6 +32,7 @@ class Analysis(Protocol):
     fields: Sequence[str]
     optional_fields: Sequence[str]
     transforms: Sequence[Transform]
+    skip_damaged: bool
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
@@ -116,6 +119,7 @@ class Pass:
         )
         for analysis in self._analyses:
             analysis.transforms = self._transforms
+            analysis.skip_damaged = skip_damaged
         # Before the fields: an analysis may see only now which ones it wants.
         parts = [
             Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
@@ -167,13 +171,14 @@ class Pass:
         ------
         Work
         """
-        plan, extents = self.plan, self.trajectory.extents
-        for task in plan.tasks():
-            ahead = None
-            if task.number + n_workers < len(plan):
-                ahead = extents(plan.frame_numbers(plan.task(task.number + n_workers)))
-            frames = plan.frame_numbers(task)
-            yield Work(job, task.number, task.first, frames, extents(frames), ahead)
+        tasks = ((task, self.plan.frame_numbers(task)) for task in self.plan.tasks())
+        located = ((task, frames, self.trajectory.extents(frames)) for task, frames in tasks)
+        coming = deque(islice(located, n_workers))
+        while coming:
+            task, frames, extents = coming.popleft()
+            coming.extend(islice(located, 1))
+            ahead = coming[-1][2] if len(coming) == n_workers else None
+            yield Work(job, task.number, task.first, frames, extents, ahead)
 
     def collect(self, number: int, timings: Timings, stack: ExitStack) -> None:
         """Make ready to `add` outcomes.

@@ -63,7 +63,7 @@ class Worker:
         untransformed = self._transform(work.extents, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
-        values = [self._compute(part, work.number, decoded) for part in self._job.parts]
+        values = [self._compute(part, work, decoded) for part in self._job.parts]
         end = self._free_since = time.monotonic_ns()
         return Outcome(
             work.job,
@@ -124,12 +124,13 @@ class Worker:
             decoded.blank(row)
         return sorted(failed.items())
 
-    def _compute(self, part: Part, number: int, decoded: Decoded) -> Any:
+    def _compute(self, part: Part, work: Work, decoded: Decoded) -> Any:
         block = Block(decoded, part.columns, part.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
         try:
             if part.per_block:
-                return {number: part.computation.compute_block(_whole(block))}  # type: ignore[union-attr]
+                value = part.computation.compute_block(_whole(block), work.first)  # type: ignore[union-attr]
+                return {work.number: value}
             if part.reduces:
                 step = self._job.leaf_frames
                 leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
@@ -137,9 +138,10 @@ class Worker:
                 return fold(partials, part.computation.merge)  # type: ignore[union-attr]
             # A copy: the function may fill the same array again for the next block.
             rows = np.array(part.computation.compute(block))  # type: ignore[union-attr]
-        except UnwritableError:  # it says where, in the user's words
-            raise
         except Exception as error:
+            # A writer's own errors say where, in the user's words.
+            if part.per_block and isinstance(error, UnwritableError | OSError):
+                raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError(f"{part.name} raised on {where}: {reason}") from error
         if rows.ndim == 0 or len(rows) != len(block):

@@ -1,15 +1,20 @@
-//! Encodes blocks of frames for a file that Python writes.
+//! Encodes blocks of frames, for Python to write or into a file.
+
+use std::path::PathBuf;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::raise;
+use crate::error::Error;
 use crate::formats::dcd::DcdEncoder;
 use crate::formats::netcdf3::NetcdfEncoder;
 use crate::formats::trr::TrrEncoder;
 use crate::formats::xtc::{self, XtcEncoder};
-use crate::formats::{self, Fields, FrameIn, Series};
+use crate::formats::{self, Fields, Series};
+use crate::write::{Block, Failure};
 
 /// Encodes the frames of one file: what an encoder is made of. Each block has one of its own,
 /// which takes 0 to 4 % more time than one kept for all blocks of a thread.
@@ -75,24 +80,45 @@ impl Encoder {
             step,
             steps,
         };
-        let encoder = self
-            .make()
-            .map_err(|reason| unwritable(py, None, &reason))?;
+        let encoder = self.encoder().map_err(|why| failed(py, why))?;
         Ok(PyBytes::new(py, &encoder.head(&series)))
     }
 
-    /// Encode all frames of a block.
-    #[allow(clippy::too_many_arguments)]
-    fn encode<'py>(
-        &self,
-        py: Python<'py>,
-        positions: Option<PyReadonlyArray3<'_, f32>>,
-        velocities: Option<PyReadonlyArray3<'_, f32>>,
-        forces: Option<PyReadonlyArray3<'_, f32>>,
-        dimensions: PyReadonlyArray2<'_, f32>,
-        times: PyReadonlyArray1<'_, f64>,
-        steps: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    /// The bytes of all frames of a block.
+    fn encode<'py>(&self, py: Python<'py>, block: Arrays<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let block = self.block(&block)?;
+        let encoded = py.detach(|| block.encode(&mut *self.encoder()?));
+        Ok(PyBytes::new(py, &encoded.map_err(|why| failed(py, why))?))
+    }
+
+    /// Write all frames of a block into a file that exists, as its frames from `first` on.
+    fn write(&self, py: Python<'_>, path: PathBuf, first: u64, block: Arrays<'_>) -> PyResult<()> {
+        let block = self.block(&block)?;
+        py.detach(|| block.write(&mut *self.encoder()?, &path, first))
+            .map_err(|why| failed(py, why))
+    }
+}
+
+/// Positions, velocities, forces, dimensions, times and steps of a block.
+#[derive(FromPyObject)]
+struct Arrays<'py>(
+    Option<PyReadonlyArray3<'py, f32>>,
+    Option<PyReadonlyArray3<'py, f32>>,
+    Option<PyReadonlyArray3<'py, f32>>,
+    PyReadonlyArray2<'py, f32>,
+    PyReadonlyArray1<'py, f64>,
+    PyReadonlyArray1<'py, i64>,
+);
+
+impl Encoder {
+    fn encoder(&self) -> Result<Box<dyn formats::Encoder>, Failure> {
+        self.make()
+            .map_err(|reason| Failure::Error(Error::Argument(reason)))
+    }
+
+    /// The arrays of a block, of the shapes that the encoder expects.
+    fn block<'a>(&self, arrays: &'a Arrays<'_>) -> PyResult<Block<'a>> {
+        let Arrays(positions, velocities, forces, dimensions, times, steps) = arrays;
         let (times, steps) = (times.as_slice()?, steps.as_slice()?);
         let n_frames = times.len();
         let (dimensions, rest) = dimensions.as_slice()?.as_chunks();
@@ -102,28 +128,16 @@ impl Encoder {
             )));
         }
         let wanted = self.fields;
-        let block = Block {
-            positions: self.numbers("positions", wanted.positions, &positions, n_frames)?,
-            velocities: self.numbers("velocities", wanted.velocities, &velocities, n_frames)?,
-            forces: self.numbers("forces", wanted.forces, &forces, n_frames)?,
+        Ok(Block {
+            positions: self.numbers("positions", wanted.positions, positions, n_frames)?,
+            velocities: self.numbers("velocities", wanted.velocities, velocities, n_frames)?,
+            forces: self.numbers("forces", wanted.forces, forces, n_frames)?,
             dimensions,
             times,
             steps,
-        };
-        let encoded = py.detach(|| {
-            let encoder = self.make().map_err(|reason| (None, reason))?;
-            block
-                .encode(encoder)
-                .map_err(|(row, reason)| (Some(row), reason))
-        });
-        match encoded {
-            Ok(bytes) => Ok(PyBytes::new(py, &bytes)),
-            Err((row, reason)) => Err(unwritable(py, row, &reason)),
-        }
+        })
     }
-}
 
-impl Encoder {
     /// An encoder for the format by the name that [`formats::Format::name`] gives it.
     ///
     /// # Errors
@@ -195,45 +209,10 @@ impl Encoder {
     }
 }
 
-/// The arrays of a block; empty for a field that is not written.
-struct Block<'a> {
-    positions: &'a [f32],
-    velocities: &'a [f32],
-    forces: &'a [f32],
-    dimensions: &'a [[f32; 6]],
-    times: &'a [f64],
-    steps: &'a [i64],
-}
-
-impl Block<'_> {
-    fn frame(&self, row: usize) -> FrameIn<'_> {
-        let n_frames = self.times.len();
-        let of_row = |numbers: &'_ [f32]| {
-            let n = numbers.len() / n_frames;
-            row * n..(row + 1) * n
-        };
-        FrameIn {
-            positions: &self.positions[of_row(self.positions)],
-            velocities: &self.velocities[of_row(self.velocities)],
-            forces: &self.forces[of_row(self.forces)],
-            dimensions: &self.dimensions[row],
-            time: self.times[row],
-            step: self.steps[row],
-        }
-    }
-
-    /// The bytes of all frames.
-    ///
-    /// # Errors
-    /// The row that cannot be encoded, and why.
-    fn encode(&self, mut encoder: Box<dyn formats::Encoder>) -> Result<Vec<u8>, (usize, String)> {
-        let mut bytes = Vec::new();
-        for row in 0..self.times.len() {
-            encoder
-                .encode(&self.frame(row), &mut bytes)
-                .map_err(|reason| (row, reason))?;
-        }
-        Ok(bytes)
+fn failed(py: Python<'_>, why: Failure) -> PyErr {
+    match why {
+        Failure::Frame(row, reason) => unwritable(py, Some(row), &reason),
+        Failure::Error(error) => raise(py, error),
     }
 }
 

@@ -39,6 +39,8 @@ class AnalysisBase:
         What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
     transforms : sequence of Transform
         What the present run does to positions first; `prepare` sees it.
+    skip_damaged : bool
+        Whether the present run leaves out frames that cannot be read; `prepare` sees it.
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
@@ -80,6 +82,7 @@ class AnalysisBase:
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     transforms: Sequence[Transform] = ()
+    skip_damaged: bool = False
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
