@@ -252,7 +252,7 @@ def read_by_us(path):
 
     class Block:
         positions = np.empty((n, trajectory.n_atoms, 3), np.float32)
-        velocities = forces = None
+        velocities = forces = judgements = None
         dimensions = np.empty((n, 6), np.float32)
         times, steps, fields = np.empty(n), np.empty(n, np.int64), np.empty(n, np.uint8)
 
