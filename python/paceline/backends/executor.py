@@ -85,14 +85,14 @@ def submit(
     dealer : Dealer
         Is given back the blocks that a broken executor had.
 
-    Yields
-    ------
-    Outcome
-
     Returns
     -------
     list of Future
         What is still being done, of blocks of which another outcome came first.
+
+    Yields
+    ------
+    Outcome
 
     Raises
     ------

@@ -83,21 +83,26 @@ class ForMDAnalysis:
         UnsupportedError
             Options for MDAnalysis's own progress bar are given.
         """
-        analysis = _analysis_of(func)
-        if analysis is None:
-            items = enumerate(computations)
-            calls = [Call(0, k, k, k, 1, f"item {k}", item) for k, item in items]
-            name = getattr(func, "__name__", type(func).__name__)
-            return self._call_all(func, name, calls, "item", None)
-        if func.keywords["progressbar_kwargs"]:
+        if isinstance(func, partial) and (analysis := _analysis_of(func)) is not None:
+            return self._analyse(analysis, func, computations)
+        items = enumerate(computations)
+        calls = [Call(0, k, k, k, 1, f"item {k}", item) for k, item in items]
+        return self._call_all(func, getattr(func, "__name__", repr(func)), calls, "item", None)
+
+    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
+        if compute.keywords["progressbar_kwargs"]:
             raise UnsupportedError(
                 "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
             )
-        parts = _cut(computations, self.n_workers)
+        parts = _cut(parts, self.n_workers)
         if len(parts[0]) == 0:
-            return [func(parts[0])]
-        calls, name = list(_calls(parts)), type(analysis).__name__
-        return self._call_all(partial(_part, func), name, calls, "frame", func.keywords["verbose"])
+            return [compute(parts[0])]
+        function, verbose = partial(_part, compute), compute.keywords["verbose"]
+        name, calls = type(analysis).__name__, list(_calls(parts))
+        done = self._call_all(function, name, calls, "frame", verbose)
+        # As after MDAnalysis's own loop over frames; what concludes may look at the first.
+        analysis._trajectory.rewind()
+        return done
 
     def _call_all(
         self,
@@ -134,12 +139,11 @@ def _serial() -> type | None:
     return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
 
 
-def _analysis_of(func: Callable) -> Any:
+def _analysis_of(func: partial) -> Any:
     """The analysis whose `run` has made a function; None where it is any other."""
     from MDAnalysis.analysis.base import AnalysisBase
 
-    method = func.func if isinstance(func, partial) else None
-    analysis = getattr(method, "__self__", None)
+    analysis = getattr(func.func, "__self__", None)
     return analysis if isinstance(analysis, AnalysisBase) else None
 
 
