@@ -248,6 +248,27 @@ def test_bits_do_not_depend_on_the_number_of_workers(part):
     np.testing.assert_array_equal(runs[0], runs[2])
 
 
+class FromHere(Ends):
+    """Compares with the frame that the user has in front of them."""
+
+    def _prepare(self):
+        self.results.distances = []
+        self._before = self.atoms.positions.copy()
+
+    def _single_frame(self):
+        self.results.distances.append(float(np.abs(self.atoms.positions - self._before).sum()))
+
+
+def test_every_part_finds_the_users_frame(system, backend):
+    universe = paceline.Universe(*system)
+    universe.trajectory[5]
+    universe.atoms.positions += 1
+    found = FromHere(universe.atoms).run(backend=backend)
+    universe.trajectory[5]
+    universe.atoms.positions += 1
+    assert found.results.distances == FromHere(universe.atoms).run().results.distances
+
+
 def test_transformations_go_along(system):
     moved = paceline.Universe(*system)
     moved.trajectory.add_transformations(translate([0, 0, 5]))

@@ -34,18 +34,21 @@ class Shipped:
         large: dict[int, Any] = {}
         self._function = _dumps(function, large, (Universe, ProtoReader))
         self._large = list(large.values())
-        self._frames = [
-            (k, reader.ts.frame)
+        self._places = [
+            (k, reader.ts.frame, reader.ts.positions.copy() if reader.ts.has_positions else None)
             for k, reader in enumerate(self._large)
             if isinstance(reader, ProtoReader)
         ]
 
     def __call__(self, item: Any) -> bytes:
         """What the function returns of an item, for `receive`."""
-        for k, frame in self._frames:
-            if self._large[k].ts.frame != frame:
-                self._large[k][frame]
-        # A copy for each call: the last one may have left something in its own.
+        # Each call finds the frames as they were, with what the user changed in them, and a copy of
+        # the function: the last call has moved the ones, and may have left something in the other.
+        for k, frame, positions in self._places:
+            reader = self._large[k]
+            reader[frame]
+            if positions is not None:
+                reader.ts.positions = positions
         function = _loads(self._function, self._large)
         return _dumps(function(item), {id(one): one for one in self._large}, ())
 
