@@ -37,7 +37,7 @@ from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.transformations import translate
 
 import paceline
-from paceline.backends import Pool, Processes, Serial, Threads
+from paceline.backends import Dask, Pool, Processes, Serial, Threads
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -332,7 +332,7 @@ def test_a_job_is_sent_whole_once_a_worker(part):
 
     class Watched(ThreadPoolExecutor):
         def submit(self, function, sealed, work):
-            sent.append(sealed.data is not None)
+            sent.append(bool(sealed.data))
             return super().submit(function, sealed, work)
 
     with Watched(2) as executor:
@@ -433,3 +433,13 @@ def test_a_process_that_raises_names_the_item():
 
     with pytest.raises(AnalysisError, match="root raised on item 2: ValueError: math domain"):
         Processes(2).apply(root, [2, 1, -1])
+
+
+@pytest.mark.parametrize("name", ["RMSD", "InterRDF"])
+def test_a_dask_cluster_does_as_well(name, part, expected, dask_client):
+    backend = Dask(dask_client)
+    alone = expected(name)
+    part.trajectory[11]
+    found = SHIPPED[name](part).run(start=2, backend=backend)
+    assert_same(found.results, alone.results, rounding=SUMS.get(name))
+    assert len(backend.timings.blocks) == 6
