@@ -67,7 +67,7 @@ SHIPPED = {
     "Ramachandran": lambda u: dihedrals.Ramachandran(u.select_atoms("resid 2:10")),
     "DSSP": lambda u: dssp.DSSP(u),
     "GNMAnalysis": lambda u: gnm.GNMAnalysis(u, select="name CA"),
-    "closeContactGNMAnalysis": lambda u: gnm.closeContactGNMAnalysis(u, select="resid 1:3"),
+    "closeContactGNMAnalysis": lambda u: gnm.closeContactGNMAnalysis(u, select="name CA", cutoff=9),
     "HydrogenBondAnalysis": lambda u: hydrogenbonds.HydrogenBondAnalysis(
         u, "name N", "name HN", "name O", d_a_cutoff=3.6, d_h_a_angle_cutoff=120
     ),
