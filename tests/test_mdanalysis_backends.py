@@ -8,6 +8,7 @@ import pkgutil
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -341,6 +342,20 @@ def test_a_job_is_sent_whole_once_a_worker(part):
     assert len(sent) >= 20
     # A third time only for a thread that came so late that others had taken both.
     assert 2 <= sum(sent) <= 3
+
+
+def test_a_worker_that_lacks_the_job_is_sent_it(part):
+    class Slow(Ends):
+        def _single_frame(self):
+            super()._single_frame()
+            time.sleep(0.001)
+
+    with ThreadPoolExecutor(4) as executor:
+        backend = Pool(executor, 1)
+        found = Slow(ca(part)).run(backend=backend, n_parts=20)
+    # Sent whole once unasked; the second of the two calls that go out at a time wakes another.
+    assert len(backend.timings.workers()) > 1
+    assert found.results.distances == Ends(ca(part)).run().results.distances
 
 
 class Raising(Ends):

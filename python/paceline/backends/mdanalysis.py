@@ -115,22 +115,25 @@ class ForMDAnalysis:
         begun = time.monotonic_ns()
         shipped, job = _ship(function, name)
         self.timings = Timings(self.name, begun, time.monotonic_ns())
-        values: list[Any] = [None] * len(calls)
-        n_frames = sum(call.n_frames for call in calls)
-        with (
-            Progress(n_frames, unit=unit, show=progress) as bar,
-            closing(self.run([job], calls)) as outcomes,
-        ):
+        with Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar:
+            values = self._values(job, calls, bar)
+        done = time.monotonic_ns()
+        received = [shipped.receive(value) for value in values]
+        self.timings.end = time.monotonic_ns()
+        self.timings.t_comm = (self.timings.end - done) / 1e9
+        return received
+
+    def _values(self, job: Calls, calls: Sequence[Call], bar: Progress) -> list[bytes]:
+        """What the calls gave, in their order."""
+        values = [b""] * len(calls)
+        with closing(self.run([job], calls)) as outcomes:
             for outcome in outcomes:
+                values[outcome.number] = outcome.values[0]
                 came = time.monotonic_ns()
-                values[outcome.number] = shipped.receive(outcome.values[0])
-                received = time.monotonic_ns()
-                self.timings.t_comm += (received - came) / 1e9
                 self.timings.blocks.extend(
-                    replace(timing, comm=received - timing.end) for timing in outcome.timings
+                    replace(timing, comm=came - timing.end) for timing in outcome.timings
                 )
                 bar.add(outcome.n_frames)
-        self.timings.end = time.monotonic_ns()
         return values
 
 
