@@ -15,7 +15,7 @@ CRATE = ROOT / "src"
 PYTHON_LAYERS = (
     ("_core", "errors"),
     ("files", "progress"),
-    ("copying", "pieces", "ordered"),
+    ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
     ("plan",),
     ("block",),

@@ -138,6 +138,72 @@ class Work:
     level: ClassVar[int] = 0
 
     @property
+    def first_frame(self) -> int:
+        """Number of the first frame."""
+        return int(self.frames[0])
+
+    @property
     def n_frames(self) -> int:
         """Number of frames."""
         return len(self.frames)
+
+    @property
+    def what(self) -> str:
+        """What a message calls it."""
+        return f"frames {self.frames[0]} to {self.frames[-1]}"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What all calls of one function have in common: a job of another kind, without a file.
+
+    Attributes
+    ----------
+    name : str
+        What errors call the function.
+    function : bytes
+        Pickled: each worker opens one of its own.
+    """
+
+    #: Each value is wanted as it is, and at once: there is nothing to merge.
+    streamed: ClassVar[bool] = True
+
+    name: str
+    function: bytes
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call for one worker.
+
+    Attributes
+    ----------
+    job : int
+        Which of the run's jobs it belongs to.
+    number : int
+        The call.
+    first : int
+        How many frames the calls before it have.
+    first_frame, n_frames : int
+        What it is about; other than of frames, a number and 1.
+    what : str
+        What a message calls it.
+    item : object
+        What the function is called with.
+    """
+
+    #: As of a block.
+    level: ClassVar[int] = 0
+
+    job: int
+    number: int
+    first: int
+    first_frame: int
+    n_frames: int
+    what: str
+    item: Any
+
+
+#: What backends are given.
+AnyJob = Job | Calls
+AnyWork = Work | Call

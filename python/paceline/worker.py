@@ -1,27 +1,34 @@
-"""What a worker does with one block: read, decode, compute. It imports no MDAnalysis."""
+"""What a worker does with one block: read, decode, compute. It imports no MDAnalysis by itself."""
 
+import copy
 import os
 import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import cloudpickle
 import numpy as np
 
 from paceline.block import DAMAGED_STEP, Block, Decoded
-from paceline.errors import AnalysisError, TransformError, UnwritableError, WorkerError
+from paceline.errors import (
+    AnalysisError,
+    PacelineError,
+    TransformError,
+    UnwritableError,
+    WorkerError,
+)
 from paceline.frames import Cost, Extents
-from paceline.job import Job, Part, Work
+from paceline.job import AnyJob, AnyWork, Call, Calls, Part, Work
 from paceline.outcome import Outcome
 from paceline.plan import fold
 from paceline.timing import BlockTiming
 
 
 class Worker:
-    """Does blocks, one after another; its files are those of the last block's job.
+    """Does blocks and calls, one after another; its files are those of the last one's job.
 
     Parameters
     ----------
@@ -34,14 +41,14 @@ class Worker:
         host:process:thread.
     """
 
-    def __init__(self, job_of: Callable[[int], Job]):
+    def __init__(self, job_of: Callable[[int], AnyJob]):
         self._job_of = job_of
         self._number: int | None = None
         self._free_since = time.monotonic_ns()
         self.name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
-    def run(self, work: Work) -> Outcome:
-        """Read, decode and compute one block.
+    def run(self, work: AnyWork) -> Outcome:
+        """Read, decode and compute one block, or do one call.
 
         Raises
         ------
@@ -55,6 +62,8 @@ class Worker:
         start, free_since = time.monotonic_ns(), self._free_since
         self._take_up(work.job)
         taken_up = time.monotonic_ns()
+        if isinstance(work, Call):
+            return self._call(work, start, taken_up)
         if work.ahead is not None:
             self._reader.read_ahead(work.ahead)
         asked_ahead = time.monotonic_ns()
@@ -99,9 +108,46 @@ class Worker:
     def _take_up(self, number: int) -> None:
         """Turn to a job, letting go of the last one's files."""
         if number != self._number:
-            self._job = self._job_of(number)
-            self._reader = self._job.source.open()
+            job = self._job_of(number)
+            if isinstance(job, Calls):
+                self._calls, self._function = job, _opened(job.function)
+            else:
+                self._job, self._reader = job, job.source.open()
             self._number = number
+
+    def _call(self, call: Call, start: int, taken_up: int) -> Outcome:
+        """Do one call."""
+        free_since = self._free_since
+        try:
+            value = self._function(call.item)
+        except PacelineError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise AnalysisError(f"{self._calls.name} raised on {call.what}: {reason}") from error
+        end = self._free_since = time.monotonic_ns()
+        timing = BlockTiming(
+            job=call.job,
+            block=call.number,
+            first_frame=call.first_frame,
+            n_frames=call.n_frames,
+            worker=self.name,
+            start=start,
+            end=end,
+            wait=start - free_since,
+            open=taken_up - start,
+            read=0,
+            decode=0,
+            transform=0,
+            compute=end - taken_up,
+            comm=0,
+            bytes=0,
+            calls=0,
+        )
+        times = np.full(call.n_frames, np.nan)
+        return Outcome(
+            call.job, 0, call.number, call.first, call.n_frames, [value], times, [], [timing]
+        )
 
     def _read(self, work: Work) -> tuple[Decoded, Cost]:
         """Frames of a block, and what they cost."""
@@ -161,13 +207,27 @@ def _whole(leaf: Block) -> Block:
 
 
 class SealedJob:
-    """A job made ready to be sent with each of its blocks: pickled once, opened once a worker."""
+    """A job made ready to be sent: pickled once, opened once a worker.
 
-    def __init__(self, job: Job):
+    Attributes
+    ----------
+    key : str
+        By which a worker knows it again.
+    data : bytes
+        The job; empty where only the key is sent.
+    """
+
+    def __init__(self, job: AnyJob):
         self.key = uuid.uuid4().hex
         self.data = cloudpickle.dumps(job)
 
-    def open(self) -> Job:
+    def key_alone(self) -> Self:
+        """The same for a worker that may have it already."""
+        other = copy.copy(self)
+        other.data = b""
+        return other
+
+    def open(self) -> AnyJob:
         """The job.
 
         Raises
@@ -175,20 +235,29 @@ class SealedJob:
         WorkerError
             It cannot be made anew here.
         """
-        try:
-            return cloudpickle.loads(self.data)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
+        return _opened(self.data)
 
 
 _here = threading.local()
 
 
-def run_sealed(sealed: SealedJob, work: Work) -> Outcome:
-    """Do one block in whatever thread or process this is."""
+def run_sealed(sealed: SealedJob, work: AnyWork) -> Outcome | None:
+    """Do one block in whatever thread or process this is; None where it lacks the job."""
     if getattr(_here, "key", None) != sealed.key:
+        if not sealed.data:
+            return None
         job = sealed.open()
         _here.worker = Worker(lambda _: job)
         _here.key = sealed.key
     return _here.worker.run(work)
+
+
+def _opened(data: bytes) -> Any:
+    """What was sent."""
+    try:
+        return cloudpickle.loads(data)
+    except PacelineError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise WorkerError(f"a worker cannot open an analysis: {reason}") from error

@@ -9,19 +9,28 @@ from concurrent.futures import Executor
 from typing import Any
 
 from paceline.backends.base import Backend, available_cpus
-from paceline.backends.dask import DaskBackend
-from paceline.backends.executor import ExecutorBackend
-from paceline.backends.processes import ProcessesBackend
-from paceline.backends.serial import SerialBackend
-from paceline.backends.threads import ThreadsBackend
+from paceline.backends.dask import Dask
+from paceline.backends.executor import Pool
+from paceline.backends.processes import Processes
+from paceline.backends.serial import Serial
+from paceline.backends.threads import Threads
 
-__all__ = ["Backend", "available_cpus", "make_backend"]
+__all__ = [
+    "Backend",
+    "Dask",
+    "Pool",
+    "Processes",
+    "Serial",
+    "Threads",
+    "available_cpus",
+    "make_backend",
+]
 
 _BY_NAME: dict[str, Callable[..., Backend]] = {
-    "serial": SerialBackend,
-    "threads": ThreadsBackend,
-    "processes": ProcessesBackend,
-    "dask": DaskBackend.on_this_machine,
+    "serial": Serial,
+    "threads": Threads,
+    "processes": Processes,
+    "dask": Dask.on_this_machine,
 }
 
 
@@ -61,9 +70,9 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if backend is None:
         backend = "threads"
     if isinstance(backend, Executor):
-        return ExecutorBackend(backend, n_workers)
+        return Pool(backend, n_workers)
     if _is_client(backend):
-        return DaskBackend(backend, n_workers)
+        return Dask(backend, n_workers)
     if hasattr(backend, "run") and hasattr(backend, "n_workers"):
         if n_workers not in (None, backend.n_workers):
             raise ValueError(
@@ -79,8 +88,8 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if backend == "serial":
         if n_workers not in (None, 1):
             raise ValueError(f"backend 'serial' has one worker, not {n_workers}")
-        return SerialBackend()
-    return _BY_NAME[backend](n_workers or available_cpus())
+        return Serial()
+    return _BY_NAME[backend](n_workers)
 
 
 def _is_client(backend: Any) -> bool:

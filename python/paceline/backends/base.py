@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from paceline.job import Job, Work
+from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
 
 
@@ -24,14 +24,16 @@ class Backend(Protocol):
     name: str
     n_workers: int
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
         ----------
-        jobs : sequence of Job
+        jobs : sequence of Job or Calls
             One a trajectory: what its blocks have in common.
-        works : iterable of Work
+        works : iterable of Work or Call
             The blocks; taken from it as workers come free.
 
         Yields
@@ -39,6 +41,36 @@ class Backend(Protocol):
         Outcome
             Of each block, in any order.
         """
+
+
+def worker_count(n_workers: int | None) -> int:
+    """Number of workers that a user asked for.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        By default the CPUs that this process may use.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        Fewer are asked for.
+
+    Examples
+    --------
+    >>> worker_count(4), worker_count(None) == available_cpus()
+    (4, True)
+    """
+    if n_workers is None:
+        return available_cpus()
+    if n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+    return n_workers
 
 
 def available_cpus() -> int:

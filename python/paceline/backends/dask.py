@@ -15,9 +15,10 @@ from paceline.backends.base import available_cpus
 from paceline.backends.clocks import Clocks
 from paceline.backends.dealing import Dealer
 from paceline.backends.executor import seal
+from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.backends.runs import Run, Runs, do_run
 from paceline.errors import UnsupportedError, WorkerError
-from paceline.job import Job, Work
+from paceline.job import AnyJob, AnyWork, Calls
 from paceline.outcome import Outcome
 from paceline.worker import SealedJob, Worker
 
@@ -29,7 +30,7 @@ LOOK = 1.0
 FETCH = 30.0
 
 
-class DaskBackend:
+class Dask(ForMDAnalysis):
     """Runs of blocks as tasks of a Dask cluster.
 
     Parameters
@@ -63,17 +64,17 @@ class DaskBackend:
         self.n_workers = n_workers or available_cpus()
 
     @classmethod
-    def on_this_machine(cls, n_workers: int) -> "DaskBackend":
+    def on_this_machine(cls, n_workers: int | None = None) -> "Dask":
         """Worker processes of this machine, of one thread each.
 
         Parameters
         ----------
-        n_workers : int
-            Number of processes.
+        n_workers : int, optional
+            Number of processes; by default the CPUs that this process may use.
 
         Returns
         -------
-        DaskBackend
+        Dask
 
         Raises
         ------
@@ -87,7 +88,9 @@ class DaskBackend:
             )
         return cls(None, n_workers)
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes of runs as they come.
 
         Raises
@@ -139,14 +142,14 @@ class SharedJob:
     def __reduce__(self) -> tuple[type, tuple[SealedJob, str]]:
         return SharedJob, (self._sealed, self._version)
 
-    def opened(self) -> tuple[Worker, Job]:
+    def opened(self) -> tuple[Worker, AnyJob]:
         """Open the job once for each thread.
 
         Returns
         -------
         Worker
             That of the calling thread.
-        Job
+        Job or Calls
 
         Raises
         ------
@@ -177,7 +180,7 @@ def do_shared(shared: SharedJob, run: Run) -> Outcome:
 class _Session:
     """The blocks of one run on a cluster."""
 
-    def __init__(self, client: Any, n_workers: int, jobs: Sequence[Job]):
+    def __init__(self, client: Any, n_workers: int, jobs: Sequence[AnyJob]):
         self._client = client
         self._jobs = jobs
         self._n_asked = self._n_workers = n_workers
@@ -188,7 +191,7 @@ class _Session:
         self._pending: dict[Any, tuple[Any, Run]] = {}
         self._n_tasks = 0
 
-    def run(self, works: Iterable[Work]) -> Generator[Outcome, None, bool]:
+    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
         """Do every block; return whether workers still hang at what others have done."""
         self._runs = Runs(self._jobs, works)
         self._dealer = Dealer(self._runs)
@@ -232,7 +235,7 @@ class _Session:
             self._scattered[run.job],
             run,
             # Dask's dashboard groups tasks by what stands before the first number.
-            key=(f"{_name(self._jobs[run.job])}-{self._id}", self._n_tasks, int(run.frames[0])),
+            key=(f"{_name(self._jobs[run.job])}-{self._id}", self._n_tasks, run.first_frame),
             pure=False,
             workers=list(workers) or None,
             allow_other_workers=bool(workers),
@@ -280,9 +283,10 @@ class _Session:
             self._client.cancel(futures)
 
 
-def _name(job: Job) -> str:
+def _name(job: AnyJob) -> str:
     """What the dashboard calls a job's tasks: paceline-rmsd-rmsf, say."""
-    words = (re.split(r"[^A-Za-z]", part.name)[0].lower() for part in job.parts)
+    names = [job.name] if isinstance(job, Calls) else [part.name for part in job.parts]
+    words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names)
     return "-".join(["paceline", *words])
 
 
@@ -302,8 +306,8 @@ def _reason(error: BaseException, run: Run) -> BaseException:
 
     if isinstance(error, KilledWorker):
         return WorkerError(
-            f"Dask workers died again and again while they were at frames {run.frames[0]} to "
-            f"{run.frames[-1]}: perhaps for want of memory, or the analysis crashes them there"
+            f"Dask workers died again and again while they were at {run.what}: "
+            "perhaps for want of memory, or the analysis crashes them there"
         )
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("paceline"):
         return WorkerError(

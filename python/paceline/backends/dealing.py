@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
 from paceline.errors import WorkerError
 from paceline.outcome import Outcome
 
@@ -23,7 +21,7 @@ MOST_LOSSES = 3
 
 
 class Dealable(Protocol):
-    """A block (`Work`), or a run of blocks: an aligned subtree of a job's blocks."""
+    """A block (`Work`), a `Call`, or a run of them: an aligned subtree of a job's."""
 
     @property
     def job(self) -> int:
@@ -38,8 +36,8 @@ class Dealable(Protocol):
         """Of the subtree among those of its level."""
 
     @property
-    def frames(self) -> np.ndarray:
-        """Frame numbers in the trajectory."""
+    def what(self) -> str:
+        """What a message calls it."""
 
     @property
     def n_frames(self) -> int:
@@ -191,9 +189,8 @@ class Dealer(Generic[T]):
         self._losses[key] = self._losses.get(key, 0) + 1
         if self._losses[key] == MOST_LOSSES:
             raise WorkerError(
-                f"workers were killed {MOST_LOSSES} times while they were at frames "
-                f"{work.frames[0]} to {work.frames[-1]}: perhaps for want of memory, or the "
-                "analysis crashes them there"
+                f"workers were killed {MOST_LOSSES} times while they were at {work.what}: "
+                "perhaps for want of memory, or the analysis crashes them there"
             )
         self._returned.append(work)
 

@@ -1,17 +1,18 @@
-"""Any `concurrent.futures.Executor`."""
+"""Any pool of workers with the interface of `concurrent.futures`."""
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 
-from paceline.backends.base import available_cpus
+from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
+from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import WorkerError
-from paceline.job import Job, Work
+from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
 from paceline.worker import SealedJob, run_sealed
 
 
-class ExecutorBackend:
+class Pool(ForMDAnalysis):
     """Blocks submitted to an executor, a few ahead of those that are being computed.
 
     Parameters
@@ -25,9 +26,11 @@ class ExecutorBackend:
     def __init__(self, executor: Executor, n_workers: int | None = None):
         self._executor = executor
         self.name = type(executor).__name__.lstrip("_")
-        self.n_workers = n_workers or getattr(executor, "_max_workers", None) or available_cpus()
+        self.n_workers = worker_count(n_workers or getattr(executor, "_max_workers", None))
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         try:
             yield from submit(self._executor, self.n_workers, seal(jobs, self.name), Dealer(works))
@@ -38,12 +41,12 @@ class ExecutorBackend:
             ) from error
 
 
-def seal(jobs: Sequence[Job], name: str) -> list[SealedJob]:
+def seal(jobs: Sequence[AnyJob], name: str) -> list[SealedJob]:
     """Make jobs ready to be sent.
 
     Parameters
     ----------
-    jobs : sequence of Job
+    jobs : sequence of Job or Calls
         What the blocks of each trajectory have in common.
     name : str
         What the error calls the backend.
@@ -68,7 +71,7 @@ def seal(jobs: Sequence[Job], name: str) -> list[SealedJob]:
 
 def submit(
     executor: Executor, n_workers: int, sealed: Sequence[SealedJob], dealer: Dealer
-) -> Generator[Outcome, None, list[Future[Outcome]]]:
+) -> Generator[Outcome, None, list[Future[Outcome | None]]]:
     """Do every block that a dealer has; yield outcomes as they come.
 
     Parameters
@@ -82,34 +85,36 @@ def submit(
     dealer : Dealer
         Is given back the blocks that a broken executor had.
 
-    Yields
-    ------
-    Outcome
-
     Returns
     -------
     list of Future
         What is still being done, of blocks of which another outcome came first.
+
+    Yields
+    ------
+    Outcome
 
     Raises
     ------
     concurrent.futures.BrokenExecutor
         Its workers are gone.
     """
-    pending: dict[Future[Outcome], Work] = {}
+    sender = _Sender(executor, n_workers, sealed)
+    pending: dict[Future[Outcome | None], AnyWork] = {}
     try:
         while not dealer.finished:
             # Twice as many as workers: none waits for a block while its last one is returned.
             while len(pending) < 2 * n_workers and (work := dealer.next()) is not None:
-                pending[executor.submit(run_sealed, sealed[work.job], work)] = work
+                pending[sender.send(work)] = work
             while len(pending) < n_workers and (work := dealer.again()) is not None:
-                pending[executor.submit(run_sealed, sealed[work.job], work)] = work
+                pending[sender.send(work)] = work
             idle = len(pending) < n_workers
             done, _ = wait(pending, dealer.patience() if idle else None, FIRST_COMPLETED)
             for future in done:
-                outcome = future.result()
-                del pending[future]
-                if dealer.done(outcome):
+                outcome, work = future.result(), pending.pop(future)
+                if outcome is None:
+                    pending[sender.send(work, whole=True)] = work
+                elif dealer.done(outcome):
                     yield outcome
         return [future for future in pending if not future.cancel()]
     except BrokenExecutor:
@@ -119,3 +124,24 @@ def submit(
     finally:
         for future in pending:
             future.cancel()
+
+
+class _Sender:
+    """Sends a job whole as often as there are workers, then only its key.
+
+    An executor does not say who takes what: a worker that lacks the job says so, and its block is
+    sent again with the whole job.
+    """
+
+    def __init__(self, executor: Executor, n_workers: int, sealed: Sequence[SealedJob]):
+        self._executor = executor
+        self._n_workers = n_workers
+        self._sealed = sealed
+        self._keys = [job.key_alone() for job in sealed]
+        self._times = [0] * len(sealed)
+
+    def send(self, work: AnyWork, *, whole: bool = False) -> "Future[Outcome | None]":
+        self._times[work.job] += 1
+        whole = whole or self._times[work.job] <= self._n_workers
+        job = (self._sealed if whole else self._keys)[work.job]
+        return self._executor.submit(run_sealed, job, work)

@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, wait
 
+from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
 from paceline.backends.executor import seal, submit
+from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import PacelineWarning
-from paceline.job import Job, Work
+from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
 
 #: Between a worker's looks whether its parent still lives, seconds.
@@ -20,21 +22,23 @@ PARENT_INTERVAL = 0.5
 GRACE = 0.1
 
 
-class ProcessesBackend:
+class Processes(ForMDAnalysis):
     """Blocks dealt to worker processes, for functions that hold the interpreter.
 
     Parameters
     ----------
-    n_workers : int
-        Number of processes.
+    n_workers : int, optional
+        Number of processes; by default the CPUs that this process may use.
     """
 
     name = "processes"
 
-    def __init__(self, n_workers: int):
-        self.n_workers = n_workers
+    def __init__(self, n_workers: int | None = None):
+        self.n_workers = worker_count(n_workers)
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come. New processes take the place of dead ones.
 
         Raises

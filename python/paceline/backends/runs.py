@@ -4,10 +4,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from typing import Any
 
-import numpy as np
-
-from paceline.job import Job, Work
+from paceline.job import AnyJob, AnyWork, Calls, Job, Work
 from paceline.outcome import Outcome, join
 from paceline.worker import Worker
 
@@ -22,18 +21,18 @@ DEEPEST = 12
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring blocks for one worker: an aligned subtree, whole.
+    """Neighbouring blocks for one worker: an aligned subtree, whole. Or a single call.
 
     Attributes
     ----------
     level : int
         Of the subtree: of 2**level blocks.
-    works : sequence of Work
+    works : sequence of Work or Call
         The blocks, in their order.
     """
 
     level: int
-    works: Sequence[Work]
+    works: Sequence[Any]
 
     @property
     def job(self) -> int:
@@ -51,9 +50,16 @@ class Run:
         return sum(work.n_frames for work in self.works)
 
     @property
-    def frames(self) -> np.ndarray:
-        """Frame numbers in the trajectory: ndarray of int64, shape (n_frames,)."""
-        return np.concatenate([work.frames for work in self.works])
+    def first_frame(self) -> int:
+        """Number of the first frame."""
+        return self.works[0].first_frame
+
+    @property
+    def what(self) -> str:
+        """What a message calls it."""
+        if self.level == 0:
+            return self.works[0].what
+        return f"{self.works[0].what} and so on, {self.n_frames} in all"
 
 
 class Runs:
@@ -67,10 +73,10 @@ class Runs:
         The blocks of each job, one after another, in the order of their numbers.
     """
 
-    def __init__(self, jobs: Sequence[Job], works: Iterable[Work]):
+    def __init__(self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]):
         self._jobs = jobs
         self._works = iter(works)
-        self._ahead: deque[Work] = deque()
+        self._ahead: deque[Any] = deque()
         # Of each job: frames that were done, and how long they took, nanoseconds.
         self._done = [(0, 0)] * len(jobs)
 
@@ -92,13 +98,13 @@ class Runs:
             works = [replace(work, ahead=None) for work in works]
         return Run(level, works)
 
-    def _level(self, first: Work) -> int:
+    def _level(self, first: AnyWork) -> int:
         """Of the smallest subtree that takes long enough, or the largest that begins here."""
-        n_frames, took = self._done[first.job]
-        if n_frames == 0:
+        job, (n_frames, took) = self._jobs[first.job], self._done[first.job]
+        if n_frames == 0 or isinstance(job, Calls):  # what calls return cannot be merged
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
-        source = self._jobs[first.job].source
+        source = job.source
         block_bytes = 12 * source.n_wanted * len(source.fields) * first.n_frames
         level = 0
         while (
@@ -133,14 +139,14 @@ class Runs:
         self._done[outcome.job] = n_frames + outcome.n_frames, took
 
 
-def do_run(worker: Worker, job: Job, run: Run) -> Outcome:
-    """Do the blocks of a run one after another.
+def do_run(worker: Worker, job: AnyJob, run: Run) -> Outcome:
+    """Do the blocks of a run one after another, or its call.
 
     Parameters
     ----------
     worker : Worker
         Does them.
-    job : Job
+    job : Job or Calls
         To which they belong.
     run : Run
         The blocks.
@@ -150,6 +156,8 @@ def do_run(worker: Worker, job: Job, run: Run) -> Outcome:
     Outcome
         One, of them all. Of partial results a logarithm of the blocks is held at a time.
     """
+    if isinstance(job, Calls):
+        return worker.run(run.works[0])
     works = [replace(work, ahead=after.extents) for work, after in pairwise(run.works)]
     return _do_subtree(worker, job, run.level, [*works, run.works[-1]])
 

@@ -2,18 +2,21 @@
 
 from collections.abc import Generator, Iterable, Sequence
 
-from paceline.job import Job, Work
+from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
 from paceline.worker import Worker
 
 
-class SerialBackend:
+class Serial(ForMDAnalysis):
     """Blocks one after another, here."""
 
     name = "serial"
     n_workers = 1
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block in order."""
         worker = Worker(jobs.__getitem__)
         yield from map(worker.run, works)

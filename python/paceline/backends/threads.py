@@ -4,27 +4,31 @@ import queue
 import threading
 from collections.abc import Generator, Iterable, Sequence
 
+from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
-from paceline.job import Job, Work
+from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
 from paceline.worker import Worker
 
 
-class ThreadsBackend:
+class Threads(ForMDAnalysis):
     """Blocks dealt to threads as they come free.
 
     Parameters
     ----------
-    n_workers : int
-        Number of threads.
+    n_workers : int, optional
+        Number of threads; by default the CPUs that this process may use.
     """
 
     name = "threads"
 
-    def __init__(self, n_workers: int):
-        self.n_workers = n_workers
+    def __init__(self, n_workers: int | None = None):
+        self.n_workers = worker_count(n_workers)
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
         deal = _Deal(Dealer(works))
         outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
@@ -58,7 +62,7 @@ class _Deal:
         with self._changed:
             return self._dealer.finished
 
-    def next(self) -> Work | None:
+    def next(self) -> AnyWork | None:
         """A block, sooner or later; None once all are done."""
         with self._changed:
             while not self._stopped and not self._dealer.finished:
@@ -82,7 +86,7 @@ class _Deal:
 
 
 def _work(
-    jobs: Sequence[Job], deal: _Deal, outcomes: "queue.SimpleQueue[Outcome | BaseException]"
+    jobs: Sequence[AnyJob], deal: _Deal, outcomes: "queue.SimpleQueue[Outcome | BaseException]"
 ) -> None:
     try:
         worker = Worker(jobs.__getitem__)

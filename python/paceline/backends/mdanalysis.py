@@ -1,0 +1,183 @@
+"""What MDAnalysis asks of a backend, so that its own analyses run on ours.
+
+All that is taken for granted about MDAnalysis's private ways is in this file, and nothing of it is
+imported before one of its analyses runs.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from paceline.errors import UnsupportedError, WorkerError
+from paceline.job import Call, Calls
+from paceline.progress import Progress
+from paceline.shipped import Shipped
+from paceline.timing import Timings
+
+#: The frames of an analysis are cut into so many parts, whatever the number of workers, so that
+#: this number does not show in the last digits of a result …
+PARTS = 64
+#: … of at least so many frames: each part is prepared anew.
+FEWEST_FRAMES = 16
+
+
+class ForMDAnalysis:
+    """A backend that MDAnalysis takes as well, in `run(backend=...)` of its own analyses.
+
+    To MDAnalysis it passes for a `BackendSerial`: that is what every analysis supports and what
+    may show progress. Whether an analysis can be parallelised is asked before, and of the
+    analysis alone.
+
+    Attributes
+    ----------
+    timings : Timings
+        Of the last analysis of MDAnalysis that ran here.
+    """
+
+    name: str
+    n_workers: int
+    run: Callable
+    timings: Timings
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` asks, beside the type."""
+        return _serial() or type(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is this backend, or the one as which it passes."""
+        return self is other or (isinstance(other, type) and other is _serial())
+
+    __hash__ = object.__hash__
+
+    def apply(self, func: Callable, computations: Sequence[Any]) -> list[Any]:
+        """Call a function with each item, as MDAnalysis's `BackendBase.apply` does.
+
+        Parameters
+        ----------
+        func : callable
+            Sent to each worker once, with its Universes.
+        computations : sequence
+            The items.
+
+        Returns
+        -------
+        list
+            What it returned, item by item. Of an analysis, which calls this in its `run`: what
+            each part of its frames gave, in as many parts as suit the workers.
+
+        Raises
+        ------
+        AnalysisError
+            The function raised.
+        WorkerError
+            It cannot be sent, or its workers were killed.
+        UnsupportedError
+            Options for MDAnalysis's own progress bar are given.
+        """
+        if isinstance(func, partial) and (analysis := _analysis_of(func)) is not None:
+            return self._analyse(analysis, func, computations)
+        items = enumerate(computations)
+        calls = [Call(0, k, k, k, 1, f"item {k}", item) for k, item in items]
+        return self._call_all(func, getattr(func, "__name__", repr(func)), calls, "item", None)
+
+    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
+        if compute.keywords["progressbar_kwargs"]:
+            raise UnsupportedError(
+                "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
+            )
+        parts = _cut(parts, self.n_workers)
+        if len(parts[0]) == 0:
+            return [compute(parts[0])]
+        function, verbose = partial(_part, compute), compute.keywords["verbose"]
+        name, calls = type(analysis).__name__, list(_calls(parts))
+        done = self._call_all(function, name, calls, "frame", verbose)
+        # As after MDAnalysis's own loop over frames; what concludes may look at the first.
+        analysis._trajectory.rewind()
+        return done
+
+    def _call_all(
+        self,
+        function: Callable,
+        name: str,
+        calls: Sequence[Call],
+        unit: str,
+        progress: bool | None,
+    ) -> list[Any]:
+        begun = time.monotonic_ns()
+        shipped, job = _ship(function, name)
+        self.timings = Timings(self.name, begun, time.monotonic_ns())
+        with Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar:
+            values = self._values(job, calls, bar)
+        done = time.monotonic_ns()
+        received = [shipped.receive(value) for value in values]
+        self.timings.end = time.monotonic_ns()
+        self.timings.t_comm = (self.timings.end - done) / 1e9
+        return received
+
+    def _values(self, job: Calls, calls: Sequence[Call], bar: Progress) -> list[bytes]:
+        """What the calls gave, in their order."""
+        values = [b""] * len(calls)
+        with closing(self.run([job], calls)) as outcomes:
+            for outcome in outcomes:
+                values[outcome.number] = outcome.values[0]
+                came = time.monotonic_ns()
+                self.timings.blocks.extend(
+                    replace(timing, comm=came - timing.end) for timing in outcome.timings
+                )
+                bar.add(outcome.n_frames)
+        return values
+
+
+def _serial() -> type | None:
+    """The backend of MDAnalysis's that runs every analysis; None while nobody has loaded it."""
+    return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
+
+
+def _analysis_of(func: partial) -> Any:
+    """The analysis whose `run` has made a function; None where it is any other."""
+    from MDAnalysis.analysis.base import AnalysisBase
+
+    analysis = getattr(func.func, "__self__", None)
+    return analysis if isinstance(analysis, AnalysisBase) else None
+
+
+def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
+    """MDAnalysis's parts; where their number is not asked for, and is that of workers: ours."""
+    frames = np.concatenate(parts)
+    n_parts = min(PARTS, len(frames) // FEWEST_FRAMES)
+    return np.array_split(frames, n_parts) if n_parts > len(parts) == n_workers else parts
+
+
+def _calls(parts: Sequence[np.ndarray]) -> Iterator[Call]:
+    """One call a part, whose rows are the place in the result and the number of each frame."""
+    for number, part in enumerate(parts):
+        (first, first_frame), last_frame = part[0], part[-1, 1]
+        what = f"frames {first_frame} to {last_frame}"
+        yield Call(0, number, int(first), int(first_frame), len(part), what, part)
+
+
+def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
+    """What MDAnalysis needs of an analysis that has done a part of the frames."""
+    # Bars of several workers would write over one another.
+    done = compute(indexed_frames, verbose=False)
+    return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
+
+
+def _ship(function: Callable, name: str) -> tuple[Shipped, Calls]:
+    try:
+        shipped = Shipped(function)
+        return shipped, Calls(name, cloudpickle.dumps(shipped))
+    except Exception as error:  # pickling runs code of every object's own
+        raise WorkerError(
+            f"{name} cannot be pickled, and each worker needs one of its own: "
+            f"{type(error).__name__}: {error}"
+        ) from error
