@@ -14,7 +14,8 @@ CRATE = ROOT / "src"
 #: Each name may import those of the groups before its own.
 PYTHON_LAYERS = (
     ("_core", "errors"),
-    ("files", "progress"),
+    ("files", "progress", "digest"),
+    ("journal", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
     ("plan",),
@@ -32,6 +33,8 @@ PYTHON_LAYERS = (
     ("trajectory", "universe", "subfile"),
     ("transform",),
     ("passes",),
+    ("identity",),
+    ("checkpoint",),
     ("runner",),
     ("analysis",),
     ("convert",),

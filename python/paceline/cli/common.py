@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from paceline.errors import SelectionError
@@ -115,7 +116,7 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
     analysis : AnalysisBase
         Of this Universe.
     """
-    run_analysis(args, universe, analysis)
+    run_analysis(args, universe, analysis, checkpoint=args.checkpoint)
     if args.plot is not None:
         analysis.results.save_figure(args.plot, overwrite=args.overwrite)
     if args.output is not None:
@@ -125,7 +126,9 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
         analysis.results.write_table(sys.stdout, delimiter="\t")
 
 
-def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
+def run_analysis(
+    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Path | None = None
+) -> None:
     """Run an analysis over the frames that were asked for, and tell what was left out.
 
     Parameters
@@ -136,6 +139,8 @@ def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None
         Whose trajectory is analysed.
     analysis : AnalysisBase
         Of this Universe.
+    checkpoint : pathlib.Path or None
+        Where finished work is kept.
     """
     from paceline.cli.frames import frames_between
 
@@ -145,6 +150,7 @@ def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None
         frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
         transforms=_transforms(args),
         on_error=args.on_error,
+        checkpoint=checkpoint,
     )
     analysis.results.provenance["command"] = args.command_line
     for frame, reason in analysis.damaged:
