@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-#: Where Python and its packages are: what lies elsewhere is the user's own code.
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+#: Where Python and packages are, in any environment: what lies elsewhere is the user's own code.
+_INSTALLED = ("site-packages", "dist-packages")
+_STDLIB = sysconfig.get_path("stdlib")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 #: What of a class makes a difference to what its objects do.
-_OF_CLASS = (types.FunctionType, staticmethod, classmethod, property, tuple, list, *_PLAIN)
+_METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def digest(*things: Any) -> str:
@@ -107,14 +108,12 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield f"{thing.__module__}.{thing.__qualname__}"
         if _is_own(thing.__module__):
             for name, value in sorted(vars(thing).items()):
-                if isinstance(value, _OF_CLASS) and not (
-                    name[:2] == "__" and type(value) in _PLAIN
-                ):
+                # Others in underscores are notes of the interpreter's and of pickle's.
+                if isinstance(value, _METHODS) or not name.startswith("__"):
                     yield from (name, value)
             yield from thing.__bases__
     elif _is_own(type(thing).__module__) or type(thing).__module__.startswith("paceline."):
-        yield from (type(thing), getattr(thing, "__dict__", {}))
-        yield from (getattr(thing, slot, None) for slot in getattr(thing, "__slots__", ()))
+        yield from (type(thing), thing.__getstate__())  # what would be pickled
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
@@ -146,12 +145,12 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 def _is_own(module: str) -> bool:
     """Whether a module is the user's own, rather than an installed package's, or ours."""
-    if module.partition(".")[0] in ("paceline", "builtins"):
-        return False
+    if module == "__main__":
+        return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:  # a notebook, or built in
-        return module == "__main__"
-    return not file.startswith(_INSTALLED)
+    if file is None or module.partition(".")[0] == "paceline":
+        return False
+    return not file.startswith(_STDLIB) and not any(name in file for name in _INSTALLED)
 
 
 def _name(kind: type) -> bytes:
