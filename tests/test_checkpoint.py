@@ -501,6 +501,24 @@ def test_a_command_that_is_stopped_says_how_to_go_on(
     assert capsys.readouterr().out == resumed
 
 
+def test_a_command_keeps_what_it_could_not_save(adk_xtc, tmp_path, capsys, monkeypatch):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device", "a.csv")
+
+    path = tmp_path / "checkpoint"
+    argv = ["rmsd", *adk_xtc, "-o", str(tmp_path / "a.csv"), "--checkpoint", str(path)]
+    with monkeypatch.context() as patch:
+        patch.setattr("paceline.analysis.results.Results.save", full)
+        patch.setattr(sys, "argv", ["paceline", *argv])
+        assert cli.main(argv) == 1
+    failed, kept = capsys.readouterr().err.splitlines()
+    assert failed == "paceline: error: a.csv: No space left on device"
+    assert kept.startswith(f"paceline: 98 of 98 frames are kept in {path}; go on with: paceline rm")
+    monkeypatch.setattr("paceline.analysis.rms._Deviation.compute", None)  # nothing is left to do
+    assert cli.main(argv) == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
+
+
 def test_a_script_that_is_stopped_ends_with_its_status(adk_xtc, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -76,7 +76,7 @@ class Checkpoint:
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
         self._whole = True
-        self._warned = False
+        self._warned = self._finished = False
         try:
             header = next(self._records, None)
         except BaseException:
@@ -101,7 +101,7 @@ class Checkpoint:
     ) -> None:
         try:
             with self._stopping.held():
-                if error is not None:
+                if error is not None and not self._finished:
                     self._leave(error)
                 self._journal.close()
         finally:
@@ -155,13 +155,14 @@ class Checkpoint:
                     "another file, or delete this one"
                 )
         self._timings = timings
-        restored = self._restore(passes)
-        self._passes = passes
-        self._marks = [Mark() for _ in passes]
-        self._sizes = [{} for _ in passes]
-        self._due = time.monotonic() + INTERVAL
-        if restored:
-            self._rewrite()
+        with self._stopping.held():
+            restored = self._restore(passes)
+            self._passes = passes
+            self._marks = [Mark() for _ in passes]
+            self._sizes = [{} for _ in passes]
+            self._due = time.monotonic() + INTERVAL
+            if restored:
+                self._rewrite()
 
     def _restore(self, passes: Sequence[Pass]) -> bool:
         """Whether there was anything."""
@@ -257,11 +258,13 @@ class Checkpoint:
             yield self._record(number, replace(page, spans=[]))
 
     def finish(self) -> None:
-        """Delete the checkpoint: the results are there."""
-        try:
-            self._journal.remove()
-        except OSError as error:
-            warn(f"{self._journal.path}: {error.strerror}: delete it yourself, it is done with")
+        """Delete the checkpoint: the results are there, and nobody shall take them for others."""
+        with self._stopping.held():
+            self._finished = True
+            try:
+                self._journal.remove()
+            except OSError as error:
+                warn(f"{self._journal.path}: {error.strerror}: delete it yourself, it is done with")
 
     def _leave(self, error: BaseException) -> None:
         """Keep what has come until an error, and say so."""

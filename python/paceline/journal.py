@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from paceline.errors import CheckpointError
-from paceline.files import new_files, writing_to
+from paceline.files import writing_to
 
 try:
     import fcntl
@@ -64,6 +64,8 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.path.abspath(path)
+        folder, name = os.path.split(self.path)
+        self._new = os.path.join(folder, f".{name}.new")
         self.size = 0
         with writing_to(self.path):
             self._file = os.open(self.path, _FLAGS, 0o666)
@@ -193,19 +195,20 @@ class Journal:
         OSError
             They could not be written; the file is as it was.
         """
-        file = -1
+        # One name, which is ours as the journal is: runs that are killed here leave one file at most.
+        file = os.open(self._new, _FLAGS | os.O_TRUNC, 0o666)
         try:
-            with new_files([self.path], overwrite=True) as [temporary], writing_to(self.path):
-                file = os.open(temporary, _FLAGS)
+            with writing_to(self.path):
                 if self.locked:
                     _lock(file, self.path)
                 size = _write(file, MAGIC, 0)
                 for payload in payloads:
                     size += _write(file, _record(payload), size)
                 os.fsync(file)
+                os.replace(self._new, self.path)
         except BaseException:
-            if file >= 0:
-                os.close(file)
+            os.close(file)
+            os.unlink(self._new)
             raise
         os.close(self._file)
         self._file, self.size = file, size
@@ -213,6 +216,8 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the file, before another run may have it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._new)
         os.unlink(self.path)
         self.close()
 

@@ -32,7 +32,7 @@ def run(
     on_error: str = "raise",
     progress: bool | None = None,
     block_frames: int | None = None,
-    checkpoint: str | os.PathLike | None = None,
+    checkpoint: str | os.PathLike | Checkpoint | None = None,
 ) -> Any:
     """Run analyses, in one pass over each trajectory.
 
@@ -64,7 +64,8 @@ def run(
     checkpoint : path-like, optional
         File in which finished work is kept while the run goes on, and which is deleted at its end.
         If it is killed, the same call goes on from there, with any backend and number of workers.
-        A checkpoint is to be trusted like a script: reading it may run code.
+        A checkpoint is to be trusted like a script: reading it may run code. An entered
+        `paceline.checkpoint.Checkpoint` is left to its owner to finish.
 
     Returns
     -------
@@ -116,7 +117,10 @@ def run(
     begun = time.monotonic_ns()
     passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
     with ExitStack() as stack:
-        kept = None if checkpoint is None else stack.enter_context(Checkpoint(checkpoint))
+        if checkpoint is None or isinstance(checkpoint, Checkpoint):
+            kept = checkpoint
+        else:
+            kept = stack.enter_context(Checkpoint(checkpoint))
         for number, one in enumerate(passes):
             one.deal(
                 _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
@@ -137,7 +141,7 @@ def run(
         timings.end = time.monotonic_ns()
         for one in passes:
             one.finish(timings)
-        if kept:
+        if kept and kept is not checkpoint:
             kept.finish()
     return analyses
 

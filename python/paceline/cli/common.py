@@ -1,8 +1,8 @@
 """Steps that several commands share."""
 
 import argparse
+import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
 from paceline.errors import SelectionError
@@ -116,18 +116,34 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
     analysis : AnalysisBase
         Of this Universe.
     """
-    run_analysis(args, universe, analysis, checkpoint=args.checkpoint)
+    from paceline.checkpoint import Checkpoint
+
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if args.checkpoint is not None:
+            # Until the results are where they were wanted: a disk may be full.
+            kept = stack.enter_context(Checkpoint(args.checkpoint))
+        run_analysis(args, universe, analysis, checkpoint=kept)
+        with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
+            _save(args, analysis.results)
+        if kept is not None:
+            kept.finish()
+
+
+def _save(args: argparse.Namespace, results: Any) -> None:
+    """Write results where they are wanted."""
     if args.plot is not None:
-        analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+        results.save_figure(args.plot, overwrite=args.overwrite)
     if args.output is not None:
-        analysis.results.save(args.output, overwrite=args.overwrite)
+        results.save(args.output, overwrite=args.overwrite)
     else:
         # Last: who reads it may stop reading, and that ends the command.
-        analysis.results.write_table(sys.stdout, delimiter="\t")
+        results.write_table(sys.stdout, delimiter="\t")
+        sys.stdout.flush()
 
 
 def run_analysis(
-    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Path | None = None
+    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Any = None
 ) -> None:
     """Run an analysis over the frames that were asked for, and tell what was left out.
 
@@ -139,7 +155,7 @@ def run_analysis(
         Whose trajectory is analysed.
     analysis : AnalysisBase
         Of this Universe.
-    checkpoint : pathlib.Path or None
+    checkpoint : Checkpoint, optional
         Where finished work is kept.
     """
     from paceline.cli.frames import frames_between
