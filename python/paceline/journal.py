@@ -195,7 +195,8 @@ class Journal:
         OSError
             They could not be written; the file is as it was.
         """
-        # One name, which is ours as the journal is: runs that are killed here leave one file at most.
+        # Always this name, which is ours as the journal is: a run that is killed here leaves one
+        # file, which the next one writes anew.
         file = os.open(self._new, _FLAGS | os.O_TRUNC, 0o666)
         try:
             with writing_to(self.path):
@@ -208,7 +209,8 @@ class Journal:
                 os.replace(self._new, self.path)
         except BaseException:
             os.close(file)
-            os.unlink(self._new)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._new)
             raise
         os.close(self._file)
         self._file, self.size = file, size
