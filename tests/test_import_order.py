@@ -18,6 +18,7 @@ PYTHON_LAYERS = (
     ("journal", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
+    ("pages",),
     ("plan",),
     ("block",),
     ("frames",),

@@ -19,13 +19,13 @@ from typing import Any, Self
 
 import cloudpickle
 
-from paceline.collect import Mark, Page, Span
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.files import refuse_impossible
 from paceline.identity import difference, facts
 from paceline.journal import Journal
 from paceline.opening import warn
 from paceline.outcome import Outcome
+from paceline.pages import Mark, Page, cut, uppermost
 from paceline.passes import Pass
 from paceline.stopping import Stopping
 from paceline.timing import Timings
@@ -100,11 +100,11 @@ class Checkpoint:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            with self._stopping.held():
-                if error is not None and not self._finished:
+            if error is not None and not self._finished:
+                with self._stopping.held():
                     self._leave(error)
-                self._journal.close()
         finally:
+            self._journal.close()
             self._stopping.__exit__(kind, error, traceback)
 
     def block_frames(self, number: int, given: int | None) -> int | None:
@@ -173,7 +173,7 @@ class Checkpoint:
             nodes[number].update(page.nodes)
             passes[number].collected.restore(replace(page, nodes={}))
         for one, pickled in zip(passes, nodes, strict=True):
-            values = {key: self._loaded(pickled[key]) for key in _uppermost(pickled)}
+            values = {key: self._loaded(pickled[key]) for key in uppermost(pickled)}
             one.collected.restore(Page(nodes=values))
         if clock is not None:
             elapsed = clock.now - clock.dealt
@@ -253,7 +253,7 @@ class Checkpoint:
         yield self._header
         for number, page in enumerate(pages):
             for span in page.spans:
-                for part in _parts(span):
+                for part in cut(span, ROWS_BYTES):
                     yield self._record(number, Page([part]))
             yield self._record(number, replace(page, spans=[]))
 
@@ -297,16 +297,6 @@ def _refuse_impossible(passes: Sequence[Pass]) -> None:
             )
 
 
-def _uppermost(nodes: dict[tuple[int, int], bytes]) -> list[tuple[int, int]]:
-    """Subtrees that are no part of another one."""
-    top = max((level for level, _ in nodes), default=0)
-    return [
-        (level, number)
-        for level, number in nodes
-        if not any((up, number >> (up - level)) in nodes for up in range(level + 1, top + 1))
-    ]
-
-
 def _pickled(nodes: dict[tuple[int, int], Any]) -> dict[tuple[int, int], bytes]:
     try:
         return {key: _pickle(value) for key, value in nodes.items()}
@@ -322,16 +312,6 @@ def _pickle(value: Any) -> bytes:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
         return cloudpickle.dumps(value, 5)
-
-
-def _parts(span: Span) -> Iterator[Span]:
-    """A span cut so that each part is some 64 MiB."""
-    size = span.times.nbytes + sum(rows.nbytes for rows in span.rows)
-    n_rows = max(1, (span.stop - span.first) * ROWS_BYTES // max(size, 1))
-    for first in range(span.first, span.stop, n_rows):
-        stop = min(first + n_rows, span.stop)
-        rows = slice(first - span.first, stop - span.first)
-        yield Span(first, stop, span.times[rows], [values[rows] for values in span.rows])
 
 
 def _how_to_go_on() -> str:

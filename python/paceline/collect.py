@@ -4,7 +4,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,65 +12,12 @@ import numpy as np
 from paceline.files import writing_to
 from paceline.job import Part, Receiver
 from paceline.outcome import Outcome, merging, refuse_unlike
+from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
-from paceline.timing import BlockTiming, Timings
+from paceline.timing import Timings
 
 #: Per-frame results larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
-
-
-@dataclass(frozen=True)
-class Span:
-    """Rows of neighbouring frames.
-
-    Attributes
-    ----------
-    first, stop : int
-        Of the frames of the run, `stop` not included.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    rows : list of numpy.ndarray
-        Of each analysis that gives rows.
-    """
-
-    first: int
-    stop: int
-    times: np.ndarray
-    rows: list[np.ndarray]
-
-
-@dataclass(frozen=True)
-class Page:
-    """What came to a trajectory's results in the course of time: enough to put it there again.
-
-    Attributes
-    ----------
-    spans : list of Span
-        Rows of all frames that came.
-    nodes : dict
-        By (level, number) of a subtree of blocks, that was not there before, the partial results
-        of the analyses that give one.
-    damaged : list of (int, str)
-        Frames that were left out, and why.
-    timings : list of BlockTiming
-        Of the blocks that came.
-    """
-
-    spans: list[Span] = field(default_factory=list)
-    nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
-    damaged: list[tuple[int, str]] = field(default_factory=list)
-    timings: list[BlockTiming] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A moment, by how much had come until then."""
-
-    n_frames: int = 0
-    spans: int = 0
-    damaged: int = 0
-    timings: int = 0
-    nodes: frozenset[tuple[int, int]] = frozenset()
 
 
 class Collected:
