@@ -382,6 +382,21 @@ def test_on_a_full_disk_nothing_is_left(atoms, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, monkeypatch):
+    def full(file, data, offset):
+        raise OSError(28, "No space left on device")
+
+    before = broken.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            go_on(atoms, broken)
+    assert caught.value.filename == str(broken)
+    assert broken.read_bytes() == before
+    assert {one.name for one in broken.parent.iterdir()} == {broken.name}
+    assert bits(go_on(atoms, broken)) == whole
+
+
 def test_the_journal_holds_little_of_no_use(atoms, tmp_path, monkeypatch):
     sizes, dead = [], []
     path = tmp_path / "checkpoint"
@@ -480,7 +495,7 @@ def test_a_command_that_is_stopped_says_how_to_go_on(
             assert time.monotonic() < end
             time.sleep(0.01)
         process.send_signal(number)
-        out, err = process.communicate(timeout=2)
+        out, err = process.communicate(timeout=10)
     finally:
         process.kill()
     assert (process.returncode, out) == (status, "")
@@ -499,6 +514,17 @@ def test_a_command_that_is_stopped_says_how_to_go_on(
     assert not path.exists()
     assert cli.main(argv[: argv.index("--n-workers")]) == 0
     assert capsys.readouterr().out == resumed
+
+
+def test_what_is_stopped_before_its_first_block_leaves_nothing(atoms, tmp_path, capsys):
+    def function(block):
+        signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Terminated) as caught:
+        paceline.TimeSeries(function, atoms).run(backend="serial", checkpoint=tmp_path / "kept")
+    assert caught.value.code == 143
+    assert capsys.readouterr().err.startswith("paceline: nothing was done yet; ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_command_keeps_what_it_could_not_save(adk_xtc, tmp_path, capsys, monkeypatch):

@@ -76,13 +76,14 @@ class Checkpoint:
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
         self._whole = True
-        self._warned = self._finished = False
+        self._warned = self._begun = self._finished = False
         try:
             header = next(self._records, None)
         except BaseException:
             self._journal.close()
             raise
         self._found = None if header is None else json.loads(header)
+        self._bare = header is None
         if not self._journal.locked:
             warn(
                 f"{self._journal.path}: its file system knows no locks; make sure that no other "
@@ -161,8 +162,10 @@ class Checkpoint:
             self._marks = [Mark() for _ in passes]
             self._sizes = [{} for _ in passes]
             self._due = time.monotonic() + INTERVAL
+            self._bare = not restored
             if restored:
                 self._rewrite()
+            self._begun = True
 
     def _restore(self, passes: Sequence[Pass]) -> bool:
         """Whether there was anything."""
@@ -227,6 +230,7 @@ class Checkpoint:
         if page.spans:
             page = replace(page, nodes=_pickled(page.nodes))
             self._journal.append(self._record(number, page))
+            self._bare = False
             self._count(number, page, mark)
 
     def _record(self, number: int, page: Page) -> bytes:
@@ -268,18 +272,20 @@ class Checkpoint:
 
     def _leave(self, error: BaseException) -> None:
         """Keep what has come until an error, and say so."""
-        if self._passes and self._whole and not isinstance(error, CheckpointError):
+        if self._begun and self._whole and not isinstance(error, CheckpointError):
             self._write()
-        n_kept = sum(mark.n_frames for mark in self._marks)
-        if (self._passes and n_kept == 0) or (not self._passes and self._found is None):
+        kept = f"what was done before is in {self._journal.path} as it was"
+        if self._bare:
             self._journal.remove()
-        elif self._passes:
+            kept = "nothing was done yet"
+        elif self._begun:
+            n_kept = sum(mark.n_frames for mark in self._marks)
             n_all = sum(len(one.plan.frames) for one in self._passes)
-            line = f"{n_kept} of {n_all} frames are kept in {self._journal.path}; {_how_to_go_on()}"
-            if isinstance(error, Terminated | KeyboardInterrupt):
-                print(f"paceline: {line}", file=sys.stderr, flush=True)
-            else:
-                error.add_note(line)
+            kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
+        if isinstance(error, Terminated | KeyboardInterrupt):
+            print(f"paceline: {kept}; {_how_to_go_on()}", file=sys.stderr, flush=True)
+        elif self._begun and not self._bare:
+            error.add_note(f"{kept}; {_how_to_go_on()}")
 
 
 def _refuse_impossible(passes: Sequence[Pass]) -> None:
