@@ -1,6 +1,5 @@
 """A run that was killed, and goes on: the same bits, or one sentence that says why not."""
 
-import contextlib
 import os
 import re
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 
 import MDAnalysis
@@ -85,11 +83,8 @@ def go_on(atoms, path, **options):
     return paceline.run(trio(atoms, marker), checkpoint=path, **options)
 
 
-@pytest.mark.parametrize("backend", ["serial", "threads", "processes", "executor"])
-def test_another_backend_goes_on_with_the_same_bits(backend, atoms, broken, whole):
-    with ProcessPoolExecutor(2) if backend == "executor" else contextlib.nullcontext() as pool:
-        n_workers = {"threads": 3, "processes": 2}.get(backend)
-        done = go_on(atoms, broken, backend=pool or backend, n_workers=n_workers)
+def test_another_backend_goes_on_with_the_same_bits(where, atoms, broken, whole):
+    done = go_on(atoms, broken, **where)
     assert bits(done) == whole
     assert not broken.exists()
     timings = done[0].timings
