@@ -606,7 +606,24 @@ def test_a_signal_waits_until_results_are_in_their_place():
             signal.raise_signal(signal.SIGTERM)
 
 
-def test_what_is_done_is_not_rewarded_with_an_old_result(atoms, tmp_path):
+def test_what_cannot_be_kept_is_told(atoms, tmp_path):
+    class Unkept(Count):
+        def compute(self, block):
+            return threading.Lock()
+
+        def merge(self, left, right):
+            return left
+
+    count = Unkept(atoms)
+    count.marker = None
+    with pytest.raises(
+        CheckpointError, match=r"^a partial result cannot be kept in a ch"
+    ):
+        count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_of_a_run_that_ended(atoms, tmp_path):
     path = tmp_path / "checkpoint"
     RMSF(atoms).run(checkpoint=path)
     assert not path.exists()

@@ -9,7 +9,6 @@ the clock.
 import json
 import os
 import pickle
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-import cloudpickle
-
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.files import refuse_impossible
 from paceline.identity import difference, facts
 from paceline.journal import Journal
 from paceline.opening import warn
 from paceline.outcome import Outcome
-from paceline.pages import Mark, Page, cut, uppermost
+from paceline.pages import Mark, Page, cut, pickled, uppermost
 from paceline.passes import Pass
-from paceline.stopping import Stopping
+from paceline.stopping import Stopping, how_to_go_on
 from paceline.timing import Timings
 
 #: Between two writings, seconds at the least …
@@ -175,8 +172,8 @@ class Checkpoint:
             number, page, clock = self._loaded(record)
             nodes[number].update(page.nodes)
             passes[number].collected.restore(replace(page, nodes={}))
-        for one, pickled in zip(passes, nodes, strict=True):
-            values = {key: self._loaded(pickled[key]) for key in uppermost(pickled)}
+        for one, kept in zip(passes, nodes, strict=True):
+            values = {key: self._loaded(kept[key]) for key in uppermost(kept)}
             one.collected.restore(Page(nodes=values))
         if clock is not None:
             elapsed = clock.now - clock.dealt
@@ -228,7 +225,7 @@ class Checkpoint:
     def _append(self, number: int) -> None:
         page, mark = self._passes[number].collected.since(self._marks[number])
         if page.spans:
-            page = replace(page, nodes=_pickled(page.nodes))
+            page = pickled(page)
             self._journal.append(self._record(number, page))
             self._bare = False
             self._count(number, page, mark)
@@ -240,18 +237,18 @@ class Checkpoint:
     def _count(self, number: int, page: Page, mark: Mark) -> None:
         """Take note of what the journal has, and of how much of that is of no use now."""
         sizes = self._sizes[number]
-        sizes.update((key, len(pickled)) for key, pickled in page.nodes.items())
+        sizes.update((key, len(data)) for key, data in page.nodes.items())
         self._dead += sum(sizes.pop(key) for key in sizes.keys() - mark.nodes)
         self._marks[number] = mark
 
     def _rewrite(self) -> None:
         """Write all that is of use to a new file, which takes this one's place."""
         pages = [one.collected.since(Mark()) for one in self._passes]
-        pickled = [replace(page, nodes=_pickled(page.nodes)) for page, _ in pages]
-        self._journal.rewrite(self._all_records(pickled))
+        whole = [pickled(page) for page, _ in pages]
+        self._journal.rewrite(self._all_records(whole))
         self._dead, self._sizes = 0, [{} for _ in pages]
         for number, (_, mark) in enumerate(pages):
-            self._count(number, pickled[number], mark)
+            self._count(number, whole[number], mark)
 
     def _all_records(self, pages: Sequence[Page]) -> Iterator[bytes]:
         yield self._header
@@ -283,9 +280,9 @@ class Checkpoint:
             n_all = sum(len(one.plan.frames) for one in self._passes)
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
-            print(f"paceline: {kept}; {_how_to_go_on()}", file=sys.stderr, flush=True)
+            print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)
         elif self._begun and not self._bare:
-            error.add_note(f"{kept}; {_how_to_go_on()}")
+            error.add_note(f"{kept}; {how_to_go_on()}")
 
 
 def _refuse_impossible(passes: Sequence[Pass]) -> None:
@@ -301,31 +298,3 @@ def _refuse_impossible(passes: Sequence[Pass]) -> None:
                 f"{one.trajectory.provenance()['trajectory']} is read by MDAnalysis, so that it "
                 "could not be noticed if it were another file: run it without a checkpoint"
             )
-
-
-def _pickled(nodes: dict[tuple[int, int], Any]) -> dict[tuple[int, int], bytes]:
-    try:
-        return {key: _pickle(value) for key, value in nodes.items()}
-    except Exception as error:  # pickling runs code of every object's own
-        raise CheckpointError(
-            f"a partial result cannot be kept in a checkpoint: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _pickle(value: Any) -> bytes:
-    """By reference where that is possible: a class shall be the same one afterwards."""
-    try:
-        return pickle.dumps(value, 5)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return cloudpickle.dumps(value, 5)
-
-
-def _how_to_go_on() -> str:
-    """The command that this is, where it is one."""
-    program = sys.argv[0] if sys.argv else ""
-    if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
-        return "the same call goes on from there"
-    command = sys.orig_argv
-    if os.path.basename(program) == "paceline":
-        command = ["paceline", *sys.argv[1:]]
-    return f"go on with: {shlex.join(command)}"

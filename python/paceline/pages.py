@@ -1,11 +1,14 @@
 """Results in pieces, as they come: what can be kept, and put in its place again."""
 
+import pickle
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
+from paceline.errors import CheckpointError
 from paceline.timing import BlockTiming
 
 
@@ -110,3 +113,38 @@ def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
         for level, number in nodes
         if not any((up, number >> (up - level)) in there for up in range(level + 1, top + 1))
     ]
+
+
+def pickled(page: Page) -> Page:
+    """Pickle each subtree's partial results by themselves: those of no use need not be read back.
+
+    Parameters
+    ----------
+    page : Page
+        As `Collected.since` gives it.
+
+    Returns
+    -------
+    Page
+        With bytes in the place of partial results.
+
+    Raises
+    ------
+    CheckpointError
+        One cannot be pickled.
+    """
+    try:
+        nodes = {key: _pickle(values) for key, values in page.nodes.items()}
+    except Exception as error:  # pickling runs code of every object's own
+        raise CheckpointError(
+            f"a partial result cannot be kept in a checkpoint: {type(error).__name__}: {error}"
+        ) from error
+    return replace(page, nodes=nodes)
+
+
+def _pickle(value: Any) -> bytes:
+    """By reference where that is possible: a class shall be the same one afterwards."""
+    try:
+        return pickle.dumps(value, 5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return cloudpickle.dumps(value, 5)

@@ -1,6 +1,9 @@
 """SIGTERM and Ctrl-C, at moments when nothing is half done."""
 
+import os
+import shlex
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,3 +82,20 @@ def _raise(number: signal.Signals) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise Terminated(128 + number)
+
+
+def how_to_go_on() -> str:
+    """Tell how a run that was stopped goes on: with the command that this is, where it is one.
+
+    Returns
+    -------
+    str
+        Half a sentence.
+    """
+    program = sys.argv[0] if sys.argv else ""
+    if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return "the same call goes on from there"
+    command = sys.orig_argv
+    if os.path.basename(program) == "paceline":
+        command = ["paceline", *sys.argv[1:]]
+    return f"go on with: {shlex.join(command)}"
