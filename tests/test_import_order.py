@@ -14,9 +14,11 @@ CRATE = ROOT / "src"
 #: Each name may import those of the groups before its own.
 PYTHON_LAYERS = (
     ("_core", "errors"),
-    ("files", "progress"),
+    ("files", "progress", "digest"),
+    ("journal", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
+    ("pages",),
     ("plan",),
     ("block",),
     ("frames",),
@@ -32,6 +34,8 @@ PYTHON_LAYERS = (
     ("trajectory", "universe", "subfile"),
     ("transform",),
     ("passes",),
+    ("identity",),
+    ("checkpoint",),
     ("runner",),
     ("analysis",),
     ("convert",),

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from paceline.files import writing_to
 from paceline.job import Part, Receiver
 from paceline.outcome import Outcome, merging, refuse_unlike
+from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
 
@@ -45,21 +46,26 @@ class Collected:
         timings: Timings,
     ):
         self._number = number
-        self._frames = plan.frames
+        self._plan = plan
         self._timings = timings
         self._collectors = [
             _collector(plan, part, receiver)
             for part, receiver in zip(parts, receivers, strict=True)
         ]
+        self._rows = [one for one in self._collectors if isinstance(one, _Rows)]
+        self._merged = [one for one in self._collectors if isinstance(one, _Merged)]
         self.times = np.empty(len(plan.frames))
         self.damaged: list[tuple[int, str]] = []
+        self._spans: list[tuple[int, int]] = []
 
     def add(self, outcome: Outcome) -> None:
         """Put the results of one or several blocks where they belong."""
         begun = time.monotonic_ns()
         for collector, value in zip(self._collectors, outcome.values, strict=True):
             collector.add(outcome, value)
-        self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
+        stop = outcome.first + outcome.n_frames
+        self.times[outcome.first : stop] = outcome.times
+        self._spans.append((outcome.first, stop))
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
         self._timings.blocks.extend(
@@ -67,10 +73,76 @@ class Collected:
         )
         self._timings.t_comm += (done - begun) / 1e9
 
+    def since(self, mark: Mark) -> tuple[Page, Mark]:
+        """What came since some moment.
+
+        Parameters
+        ----------
+        mark : Mark
+            That moment; `Mark()` is the beginning.
+
+        Returns
+        -------
+        Page
+            Its values are those that are merged and filled further on: to be copied, or written,
+            at once.
+        Mark
+            The present moment.
+        """
+        spans = [
+            Span(first, stop, self.times[first:stop], [one.rows(first, stop) for one in self._rows])
+            for first, stop in _united(self._spans[mark.spans :])
+        ]
+        trees = [merged.tree.waiting for merged in self._merged]
+        keys = frozenset(trees[0] if trees else ())
+        nodes = {key: [tree[key] for tree in trees] for key in keys - mark.nodes}
+        blocks = [block for block in self._timings.blocks if block.job == self._number]
+        page = Page(spans, nodes, self.damaged[mark.damaged :], blocks[mark.timings :])
+        now = (self.n_frames, len(self._spans), len(self.damaged), len(blocks), keys)
+        return page, Mark(*now)
+
+    @property
+    def n_frames(self) -> int:
+        """Frames that have come."""
+        return sum(stop - first for first, stop in self._spans)
+
+    def restore(self, page: Page) -> None:
+        """Put back what an earlier run had collected.
+
+        Parameters
+        ----------
+        page : Page
+            Of all that had come, each subtree's partial results once.
+        """
+        for span in page.spans:
+            for collector, rows in zip(self._rows, span.rows, strict=True):
+                collector.put(span.first, rows)
+            self.times[span.first : span.stop] = span.times
+            self._spans.append((span.first, span.stop))
+        for (level, number), values in page.nodes.items():
+            for merged, value in zip(self._merged, values, strict=True):
+                merged.tree.add(number, value, level)
+        self.damaged.extend(page.damaged)
+        self._timings.blocks.extend(page.timings)
+
+    def missing(self) -> np.ndarray:
+        """Blocks that did not come yet.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_missing,)
+            Their numbers.
+        """
+        missing = np.ones(len(self._plan), bool)
+        size = self._plan.block_frames
+        for first, stop in self._spans:
+            missing[first // size : -(-stop // size)] = False
+        return np.flatnonzero(missing)
+
     @property
     def values(self) -> list[Any]:
         """All rows, or the merged partial result, of each analysis."""
-        missing = np.isin(self._frames, [frame for frame, _ in self.damaged])
+        missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         return [collector.whole(missing) for collector in self._collectors]
 
 
@@ -103,10 +175,18 @@ class _Rows:
         self.value: np.ndarray | None = None
 
     def add(self, outcome: Outcome, rows: np.ndarray) -> None:
+        self.put(outcome.first, rows)
+
+    def put(self, first: int, rows: np.ndarray) -> None:
+        """Rows of neighbouring frames, from that of `first`."""
         if self.value is None:
             self.value = _allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
         refuse_unlike(self._name, rows, self.value)
-        self.value[outcome.first : outcome.first + outcome.n_frames] = rows
+        self.value[first : first + len(rows)] = rows
+
+    def rows(self, first: int, stop: int) -> np.ndarray:
+        """Rows that were put there."""
+        return self.value[first:stop]  # type: ignore[index]
 
     def whole(self, missing: np.ndarray) -> np.ndarray | None:
         """All rows; NaN, or what comes next to it, for frames that were left out."""
@@ -125,14 +205,25 @@ class _Merged:
     """One result for all frames, merged over the tree of blocks."""
 
     def __init__(self, n_blocks: int, part: Part):
-        self._tree = Tree(n_blocks, merging(part))
+        self.tree = Tree(n_blocks, merging(part))
 
     def add(self, outcome: Outcome, partial: Any) -> None:
-        self._tree.add(outcome.number, partial, outcome.level)
+        self.tree.add(outcome.number, partial, outcome.level)
 
     def whole(self, missing: np.ndarray) -> Any:
         """What all frames gave; those that were left out never came here."""
-        return self._tree.root
+        return self.tree.root
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, neighbours as one."""
+    united: list[tuple[int, int]] = []
+    for first, stop in sorted(spans):
+        if united and united[-1][1] == first:
+            united[-1] = united[-1][0], stop
+        else:
+            united.append((first, stop))
+    return united
 
 
 def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -90,5 +90,17 @@ class WorkerError(PacelineError, RuntimeError):
     """A worker ended before its work did."""
 
 
+class CheckpointError(PacelineError, ValueError):
+    """A checkpoint is of another run, in use by one, or damaged; or no checkpoint can be kept."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM came while a run kept a checkpoint, which is written.
+
+    It is no `PacelineError`: what catches errors to go on shall not catch it. A script that does
+    not catch it ends with status 143, as one does that the signal kills.
+    """
+
+
 class PacelineWarning(UserWarning):
     """Something that the user should know before trusting a result."""

@@ -70,26 +70,37 @@ class Pass:
 
     Attributes
     ----------
+    analyses, transforms : sequence
+        As given.
     trajectory : OpenTrajectory
     plan : Plan
         Once `deal` was called; so for `job`.
     job : Job
+    collected : Collected
+        Once `collect` was called.
     """
 
     trajectory: "OpenTrajectory"
     plan: Plan
     job: Job
+    collected: Collected
 
     def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
         # Worker processes import the analyses, and so this, but never MDAnalysis.
         from paceline.trajectory import open_trajectory
 
-        self._analyses = analyses
-        self._transforms = transforms
+        self.analyses = analyses
+        self.transforms = transforms
         self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
 
     def deal(
-        self, frames: np.ndarray, *, skip_damaged: bool, n_workers: float, block_frames: int | None
+        self,
+        frames: np.ndarray,
+        *,
+        skip_damaged: bool,
+        n_workers: float,
+        block_frames: int | None,
+        streamed: bool = False,
     ) -> None:
         """Make the plan and the worker's half of everything.
 
@@ -103,11 +114,13 @@ class Pass:
             Workers that will share the blocks; a fraction of one that has other passes to do.
         block_frames : int or None
             Frames in a block, if the user chose.
+        streamed : bool
+            Whether outcomes are wanted as they come, whatever the analyses make of them.
         """
-        wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self._analyses]
-        universe = self._analyses[0].atomgroup.universe
+        wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
+        universe = self.analyses[0].atomgroup.universe
         atoms, transforms = prepare_all(
-            self._transforms, np.unique(np.concatenate(wanted)), universe
+            self.transforms, np.unique(np.concatenate(wanted)), universe
         )
         self.plan = make_plan(
             frames,
@@ -117,13 +130,13 @@ class Pass:
             n_workers=n_workers,
             block_frames=block_frames,
         )
-        for analysis in self._analyses:
-            analysis.transforms = self._transforms
+        for analysis in self.analyses:
+            analysis.transforms = self.transforms
             analysis.skip_damaged = skip_damaged
         # Before the fields: an analysis may see only now which ones it wants.
         parts = [
             Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
-            for analysis, own in zip(self._analyses, wanted, strict=True)
+            for analysis, own in zip(self.analyses, wanted, strict=True)
         ]
         self.job = Job(
             self.trajectory.frame_source(atoms, *self._fields()),
@@ -131,12 +144,13 @@ class Pass:
             parts,
             self.plan.leaf_frames,
             skip_damaged,
+            streamed or any(part.per_block for part in parts),
         )
 
     def _fields(self) -> tuple[list[str], list[str]]:
         """What is decoded, and what of it every frame must hold."""
-        required = {field for analysis in self._analyses for field in analysis.fields}
-        optional = {field for analysis in self._analyses for field in analysis.optional_fields}
+        required = {field for analysis in self.analyses for field in analysis.fields}
+        optional = {field for analysis in self.analyses for field in analysis.optional_fields}
         held = self.trajectory.fields
         # MDAnalysis tells only what the present frame holds.
         if self.trajectory.shareable and not required.issubset(held):
@@ -146,19 +160,19 @@ class Pass:
                 f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} only"
             )
         wanted = required | optional.intersection(held)
-        for transform in self._transforms:
+        for transform in self.transforms:
             if transform.turns and wanted - {"positions"}:
                 raise UnsupportedError(
                     f"{transform.parameters()} turns positions but not velocities and forces, "
                     "which an analysis of this run asks for; run that one without it"
                 )
-        if self._transforms:
+        if self.transforms:
             wanted.add("positions")
             required.add("positions")
         return sorted(wanted), sorted(required)
 
     def works(self, job: int, n_workers: int) -> Iterator[Work]:
-        """Every block with its slice of the index, and of the one that its worker may get next.
+        """Every block still to be done, with its slice of the index, and of its worker's next one.
 
         Parameters
         ----------
@@ -171,8 +185,10 @@ class Pass:
         ------
         Work
         """
-        tasks = ((task, self.plan.frame_numbers(task)) for task in self.plan.tasks())
-        located = ((task, frames, self.trajectory.extents(frames)) for task, frames in tasks)
+        numbers = self.collected.missing().tolist()
+        tasks = map(self.plan.task, numbers)
+        framed = ((task, self.plan.frame_numbers(task)) for task in tasks)
+        located = ((task, frames, self.trajectory.extents(frames)) for task, frames in framed)
         coming = deque(islice(located, n_workers))
         while coming:
             task, frames, extents = coming.popleft()
@@ -181,7 +197,7 @@ class Pass:
             yield Work(job, task.number, task.first, frames, extents, ahead)
 
     def collect(self, number: int, timings: Timings, stack: ExitStack) -> None:
-        """Make ready to `add` outcomes.
+        """Make ready to collect outcomes.
 
         Parameters
         ----------
@@ -193,28 +209,28 @@ class Pass:
             Left when all outcomes are in.
         """
         receivers: list[Receiver | None] = []
-        for analysis, part in zip(self._analyses, self.job.parts, strict=True):
+        for analysis, part in zip(self.analyses, self.job.parts, strict=True):
             if part.per_block:
                 manager: AbstractContextManager[Receiver] = analysis.receiver()  # type: ignore[attr-defined]
                 receivers.append(stack.enter_context(manager))
             else:
                 receivers.append(None)
-        self._collected = Collected(number, self.plan, self.job.parts, receivers, timings)
+        self.collected = Collected(number, self.plan, self.job.parts, receivers, timings)
 
     def add(self, outcome: Outcome) -> None:
         """Put the results of one or several blocks where they belong."""
-        self._collected.add(outcome)
+        self.collected.add(outcome)
 
     def finish(self, timings: Timings) -> None:
         """Give every analysis its results, once all outcomes are in."""
-        for analysis, value in zip(self._analyses, self._collected.values, strict=True):
+        for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             analysis.frames = self.plan.frames
-            analysis.times = self._collected.times
-            analysis.damaged = sorted(self._collected.damaged)
+            analysis.times = self.collected.times
+            analysis.damaged = sorted(self.collected.damaged)
             analysis.timings = timings
             analysis.provenance = self.trajectory.provenance()
-            if self._transforms:
-                done = [transform.parameters() for transform in self._transforms]
+            if self.transforms:
+                done = [transform.parameters() for transform in self.transforms]
                 analysis.provenance["transforms"] = "; ".join(done)
             analysis.finish(value)
 

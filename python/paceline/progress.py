@@ -22,6 +22,8 @@ class Progress:
         Of what.
     show : bool, optional
         Whether to show anything: a bar on a terminal, a line a minute elsewhere; so by default.
+    done : int
+        What was done before.
 
     Examples
     --------
@@ -30,11 +32,11 @@ class Progress:
     ...     bar.set(80, 200)
     """
 
-    def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None):
+    def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None, done: int = 0):
         self._total = total
         self._unit = unit
         self._show = show is not False
-        self._done = 0
+        self._before = self._done = done
         self._start = self._logged = time.monotonic()
         self._bar: Any = None
 
@@ -44,7 +46,11 @@ class Progress:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                total=self._total, unit=f" {self._unit}s", delay=PATIENCE, unit_scale=True
+                total=self._total,
+                initial=self._done,
+                unit=f" {self._unit}s",
+                delay=PATIENCE,
+                unit_scale=True,
             )
         return self
 
@@ -73,16 +79,16 @@ class Progress:
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(n)
-        elif self._show and self._done and now - self._logged >= LOG_INTERVAL:
+        elif self._show and self._done > self._before and now - self._logged >= LOG_INTERVAL:
             self._logged = now
             self._log(now - self._start)
 
     def _log(self, elapsed: float) -> None:
-        left = (self._total - self._done) * elapsed / self._done
+        rate = (self._done - self._before) / elapsed
         print(
             f"{self._done} of {self._total} {self._unit}s "
             f"({100 * self._done / self._total:.1f} %), "
-            f"{self._done / elapsed:.0f} {self._unit}s/s, {left:.0f} s left",
+            f"{rate:.0f} {self._unit}s/s, {(self._total - self._done) / rate:.0f} s left",
             file=sys.stderr,
             flush=True,
         )

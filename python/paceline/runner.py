@@ -1,6 +1,7 @@
 """Plan → backend → merge → results."""
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from paceline.backends import Backend, make_backend
+from paceline.checkpoint import Checkpoint
 from paceline.outcome import Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
@@ -30,6 +32,7 @@ def run(
     on_error: str = "raise",
     progress: bool | None = None,
     block_frames: int | None = None,
+    checkpoint: str | os.PathLike | Checkpoint | None = None,
 ) -> Any:
     """Run analyses, in one pass over each trajectory.
 
@@ -58,6 +61,11 @@ def run(
     block_frames : int, optional
         Frames dealt at a time, rounded up to 16 times a power of two (of large systems to fewer
         times one); chosen by default. It changes no result.
+    checkpoint : path-like, optional
+        File in which finished work is kept while the run goes on, and which is deleted at its end.
+        If it is killed, the same call goes on from there, with any backend and number of workers.
+        A checkpoint is to be trusted like a script: reading it may run code. An entered
+        `paceline.checkpoint.Checkpoint` is left to its owner to finish.
 
     Returns
     -------
@@ -79,6 +87,10 @@ def run(
         The trajectory was replaced or changed while it was read.
     WorkerError
         A worker process was killed, or cannot be sent an analysis.
+    CheckpointError
+        The checkpoint is of another run, in use by one, or damaged.
+    Terminated
+        SIGTERM came, and the checkpoint is written.
     UnsupportedError
         Something that would be ignored or guessed is asked for; it is named.
 
@@ -104,37 +116,65 @@ def run(
     workers = make_backend(backend, n_workers)
     begun = time.monotonic_ns()
     passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
-    for one in passes:
-        one.deal(
-            _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
-            skip_damaged=on_error == "skip",
-            n_workers=workers.n_workers / len(passes),
-            block_frames=block_frames,
-        )
-    shared = [one for one in passes if one.trajectory.shareable]
-    alone = [one for one in passes if not one.trajectory.shareable]
-    timings = Timings(
-        workers.name if shared else "serial",
+    with ExitStack() as stack:
+        if checkpoint is None or isinstance(checkpoint, Checkpoint):
+            kept = checkpoint
+        else:
+            kept = stack.enter_context(Checkpoint(checkpoint))
+        for number, one in enumerate(passes):
+            one.deal(
+                _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
+                skip_damaged=on_error == "skip",
+                n_workers=workers.n_workers / len(passes),
+                block_frames=kept.block_frames(number, block_frames) if kept else block_frames,
+                streamed=kept is not None,
+            )
+        timings = _timings(workers, passes, begun)
+        with ExitStack() as receivers:
+            for number, one in enumerate(passes):
+                one.collect(number, timings, receivers)
+            if kept:
+                kept.begin(passes, timings)
+            _do(workers, passes, kept, show=progress)
+            for one in passes:
+                one.trajectory.verify()
+        timings.end = time.monotonic_ns()
+        for one in passes:
+            one.finish(timings)
+        if kept and kept is not checkpoint:
+            kept.finish()
+    return analyses
+
+
+def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
+    """What is known of them before any block is dealt."""
+    return Timings(
+        workers.name if any(one.trajectory.shareable for one in passes) else "serial",
         begun,
         time.monotonic_ns(),
         t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
         t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
     )
+
+
+def _do(
+    workers: Backend, passes: Sequence[Pass], kept: Checkpoint | None, *, show: bool | None
+) -> None:
+    """Every block that is not done yet, each added to its pass."""
+    shared = [one for one in passes if one.trajectory.shareable]
+    alone = [one for one in passes if not one.trajectory.shareable]
     n_frames = sum(len(one.plan.frames) for one in passes)
-    with Progress(n_frames, show=progress) as bar, ExitStack() as stack:
-        for number, one in enumerate(passes):
-            one.collect(number, timings, stack)
-        for outcome in chain(_outcomes(workers, shared), _outcomes(make_backend("serial"), alone)):
+    done = sum(one.collected.n_frames for one in passes)
+    with Progress(n_frames, show=show, done=done) as bar:
+        for outcome in chain(
+            _outcomes(workers, shared, kept), _outcomes(make_backend("serial"), alone, None)
+        ):
             bar.add(outcome.n_frames)
-        for one in passes:
-            one.trajectory.verify()
-    timings.end = time.monotonic_ns()
-    for one in passes:
-        one.finish(timings)
-    return analyses
 
 
-def _outcomes(backend: Backend, passes: Sequence[Pass]) -> Iterator[Outcome]:
+def _outcomes(
+    backend: Backend, passes: Sequence[Pass], kept: Checkpoint | None
+) -> Iterator[Outcome]:
     """Every block of some passes, done and added to its pass."""
     works = chain.from_iterable(
         one.works(number, backend.n_workers) for number, one in enumerate(passes)
@@ -142,7 +182,10 @@ def _outcomes(backend: Backend, passes: Sequence[Pass]) -> Iterator[Outcome]:
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
         for outcome in outcomes:
-            passes[outcome.job].add(outcome)
+            if kept:
+                kept.add(outcome)
+            else:
+                passes[outcome.job].add(outcome)
             yield outcome
 
 

@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from paceline.files import new_file
 
@@ -170,6 +170,27 @@ class Timings:
     def n_frames(self) -> int:
         """Frames analysed."""
         return sum(block.n_frames for block in self.blocks)
+
+    def precede(self, elapsed: int, dealt: int, t_comm: float) -> None:
+        """Count an earlier part of the run, whose blocks were put here, as if it ended just now.
+
+        Parameters
+        ----------
+        elapsed : int
+            How long that part took since it first dealt blocks, ns.
+        dealt : int
+            When it first dealt blocks, ns of its own clock.
+        t_comm : float
+            Receiving and merging results there, s.
+        """
+        self.start -= elapsed
+        self.dealt -= elapsed
+        shift = self.dealt - dealt
+        self.blocks = [
+            replace(block, start=block.start + shift, end=block.end + shift)
+            for block in self.blocks
+        ]
+        self.t_comm += t_comm
 
     def workers(self) -> list[WorkerTiming]:
         """Sums for each worker, in the order of their names."""

@@ -66,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             else:
                 print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
+                for note in getattr(error, "__notes__", ()):
+                    print(f"paceline: {note}", file=sys.stderr)
             return _status(error)
     return status
 

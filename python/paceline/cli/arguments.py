@@ -36,6 +36,13 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
     add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="keep what is done in FILE until the end; if the command is killed, the same one goes "
+        "on from there",
+    )
 
 
 def add_frame_arguments(parser: argparse.ArgumentParser) -> None:

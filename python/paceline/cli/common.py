@@ -1,6 +1,7 @@
 """Steps that several commands share."""
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
@@ -115,17 +116,35 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
     analysis : AnalysisBase
         Of this Universe.
     """
-    run_analysis(args, universe, analysis)
+    from paceline.checkpoint import Checkpoint
+
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if args.checkpoint is not None:
+            # Until the results are where they were wanted: a disk may be full.
+            kept = stack.enter_context(Checkpoint(args.checkpoint))
+        run_analysis(args, universe, analysis, checkpoint=kept)
+        with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
+            _save(args, analysis.results)
+        if kept is not None:
+            kept.finish()
+
+
+def _save(args: argparse.Namespace, results: Any) -> None:
+    """Write results where they are wanted."""
     if args.plot is not None:
-        analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+        results.save_figure(args.plot, overwrite=args.overwrite)
     if args.output is not None:
-        analysis.results.save(args.output, overwrite=args.overwrite)
+        results.save(args.output, overwrite=args.overwrite)
     else:
         # Last: who reads it may stop reading, and that ends the command.
-        analysis.results.write_table(sys.stdout, delimiter="\t")
+        results.write_table(sys.stdout, delimiter="\t")
+        sys.stdout.flush()
 
 
-def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
+def run_analysis(
+    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Any = None
+) -> None:
     """Run an analysis over the frames that were asked for, and tell what was left out.
 
     Parameters
@@ -136,6 +155,8 @@ def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None
         Whose trajectory is analysed.
     analysis : AnalysisBase
         Of this Universe.
+    checkpoint : Checkpoint, optional
+        Where finished work is kept.
     """
     from paceline.cli.frames import frames_between
 
@@ -145,6 +166,7 @@ def run_analysis(args: argparse.Namespace, universe: Any, analysis: Any) -> None
         frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
         transforms=_transforms(args),
         on_error=args.on_error,
+        checkpoint=checkpoint,
     )
     analysis.results.provenance["command"] = args.command_line
     for frame, reason in analysis.damaged:

@@ -1,0 +1,166 @@
+"""Digests of what a run was asked for, the same in every process that is asked for the same.
+
+Pickles would not do: they differ with the order of a set, or with which strings are one object.
+"""
+
+import dis
+import functools
+import hashlib
+import re
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator
+from datetime import date, timedelta
+from enum import Enum
+from numbers import Number
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+#: Where Python and packages are, in any environment: what lies elsewhere is the user's own code.
+_INSTALLED = ("site-packages", "dist-packages")
+_STDLIB = sysconfig.get_path("stdlib")
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: What says all of itself.
+_BY_REPR = (Number, Enum, range, slice, re.Pattern, date, timedelta, PurePath)
+#: What of a class makes a difference to what its objects do.
+_METHODS = (types.FunctionType, staticmethod, classmethod, property)
+
+
+def digest(*things: Any) -> str:
+    """Digest of values, arrays, the user's own functions and classes, and objects of these.
+
+    Of a function or class of the user's own it takes the code, and what of the same code it uses;
+    of what installed packages define, the name alone.
+
+    Parameters
+    ----------
+    *things : object
+        Of any kind.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Examples
+    --------
+    >>> digest([1, 2.5], {"b": np.arange(3)}) == digest([1, 2.5], {"b": np.arange(3)})
+    True
+    >>> digest([1, 2.5]) == digest((1, 2.5))
+    False
+    """
+    sha = hashlib.sha256()
+    for part in _walk(things, {}):
+        sha.update(len(part).to_bytes(8, "little") + part)
+    return sha.hexdigest()[:32]
+
+
+def _walk(thing: Any, seen: dict[int, Any]) -> Iterator[bytes]:
+    """Bytes that say what a thing is; `seen` keeps what was met, so that no id is used twice."""
+    kind = type(thing)
+    if isinstance(thing, _PLAIN) and kind in _PLAIN:
+        yield f"{kind.__name__} {thing!r}".encode()
+        return
+    yield _name(kind)
+    if isinstance(thing, np.ndarray | np.generic) and not thing.dtype.hasobject:
+        yield f"{thing.dtype.str} {thing.shape}".encode()
+        yield thing.tobytes()
+    elif isinstance(thing, _BY_REPR):
+        yield repr(thing).encode()
+    elif isinstance(thing, types.ModuleType | types.BuiltinFunctionType | np.ufunc):
+        yield getattr(thing, "__qualname__", thing.__name__).encode()
+    elif id(thing) in seen:
+        yield b"again"
+    else:
+        # Which constants are one object is the interpreter's choice.
+        if not isinstance(thing, tuple | types.CodeType):
+            seen[id(thing)] = thing
+        if isinstance(thing, set | frozenset):
+            yield from sorted(digest(item).encode() for item in thing)
+        else:
+            yield from _walk_all(_parts(thing), seen)
+
+
+def _walk_all(things: Iterable[Any], seen: dict[int, Any]) -> Iterator[bytes]:
+    for thing in things:
+        yield from _walk(thing, seen)
+    yield b"end"
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """What a thing is made of."""
+    if isinstance(thing, list | tuple):
+        yield from thing
+    elif isinstance(thing, np.ndarray):
+        yield from (thing.shape, thing.tolist())
+    elif isinstance(thing, dict | types.MappingProxyType):
+        for key in sorted(thing, key=repr):
+            yield from (key, thing[key])
+    elif isinstance(thing, types.MethodType):
+        yield from (thing.__func__, thing.__self__)
+    elif isinstance(thing, staticmethod | classmethod):
+        yield thing.__func__
+    elif isinstance(thing, property):
+        yield from (thing.fget, thing.fset)
+    elif isinstance(thing, functools.partial):
+        yield from (thing.func, thing.args, thing.keywords)
+    elif isinstance(thing, types.CodeType):
+        yield from _parts_of_code(thing)
+    elif isinstance(thing, types.FunctionType):
+        yield f"{thing.__module__}.{thing.__qualname__}"
+        if _is_own(thing.__module__):
+            yield from _parts_of_function(thing)
+    elif isinstance(thing, type):
+        yield f"{thing.__module__}.{thing.__qualname__}"
+        if _is_own(thing.__module__):
+            for name, value in sorted(vars(thing).items()):
+                # Others in underscores are notes of the interpreter's and of pickle's.
+                if isinstance(value, _METHODS) or not name.startswith("__"):
+                    yield from (name, value)
+            yield from thing.__bases__
+    elif _is_own(type(thing).__module__) or type(thing).__module__.startswith("paceline."):
+        yield from (type(thing), thing.__getstate__())  # what would be pickled
+
+
+def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
+    yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            yield None
+    for name in sorted(_globals_of(function.__code__)):
+        if name in function.__globals__:
+            yield from (name, function.__globals__[name])
+
+
+def _parts_of_code(code: types.CodeType) -> Iterator[Any]:
+    """Without the places of its lines: comments may change."""
+    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars)
+    yield from code.co_consts
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Names that a function, or one within it, takes from its module."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= _globals_of(const)
+    return names
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is the user's own, rather than an installed package's, or ours."""
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or module.partition(".")[0] == "paceline":
+        return False
+    return not file.startswith(_STDLIB) and not any(name in file for name in _INSTALLED)
+
+
+def _name(kind: type) -> bytes:
+    return f"{kind.__module__}.{kind.__qualname__}".encode()

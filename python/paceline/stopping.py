@@ -1,0 +1,101 @@
+"""SIGTERM and Ctrl-C, at moments when nothing is half done."""
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from paceline.errors import Terminated
+
+#: What a signal does where nobody has chosen otherwise.
+_USUAL: dict[signal.Signals, Any] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
+class Stopping:
+    """While it is entered, SIGTERM raises `Terminated`, and Ctrl-C as ever `KeyboardInterrupt`.
+
+    In the main thread, where alone signals arrive; and of the two only those that the program does
+    not handle itself.
+
+    Examples
+    --------
+    >>> with Stopping() as stopping:
+    ...     try:
+    ...         with stopping.held():
+    ...             signal.raise_signal(signal.SIGTERM)
+    ...             print("still here")
+    ...     except Terminated as error:
+    ...         print(error.code)
+    still here
+    143
+    """
+
+    def __init__(self) -> None:
+        self._former: dict[signal.Signals, Any] = {}
+        self._holding = False
+        self._pending: signal.Signals | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number, usual in _USUAL.items():
+                if signal.getsignal(number) == usual:
+                    self._former[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let signals wait until this is left."""
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        if self._pending is not None:
+            number, self._pending = self._pending, None
+            _raise(number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._holding:
+            self._pending = signal.Signals(number)
+        else:
+            _raise(signal.Signals(number))
+
+
+def _raise(number: signal.Signals) -> None:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(128 + number)
+
+
+def how_to_go_on() -> str:
+    """Tell how a run that was stopped goes on: with the command that this is, where it is one.
+
+    Returns
+    -------
+    str
+        Half a sentence.
+    """
+    program = sys.argv[0] if sys.argv else ""
+    if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return "the same call goes on from there"
+    command = sys.orig_argv
+    if os.path.basename(program) == "paceline":
+        command = ["paceline", *sys.argv[1:]]
+    return f"go on with: {shlex.join(command)}"

@@ -1,0 +1,660 @@
+"""A run that was killed, and goes on: the same bits, or one sentence that says why not."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.coordinates.memory import MemoryReader
+
+import paceline
+from paceline import checkpoint as checkpoints
+from paceline import cli, transform
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.digest import digest
+from paceline.errors import (
+    AnalysisError,
+    CheckpointError,
+    PacelineWarning,
+    Terminated,
+    UnsupportedError,
+)
+from paceline.journal import MAGIC, Journal
+from paceline.stopping import Stopping
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Whatever comes is kept at once."""
+    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoints, "SHARE", 0)
+
+
+@pytest.fixture(scope="module")
+def atoms(adk_xtc):
+    return paceline.Universe(*adk_xtc).select_atoms("name CA")
+
+
+def trio(atoms, marker=None, block=64):
+    """An RMSD, an RMSF, and a function that raises at one block as long as a file is there."""
+
+    def function(block):
+        if marker is not None and block.frames[0] == at and os.path.exists(marker):
+            raise RuntimeError("enough")
+        return block.positions.mean(axis=1)
+
+    at = block
+    return [RMSD(atoms), RMSF(atoms), paceline.TimeSeries(function, atoms)]
+
+
+def bits(analyses):
+    rmsd, rmsf, series = (analysis.results for analysis in analyses)
+    return [array.tobytes() for array in (rmsd.rmsd, rmsf.rmsf, series.timeseries, series.times)]
+
+
+@pytest.fixture(scope="module")
+def whole(atoms):
+    return bits(paceline.run(trio(atoms), backend="serial"))
+
+
+@pytest.fixture
+def broken(atoms, tmp_path):
+    """A checkpoint of the first four of seven blocks."""
+    marker = tmp_path / "marker"
+    marker.touch()
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(AnalysisError, match="enough") as caught:
+        paceline.run(trio(atoms, str(marker)), backend="serial", checkpoint=path, block_frames=16)
+    [note] = caught.value.__notes__
+    assert note.startswith(f"64 of 98 frames are kept in {path}; ")
+    marker.unlink()
+    return path
+
+
+def go_on(atoms, path, **options):
+    marker = str(path.with_name("marker"))
+    return paceline.run(trio(atoms, marker), checkpoint=path, **options)
+
+
+def test_another_backend_goes_on_with_the_same_bits(where, atoms, broken, whole):
+    done = go_on(atoms, broken, **where)
+    assert bits(done) == whole
+    assert not broken.exists()
+    timings = done[0].timings
+    assert timings.n_frames == 98
+    assert sorted(block.block for block in timings.blocks) == list(range(7))
+
+
+def test_what_is_kept_is_not_done_again(atoms, broken, tmp_path, monkeypatch):
+    done = []
+    compute = RMSF(atoms).prepare().__class__.compute
+    monkeypatch.setattr(
+        "paceline.analysis.rms._Moments.compute",
+        lambda self, block: done.extend(block.frames) or compute(self, block),
+    )
+    go_on(atoms, broken, backend="serial")
+    assert done == list(range(64, 98))
+
+
+def test_times_of_both_parts_stand_one_after_the_other(atoms, broken):
+    time.sleep(0.2)
+    timings = go_on(atoms, broken, backend="serial", n_workers=1)[0].timings
+    blocks = timings.blocks
+    assert [block.block for block in blocks] == list(range(7))
+    assert all(one.end <= next.start for one, next in pairwise(blocks))
+    assert timings.start <= timings.dealt <= blocks[0].start
+    assert blocks[-1].end <= timings.end
+    for worker in timings.workers():
+        assert worker.t_wait >= 0
+
+
+def test_an_ensemble_with_damaged_frames_goes_on(damaged, adk_xtc, tmp_path):
+    system, frames = damaged
+    first, second = (paceline.Universe(*one).select_atoms("name CA") for one in (system, adk_xtc))
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint"
+
+    def run(**options):
+        analyses = trio(first) + trio(second, str(marker))
+        return paceline.run(analyses, on_error="skip", backend="serial", **options)
+
+    expected = run()
+    marker.touch()
+    with pytest.raises(AnalysisError) as caught:
+        run(checkpoint=path, block_frames=16)
+    assert caught.value.__notes__[0].startswith("162 of 196 frames are kept in ")
+    marker.unlink()
+    found = run(checkpoint=path)
+    assert bits(found[:3]) == bits(expected[:3])
+    assert bits(found[3:]) == bits(expected[3:])
+    assert [frame for frame, _ in found[0].damaged] == frames
+    assert [one.damaged for one in found] == [one.damaged for one in expected]
+    assert found[0].timings.n_frames == 196
+
+
+#: Does a run in children that are killed at a moment in units of the time that a whole run takes,
+#: and in one that is not; tells how many frames each found done, and whether the bits are the same.
+KILLED = """
+import hashlib, os, signal, time
+import numpy as np
+import paceline
+from paceline import checkpoint as checkpoints
+from paceline.analysis.rms import RMSD, RMSF
+
+checkpoints.INTERVAL = 0.01
+atoms = paceline.Universe(*{system!r}).select_atoms("name CA")
+frames = np.tile(np.arange(98), 8)
+
+def function(block):
+    time.sleep(0.005)
+    return block.positions.mean(axis=1)
+
+def run(path=None, n_workers=2):
+    analyses = [RMSD(atoms), RMSF(atoms), paceline.TimeSeries(function, atoms)]
+    paceline.run(analyses, n_workers=n_workers, checkpoint=path, block_frames=16, frames=frames)
+    rmsd, rmsf, series = (analysis.results for analysis in analyses)
+    arrays = (rmsd.rmsd, rmsf.rmsf, series.timeseries)
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+def in_child(path, moment):
+    child = os.fork()
+    if child == 0:
+        print(run(path, 3) == expected, flush=True)
+        os._exit(0)
+    if moment is not None:
+        time.sleep(unit * moment)
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+begun = time.perf_counter()
+child = os.fork()
+if child == 0:
+    run()
+    os._exit(0)
+os.waitpid(child, 0)
+unit = time.perf_counter() - begun
+expected = run(n_workers=1)
+for trial, moments in enumerate({moments!r}):
+    path = f"{folder}/{{trial}}"
+    for moment in (*moments, None):
+        in_child(path, moment)
+        if os.path.exists(path):
+            print(os.path.getsize(path), flush=True)
+"""
+
+
+def test_killed_at_any_moment_it_goes_on_with_the_same_bits(adk_xtc, tmp_path):
+    moments = np.random.default_rng(5).uniform(0.05, 0.6, (5, 2)).tolist()
+    program = KILLED.format(system=tuple(adk_xtc), moments=moments, folder=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines.count("True") >= 5
+    assert set(lines) - {"True"} == {line for line in lines if line.isdigit()}
+    # Some were killed when there was something to go on from.
+    assert len([line for line in lines if line.isdigit() and int(line) > 10_000]) >= 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def other_block(block):
+    return block.positions.mean(axis=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"stop": 50}, "frames: 98 from 0 to 97 there, 50 from 0 to 49 here"),
+        (
+            {"frames": [0, *range(96, 0, -1), 97]},
+            r"frames: not the same as there \(98 from 0 to 97",
+        ),
+        ({"on_error": "skip"}, "on_error: raise there, skip here"),
+        (
+            {"transforms": [transform.center("protein", point=(0, 0, 0))]},
+            r"transforms: none there, center\('protein', point=.*\) here",
+        ),
+    ],
+)
+def test_another_run_is_refused(change, differs, atoms, broken):
+    before = broken.read_bytes()
+    with pytest.raises(CheckpointError, match=f"is the checkpoint of another run: {differs}"):
+        go_on(atoms, broken, **change)
+    assert broken.read_bytes() == before
+
+
+def test_other_analyses_are_refused(atoms, broken):
+    def refused(analyses, differs):
+        with pytest.raises(CheckpointError, match=f"is the checkpoint of another run: {differs}"):
+            paceline.run(analyses, checkpoint=broken)
+
+    rmsd, rmsf, series = trio(atoms, str(broken.with_name("marker")))
+    refused([rmsd, rmsf], "analyses: RMSD, RMSF, TimeSeries of .* there, RMSD, RMSF here")
+    refused([rmsf, rmsd, series], "analyses: RMSD, RMSF, .* there, RMSF, RMSD, .* here")
+    refused([RMSD(atoms, ref_frame=1), rmsf, series], "parameters of RMSD: .* there, .* here")
+    weights = RMSD(atoms, weights=np.arange(len(atoms)))
+    refused([weights, rmsf, series], "parameters of RMSD: .*weights=None.* there, .*weights=given")
+    refused([rmsd, RMSF(atoms[1:]), series], "atoms of RMSF: 214 there, 213 here")
+    refused([rmsd, RMSF(atoms[::-1]), series], r"atoms of RMSF: not the same as there \(214\)")
+    moved = trio(atoms, str(broken.with_name("marker")), block=80)
+    refused(moved, "function or reference of TimeSeries of .*: not the same as there")
+
+
+def test_another_file_is_refused(adk, atoms, broken, tmp_path):
+    other = paceline.Universe(*adk).select_atoms("name CA")
+    with pytest.raises(CheckpointError, match=r"trajectory: .*\.xtc there, .*\.dcd here"):
+        go_on(other, broken)
+    replicas = [one for _ in range(2) for one in trio(paceline.Universe(*adk).atoms)]
+    with pytest.raises(CheckpointError, match="number of trajectories: 1 there, 2 here"):
+        paceline.run(replicas, checkpoint=broken)
+
+
+def test_what_cannot_be_gone_on_with_is_refused_by_name(adk, atoms, tmp_path):
+    path = tmp_path / "checkpoint"
+    with pytest.raises(UnsupportedError, match=r"^Write writes a file as blocks come"):
+        paceline.Write(atoms, tmp_path / "out.xtc").run(checkpoint=path)
+    memory = MDAnalysis.Universe(*adk, in_memory=True)
+    assert isinstance(memory.trajectory, MemoryReader)
+    with (
+        pytest.warns(PacelineWarning, match="read by MDAnalysis"),
+        pytest.raises(UnsupportedError, match=r"is read by MDAnalysis, .* without a checkpoint"),
+    ):
+        RMSF(memory.atoms).run(checkpoint=path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        RMSF(atoms).run(checkpoint=tmp_path / "nowhere" / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_other_file_is_touched(atoms, tmp_path):
+    path = tmp_path / "precious.csv"
+    path.write_text("frame,RMSD\n0,1.5\n")
+    with pytest.raises(CheckpointError, match=r"expected a checkpoint, .* found b'frame,RMSD"):
+        RMSF(atoms).run(checkpoint=path)
+    assert path.read_text() == "frame,RMSD\n0,1.5\n"
+
+
+def test_a_torn_record_is_left_out(atoms, broken, whole):
+    content = broken.read_bytes()
+    ends = [len(content) - 1, len(content) - 40, len(content) // 2, len(MAGIC) + 3, 5, 0]
+    for end in ends:
+        broken.write_bytes(content[:end])
+        assert bits(go_on(atoms, broken, backend="serial")) == whole
+    # The file has grown, but the bytes had not come to the disk when the power failed.
+    broken.write_bytes(content + bytes(5000))
+    assert bits(go_on(atoms, broken, backend="serial")) == whole
+
+
+def test_a_damaged_record_is_an_error(atoms, broken):
+    content = broken.read_bytes()
+    with Journal(broken) as journal:
+        sizes = [len(record) + 16 for record in journal.records()]
+    second = len(MAGIC) + sizes[0]
+    for place in (second + 3, second + 13, second + 16, second + sizes[1] - 1):
+        changed = bytearray(content)
+        changed[place] ^= 4
+        broken.write_bytes(changed)
+        message = (
+            rf"{broken}: record at byte {second}: expected checksum \w{{8}}, found \w{{8}}; the "
+            "checkpoint was damaged after it was written: delete it to begin anew"
+        )
+        with pytest.raises(CheckpointError, match=message):
+            go_on(atoms, broken)
+        assert broken.read_bytes() == changed
+
+
+def test_two_runs_cannot_share_a_checkpoint(atoms, broken, whole):
+    with Journal(broken), pytest.raises(CheckpointError, match="another run is using this"):
+        go_on(atoms, broken)
+    assert bits(go_on(atoms, broken)) == whole
+
+
+def test_a_worker_that_outlives_its_parent_holds_no_lock(tmp_path):
+    path = tmp_path / "checkpoint"
+    journal = Journal(path)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        time.sleep(0.1)
+        journal.close()
+        Journal(path).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_without_locks_the_user_is_warned(atoms, tmp_path, monkeypatch):
+    def flock(file, operation):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.warns(PacelineWarning, match="its file system knows no locks"):
+        RMSF(atoms).run(checkpoint=tmp_path / "checkpoint")
+
+
+def test_on_a_full_disk_the_run_goes_on(atoms, broken, whole, monkeypatch):
+    kept = []
+    pwrite = os.pwrite
+
+    def full(file, data, offset):
+        if offset > 30_000:
+            raise OSError(28, "No space left on device")
+        kept.append(pwrite(file, data[: max(1, len(data) // 2)], offset))
+        return kept[-1]
+
+    monkeypatch.setattr(os, "pwrite", full)
+    marker = broken.with_name("marker")
+    path = broken.with_name("second")
+    marker.touch()
+    with (
+        pytest.warns(PacelineWarning, match=r"second: No space left on device: the run goes on"),
+        pytest.raises(AnalysisError) as caught,
+    ):
+        paceline.run(trio(atoms, str(marker)), backend="serial", checkpoint=path, block_frames=16)
+    n_kept = int(caught.value.__notes__[0].split()[0])
+    assert n_kept in (16, 32, 48)
+    monkeypatch.undo()
+    marker.unlink()
+    assert bits(go_on(atoms, path)) == whole
+
+
+def test_on_a_full_disk_nothing_is_left(atoms, tmp_path, monkeypatch):
+    def full(file, data, offset):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "checkpoint"
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        RMSF(atoms).run(checkpoint=path)
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, monkeypatch):
+    def full(file, data, offset):
+        raise OSError(28, "No space left on device")
+
+    before = broken.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            go_on(atoms, broken)
+    assert caught.value.filename == str(broken)
+    assert broken.read_bytes() == before
+    assert {one.name for one in broken.parent.iterdir()} == {broken.name}
+    assert bits(go_on(atoms, broken)) == whole
+
+
+def test_the_journal_holds_little_of_no_use(atoms, tmp_path, monkeypatch):
+    sizes, dead = [], []
+    path = tmp_path / "checkpoint"
+    add = checkpoints.Checkpoint.add
+
+    def measured(self, outcome):
+        add(self, outcome)
+        sizes.append(path.stat().st_size)
+        dead.append(self._dead)
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "add", measured)
+    frames = np.tile(np.arange(98), 20)
+    found = RMSF(atoms).run(checkpoint=path, frames=frames, block_frames=16, backend="serial")
+    assert len(sizes) == 123
+    assert max(dead) > 0
+    for size, useless in zip(sizes, dead, strict=True):
+        assert size <= checkpoints.GROWTH * (size - useless) + 1
+    assert found.results.rmsf.tobytes() == RMSF(atoms).run(frames=frames).results.rmsf.tobytes()
+
+
+class Counts:
+    """A partial result of a class that is found under its name."""
+
+    def __init__(self, n):
+        self.n = n
+
+
+class Count(paceline.AnalysisBase):
+    def prepare(self):
+        return self
+
+    def compute(self, block):
+        if block.frames[0] == 64 and os.path.exists(self.marker):
+            raise RuntimeError("enough")
+        return Counts(len(block))
+
+    def merge(self, left, right):
+        assert type(left) is type(right) is Counts
+        return Counts(left.n + right.n)
+
+    def finish(self, value):
+        self.results.n = value.n
+
+    def __getstate__(self):
+        return {"marker": self.marker}
+
+
+def test_objects_of_ones_own_are_kept(atoms, tmp_path):
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint"
+    marker.touch()
+    count = Count(atoms)
+    count.marker = str(marker)
+    with pytest.raises(AnalysisError):
+        count.run(checkpoint=path, backend="serial")
+    marker.unlink()
+    assert count.run(checkpoint=path).results.n == 98
+
+
+#: A command that takes a while for each block, and tells when the first has been kept.
+SLOW = """
+import sys, time
+from paceline import checkpoint, cli
+import paceline.analysis.rms as rms
+
+compute = rms._Deviation.compute
+
+def slowly(self, block):
+    time.sleep({pause})
+    return compute(self, block)
+
+rms._Deviation.compute = slowly
+checkpoint.INTERVAL = 0.0
+sys.argv = ["/usr/bin/paceline", *{argv!r}]
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "last"),
+    [(signal.SIGTERM, 143, []), (signal.SIGINT, 130, ["paceline: interrupted"])],
+)
+def test_a_command_that_is_stopped_says_how_to_go_on(
+    number, status, last, adk_xtc, tmp_path, capsys
+):
+    path = tmp_path / "run 1.checkpoint"
+    argv = ["rmsd", *adk_xtc, "--n-workers", "2", "--checkpoint", str(path)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW.format(pause=0.4, argv=argv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        end = time.monotonic() + 30
+        while not (path.exists() and path.stat().st_size > 3000):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (status, "")
+    first, *others = err.splitlines()
+    assert others == last
+    kept = re.fullmatch(
+        rf"paceline: (\d+) of 98 frames are kept in {path}; go on with: (.*)", first
+    )
+    assert kept is not None
+    assert 16 <= int(kept[1]) < 98
+    assert kept[2].startswith("paceline rmsd ")
+    assert kept[2].endswith(f"--checkpoint '{path}'")
+
+    assert cli.main(argv) == 0
+    resumed = capsys.readouterr().out
+    assert not path.exists()
+    assert cli.main(argv[: argv.index("--n-workers")]) == 0
+    assert capsys.readouterr().out == resumed
+
+
+def test_what_is_stopped_before_its_first_block_leaves_nothing(atoms, tmp_path, capsys):
+    def function(block):
+        signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Terminated) as caught:
+        paceline.TimeSeries(function, atoms).run(backend="serial", checkpoint=tmp_path / "kept")
+    assert caught.value.code == 143
+    assert capsys.readouterr().err.startswith("paceline: nothing was done yet; ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_keeps_what_it_could_not_save(adk_xtc, tmp_path, capsys, monkeypatch):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device", "a.csv")
+
+    path = tmp_path / "checkpoint"
+    argv = ["rmsd", *adk_xtc, "-o", str(tmp_path / "a.csv"), "--checkpoint", str(path)]
+    with monkeypatch.context() as patch:
+        patch.setattr("paceline.analysis.results.Results.save", full)
+        patch.setattr(sys, "argv", ["paceline", *argv])
+        assert cli.main(argv) == 1
+    failed, kept = capsys.readouterr().err.splitlines()
+    assert failed == "paceline: error: a.csv: No space left on device"
+    assert kept.startswith(f"paceline: 98 of 98 frames are kept in {path}; go on with: paceline rm")
+    monkeypatch.setattr("paceline.analysis.rms._Deviation.compute", None)  # nothing is left to do
+    assert cli.main(argv) == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_script_that_is_stopped_ends_with_its_status(adk_xtc, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, paceline\n"
+        "from paceline.analysis.rms import RMSF\n"
+        f"atoms = paceline.Universe(*{tuple(adk_xtc)!r}).select_atoms('name CA')\n"
+        "def function(block):\n"
+        "    if block.frames[0] == 48:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return block.times\n"
+        f"both = [RMSF(atoms), paceline.TimeSeries(function, atoms)]\n"
+        f"paceline.run(both, backend='serial', checkpoint={str(tmp_path / 'kept')!r})\n"
+    )
+    command = [sys.executable, str(script), "a b"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "")
+    assert done.stderr == (
+        f"paceline: 48 of 98 frames are kept in {tmp_path / 'kept'}; go on with: "
+        f"{sys.executable} {script} 'a b'\n"
+    )
+
+
+def test_signals_are_handled_while_a_run_goes_on_and_not_otherwise(atoms, tmp_path):
+    def handlers():
+        return signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    seen = []
+
+    def function(block):
+        seen.append(handlers())
+        return block.times
+
+    before = handlers()
+    series = paceline.TimeSeries(function, atoms)
+    series.run(backend="serial")
+    assert set(seen) == {before}
+    seen.clear()
+    series.run(backend="serial", checkpoint=tmp_path / "checkpoint")
+    assert before not in seen
+    assert handlers() == before
+    # What the program does itself is left to it, and so is what other threads do.
+    seen.clear()
+    own = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        series.run(backend="serial", checkpoint=tmp_path / "checkpoint")
+        assert len({terminate for terminate, _ in seen}) == 1
+    finally:
+        signal.signal(signal.SIGTERM, own)
+    options = {"backend": "serial", "checkpoint": tmp_path / "checkpoint"}
+    thread = threading.Thread(target=series.run, kwargs=options)
+    thread.start()
+    thread.join()
+    assert series.results.timeseries.shape == (98,)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_waits_until_results_are_in_their_place():
+    with Stopping() as stopping:
+        reached = []
+        with pytest.raises(KeyboardInterrupt), stopping.held():
+            reached.append(signal.raise_signal(signal.SIGINT))
+        assert reached == [None]
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_cannot_be_kept_is_told(atoms, tmp_path):
+    class Unkept(Count):
+        def compute(self, block):
+            return threading.Lock()
+
+        def merge(self, left, right):
+            return left
+
+    count = Unkept(atoms)
+    count.marker = None
+    with pytest.raises(CheckpointError, match=r"^a partial result cannot be kept in a checkpoint"):
+        count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_of_a_run_that_ended(atoms, tmp_path):
+    path = tmp_path / "checkpoint"
+    RMSF(atoms).run(checkpoint=path)
+    assert not path.exists()
+    with pytest.raises(ValueError, match="no frames to analyse"):
+        RMSF(atoms).run(checkpoint=path, stop=0)
+    assert not path.exists()
+
+
+class Scaled:
+    factor = 2
+
+    def __call__(self, block):
+        return block.times * self.factor
+
+
+def test_a_digest_knows_ones_own_code_and_what_it_uses():
+    def made(source, **names):
+        space = {"__name__": "__main__", "np": np, **names}
+        exec(source, space)
+        return digest(space["f"])
+
+    plain = "def f(b):\n    return g(b) * k if b in {'x', 'y'} else np.sqrt(b)\n"
+    helper = "def g(b):\n    return b + 1\n"
+    first = made(helper + plain, k=2)
+    assert made("# a remark\n\n" + helper + plain, k=2) == first
+    assert made(helper + plain, k=2, unused=5) == first
+    assert made(helper + plain, k=3) != first
+    assert made(helper.replace("1", "2") + plain, k=2) != first
+    assert made(helper + plain.replace("sqrt", "exp"), k=2) != first
+    before = digest(Scaled())
+    Scaled.factor = 3
+    assert digest(Scaled()) != before
+    assert digest(np.arange(3)) != digest(np.arange(3.0)) != digest(np.arange(3.0)[:, None])
+    cycle = [1]
+    cycle.append(cycle)
+    assert digest(cycle) == digest(cycle)
