@@ -76,13 +76,30 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """What every block of one trajectory has in common."""
+    """What every block of one trajectory has in common.
+
+    Attributes
+    ----------
+    source : FrameSource
+        Where frames come from.
+    transforms : sequence of Transform
+        What is done to them first.
+    parts : sequence of Part
+        The worker's half of each analysis.
+    leaf_frames : int
+        Frames in a leaf.
+    skip_damaged : bool
+        Whether to leave out frames that cannot be read.
+    streamed : bool
+        Whether the outcome of each block is wanted as it comes, rather than at the end.
+    """
 
     source: FrameSource
     transforms: Sequence[Transform]
     parts: Sequence[Part]
     leaf_frames: int
     skip_damaged: bool
+    streamed: bool = False
 
 
 @dataclass(frozen=True)

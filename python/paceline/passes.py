@@ -86,7 +86,13 @@ class Pass:
         self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
 
     def deal(
-        self, frames: np.ndarray, *, skip_damaged: bool, n_workers: float, block_frames: int | None
+        self,
+        frames: np.ndarray,
+        *,
+        skip_damaged: bool,
+        n_workers: float,
+        block_frames: int | None,
+        streamed: bool = False,
     ) -> None:
         """Make the plan and the worker's half of everything.
 
@@ -100,6 +106,8 @@ class Pass:
             Workers that will share the blocks; a fraction of one that has other passes to do.
         block_frames : int or None
             Frames in a block, if the user chose.
+        streamed : bool
+            Whether outcomes are wanted as they come, whatever the analyses make of them.
         """
         wanted = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self._analyses]
         universe = self._analyses[0].atomgroup.universe
@@ -127,6 +135,7 @@ class Pass:
             parts,
             self.plan.leaf_frames,
             skip_damaged,
+            streamed or any(part.per_block for part in parts),
         )
 
     def _fields(self) -> tuple[list[str], list[str]]:
