@@ -33,6 +33,7 @@ PYTHON_LAYERS = (
     ("transform",),
     ("passes",),
     ("runner",),
+    ("mpi",),
     ("analysis",),
     ("convert",),
     ("cli",),

@@ -44,7 +44,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "errors", "transform"):
+    if name in ("analysis", "backends", "errors", "transform"):
         return import_module(f"paceline.{name}")
     try:
         home = _HOMES[name]

@@ -1,7 +1,5 @@
 """Outcomes of blocks, as they come, into whole results."""
 
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.files import writing_to
+from paceline.files import allocate
 from paceline.job import Part, Receiver
-from paceline.outcome import Outcome, merging, refuse_unlike
+from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
-
-#: Per-frame results larger than this are kept in a file that vanishes with them, bytes.
-LARGE = 2**30
 
 
 class Collected:
@@ -57,15 +52,22 @@ class Collected:
     def add(self, outcome: Outcome) -> None:
         """Put the results of one or several blocks where they belong."""
         begun = time.monotonic_ns()
-        for collector, value in zip(self._collectors, outcome.values, strict=True):
-            collector.add(outcome, value)
-        self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
+        if outcome.values is not None:
+            for collector, value in zip(self._collectors, outcome.values, strict=True):
+                collector.add(outcome, value)
+            self.times[outcome.first : outcome.first + outcome.n_frames] = outcome.times
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
         self._timings.blocks.extend(
             replace(timing, job=self._number, comm=done - timing.end) for timing in outcome.timings
         )
         self._timings.t_comm += (done - begun) / 1e9
+
+    def take(self, gathered: Gathered) -> None:
+        """Take the results of all blocks, that were kept where they were done."""
+        for collector, value in zip(self._collectors, gathered.values, strict=True):
+            collector.take(value)
+        self.times = gathered.times
 
     @property
     def values(self) -> list[Any]:
@@ -90,6 +92,9 @@ class _Received:
         for number, value in values.items():
             self._receiver.add(number, value)
 
+    def take(self, value: None) -> None:
+        """Nothing: such results are not kept."""
+
     def whole(self, missing: np.ndarray) -> None:
         """Nothing: the receiver has it all."""
 
@@ -104,9 +109,12 @@ class _Rows:
 
     def add(self, outcome: Outcome, rows: np.ndarray) -> None:
         if self.value is None:
-            self.value = _allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
+            self.value = allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
         refuse_unlike(self._name, rows, self.value)
         self.value[outcome.first : outcome.first + outcome.n_frames] = rows
+
+    def take(self, rows: np.ndarray) -> None:
+        self.value = rows
 
     def whole(self, missing: np.ndarray) -> np.ndarray | None:
         """All rows; NaN, or what comes next to it, for frames that were left out."""
@@ -114,7 +122,7 @@ class _Rows:
             return self.value
         kind = self.value.dtype.kind
         if kind in "biu":  # no whole number says that there is none
-            numbers = _allocate(self.value.shape, np.dtype(np.float64))
+            numbers = allocate(self.value.shape, np.dtype(np.float64))
             numbers[:] = self.value
             self.value = numbers
         self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
@@ -130,18 +138,9 @@ class _Merged:
     def add(self, outcome: Outcome, partial: Any) -> None:
         self._tree.add(outcome.number, partial, outcome.level)
 
+    def take(self, merged: Any) -> None:
+        self._tree.root = merged
+
     def whole(self, missing: np.ndarray) -> Any:
         """What all frames gave; those that were left out never came here."""
         return self._tree.root
-
-
-def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    size = int(np.prod(shape)) * dtype.itemsize
-    if size <= LARGE:
-        return np.empty(shape, dtype)
-    file = tempfile.TemporaryFile()  # noqa: SIM115
-    if hasattr(os, "posix_fallocate"):
-        # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-        with writing_to(tempfile.gettempdir()):
-            os.posix_fallocate(file.fileno(), 0, size)
-    return np.memmap(file, dtype=dtype, shape=shape)

@@ -6,7 +6,7 @@ a subtree, so that any number of workers and any size of block merge the same pa
 order and give the same bits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,6 +196,14 @@ class Tree:
         self._waiting: dict[tuple[int, int], Any] = {}
         self.root: Any = None
 
+    @property
+    def waiting(self) -> Mapping[tuple[int, int], Any]:
+        """Values of whole subtrees that wait for their siblings, by (level, number).
+
+        Once all have come, the root alone.
+        """
+        return self._waiting
+
     def add(self, number: int, value: Any, level: int = 0) -> None:
         """Add a value, or that of a subtree whose values were merged elsewhere; each once.
 
@@ -219,4 +227,4 @@ class Tree:
                 pair = (other, value) if sibling < number else (value, other)
                 value = self._merge(*pair)
             level, number, width = level + 1, number // 2, -(-width // 2)
-        self.root = value
+        self._waiting[level, number] = self.root = value

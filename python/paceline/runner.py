@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from paceline.backends import Backend, make_backend
-from paceline.outcome import Outcome
+from paceline.backends import Backend, Company, company_of, make_backend
+from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
 from paceline.timing import Timings
 from paceline.transform import Transform
+
+#: What a run gives to an analysis.
+OF_A_RUN = ("frames", "times", "damaged", "timings", "provenance", "results")
 
 
 def run(
@@ -38,11 +41,11 @@ def run(
     analyses : analysis or sequence of analyses
         Those of one Universe share its frames: the union of their atoms is decoded once. Where
         there are several Universes, the workers go from one to the next without a pause.
-    backend : {"threads", "serial", "processes"} or concurrent.futures.Executor, optional
-        Where blocks of frames are computed; "threads" by default. The results are the same to the
-        last bit.
+    backend : {"threads", "serial", "processes", "mpi"}, Executor or Backend, optional
+        Where blocks of frames are computed; "threads" by default, and "mpi" in a script that
+        ``python -m paceline.mpi`` runs. The results are the same to the last bit.
     n_workers : int, optional
-        By default the CPUs that this process may use.
+        By default the CPUs that this process may use. Of "mpi", threads that compute on each rank.
     start, stop, step : int, optional
         Frames, as in a slice.
     frames : sequence of int or of bool, optional
@@ -102,36 +105,52 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    begun = time.monotonic_ns()
-    passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
-    for one in passes:
-        one.deal(
-            _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
-            skip_damaged=on_error == "skip",
-            n_workers=workers.n_workers / len(passes),
-            block_frames=block_frames,
-        )
-    shared = [one for one in passes if one.trajectory.shareable]
-    alone = [one for one in passes if not one.trajectory.shareable]
-    timings = Timings(
-        workers.name if shared else "serial",
+    with company_of(workers) as company:
+        if company.leads:
+            begun = time.monotonic_ns()
+            passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
+            for one in passes:
+                one.deal(
+                    _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
+                    skip_damaged=on_error == "skip",
+                    n_workers=workers.n_workers / len(passes),
+                    block_frames=block_frames,
+                )
+            timings = _timings(workers, passes, begun)
+            with ExitStack() as receivers:
+                for number, one in enumerate(passes):
+                    one.collect(number, timings, receivers)
+                _do(workers, passes, show=progress)
+                for one in passes:
+                    one.trajectory.verify()
+            timings.end = time.monotonic_ns()
+            for one in passes:
+                one.finish(timings)
+        else:
+            company.follow()
+        _share(company, _analyses(analyses))
+    return analyses
+
+
+def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
+    """What is known of them before any block is dealt."""
+    return Timings(
+        workers.name if any(one.trajectory.shareable for one in passes) else "serial",
         begun,
         time.monotonic_ns(),
         t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
         t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
     )
+
+
+def _do(workers: Backend, passes: Sequence[Pass], *, show: bool | None) -> None:
+    """Every block, each added to its pass."""
+    shared = [one for one in passes if one.trajectory.shareable]
+    alone = [one for one in passes if not one.trajectory.shareable]
     n_frames = sum(len(one.plan.frames) for one in passes)
-    with Progress(n_frames, show=progress) as bar, ExitStack() as stack:
-        for number, one in enumerate(passes):
-            one.collect(number, timings, stack)
+    with Progress(n_frames, show=show) as bar:
         for outcome in chain(_outcomes(workers, shared), _outcomes(make_backend("serial"), alone)):
             bar.add(outcome.n_frames)
-        for one in passes:
-            one.trajectory.verify()
-    timings.end = time.monotonic_ns()
-    for one in passes:
-        one.finish(timings)
-    return analyses
 
 
 def _outcomes(backend: Backend, passes: Sequence[Pass]) -> Iterator[Outcome]:
@@ -142,8 +161,21 @@ def _outcomes(backend: Backend, passes: Sequence[Pass]) -> Iterator[Outcome]:
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
         for outcome in outcomes:
+            if isinstance(outcome, Gathered):
+                passes[outcome.job].take(outcome)
+                continue
             passes[outcome.job].add(outcome)
             yield outcome
+
+
+def _share(company: Company, analyses: Sequence[Analysis]) -> None:
+    """Give to all who have called `run` what the one that leads has found."""
+    found = company.share(
+        lambda: [{name: getattr(one, name) for name in OF_A_RUN} for one in analyses]
+    )
+    for analysis, values in zip(analyses, found, strict=True):
+        for name, value in values.items():
+            setattr(analysis, name, value)
 
 
 def _known_sum(values: Iterable[float]) -> float:

@@ -6,13 +6,15 @@
 from concurrent.futures import Executor
 from typing import Any
 
-from paceline.backends.base import Backend, available_cpus
+from paceline.backends.base import Backend, Company, available_cpus, company_of
 from paceline.backends.executor import ExecutorBackend
+from paceline.backends.mpi import MPI
+from paceline.backends.mpi.session import present
 from paceline.backends.processes import ProcessesBackend
 from paceline.backends.serial import SerialBackend
 from paceline.backends.threads import ThreadsBackend
 
-__all__ = ["Backend", "available_cpus", "make_backend"]
+__all__ = ["MPI", "Backend", "Company", "available_cpus", "company_of", "make_backend"]
 
 _BY_NAME = {
     "serial": SerialBackend,
@@ -26,10 +28,11 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
 
     Parameters
     ----------
-    backend : {"threads", "serial", "processes"}, concurrent.futures.Executor or Backend, optional
-        Which; "threads" by default.
+    backend : {"threads", "serial", "processes", "mpi"}, Executor or Backend, optional
+        Which; "threads" by default, and "mpi" where ranks of MPI wait for runs of this one.
     n_workers : int, optional
-        Number of workers; by default the CPUs that this process may use.
+        Number of workers; by default the CPUs that this process may use. Of "mpi", threads that
+        compute on each rank.
 
     Returns
     -------
@@ -50,7 +53,9 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend is None:
-        backend = "threads"
+        backend = "threads" if present() is None else "mpi"
+    if backend == "mpi":
+        return MPI(n_workers=n_workers)
     if isinstance(backend, Executor):
         return ExecutorBackend(backend, n_workers)
     if hasattr(backend, "run") and hasattr(backend, "n_workers"):
@@ -60,7 +65,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
             )
         return backend
     if not isinstance(backend, str) or backend not in _BY_NAME:
-        names = ", ".join(repr(name) for name in _BY_NAME)
+        names = ", ".join(repr(name) for name in (*_BY_NAME, "mpi"))
         raise ValueError(
             f"backend must be one of {names} or a concurrent.futures.Executor, not {backend!r}"
         )

@@ -2,12 +2,13 @@
 
 import math
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from paceline.job import Job, Work
-from paceline.outcome import Outcome
+from paceline.outcome import Gathered, Outcome
 
 
 class Backend(Protocol):
@@ -24,7 +25,9 @@ class Backend(Protocol):
     name: str
     n_workers: int
 
-    def run(self, jobs: Sequence[Job], works: Iterable[Work]) -> Generator[Outcome, None, None]:
+    def run(
+        self, jobs: Sequence[Job], works: Iterable[Work]
+    ) -> Generator[Outcome | Gathered, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
@@ -36,9 +39,75 @@ class Backend(Protocol):
 
         Yields
         ------
-        Outcome
-            Of each block, in any order.
+        Outcome or Gathered
+            Of each block, in any order; at the end, what was kept until then.
         """
+
+
+class Company(Protocol):
+    """Processes that have called `run` together; one of them leads.
+
+    Attributes
+    ----------
+    leads : bool
+        Whether this one does: it plans, deals and collects.
+    """
+
+    leads: bool
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def follow(self) -> None:
+        """Take part in the run that another leads."""
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """Give to all what the one that leads makes."""
+
+
+class Alone:
+    """A company of one."""
+
+    leads = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Nobody has to be told."""
+
+    def follow(self) -> None:
+        """Nobody leads."""
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """Make it."""
+        return make()
+
+
+def company_of(backend: Backend) -> Company:
+    """Those who have called `run` together.
+
+    Parameters
+    ----------
+    backend : Backend
+        Of the run; one that several processes share has `company`.
+
+    Returns
+    -------
+    Company
+    """
+    return backend.company() if hasattr(backend, "company") else Alone()
 
 
 def available_cpus() -> int:

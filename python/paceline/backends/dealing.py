@@ -80,8 +80,18 @@ class Dealer:
             work, self._upcoming = self._upcoming, next(self._works, None)
         else:
             return None
-        self._unfinished[work.job, work.number] = _Dealt(work, time.monotonic())
+        self.deal(work)
         return work
+
+    def deal(self, work: Work) -> None:
+        """Take note that a block is dealt, by whomever.
+
+        Parameters
+        ----------
+        work : Work
+            The block.
+        """
+        self._unfinished[work.job, work.number] = _Dealt(work, time.monotonic())
 
     def again(self) -> Work | None:
         """Deal once more the block that is longest overdue, to a worker with nothing else to do.
