@@ -109,7 +109,11 @@ def test_blocks_are_shared_out(universe):
 @pytest.mark.parametrize(
     ("backend", "n_workers", "words"),
     [
-        ("thraeds", None, "'serial', 'threads', 'processes', 'mpi' or a concurrent.futures.Executor"),
+        (
+            "thraeds",
+            None,
+            "'processes', 'mpi' or a concurrent.futures.Executor",
+        ),
         (3, None, "not 3"),
         ("threads", 0, "at least 1"),
         ("threads", -1, "at least 1"),

@@ -55,10 +55,19 @@ def _run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("paceline: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        _print_from_script(error, argv[0])
         return FAILED
     return 0
+
+
+def _print_from_script(error: BaseException, script: str) -> None:
+    """Print a traceback as if Python had run the script itself."""
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_code.co_filename != script:
+        inner = inner.tb_next
+    # An error before its first line: it cannot be read, say.
+    traceback.print_exception(error.with_traceback(inner))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from paceline.outcome import Outcome
 from paceline.worker import Worker
 
 #: Blocks are dealt in batches of about so long, seconds: some ten messages a second and thread.
-BATCH = 0.05
+BATCH = 0.1
 #: The next batch is asked for when what is left lasts so long, seconds: an answer takes less.
-AHEAD = 0.02
+AHEAD = 0.05
 
 Done = tuple[int, Outcome | BaseException]
 

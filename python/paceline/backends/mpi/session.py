@@ -82,8 +82,9 @@ def _serve(session: Session) -> None:
     from paceline.backends.mpi.following import serve
     from paceline.backends.mpi.wire import abort
 
-    # Ctrl-C is the first rank's, which ends the run and then all ranks.
+    # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         serve(session.wire)
     except BaseException as error:

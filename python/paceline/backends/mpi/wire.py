@@ -68,15 +68,12 @@ class Wire:
     comm : mpi4py.MPI.Intracomm
     others : range
         Ranks but the first.
-    n_sent : int
-        Objects sent from here so far.
     """
 
     def __init__(self, comm: MPI.Intracomm):
         self.comm = comm
         self.others = range(1, comm.Get_size())
         self._sending: list[tuple[MPI.Request, bytes]] = []
-        self.n_sent = 0
 
     def send(self, rank: int, message: Any) -> None:
         """Begin to send an object.
@@ -90,7 +87,6 @@ class Wire:
         """
         data = cloudpickle.dumps(message)
         self._sending.append((self.comm.Isend([data, MPI.BYTE], rank, _OBJECT), data))
-        self.n_sent += 1
 
     @property
     def sending(self) -> bool:
