@@ -7,21 +7,30 @@ over a binary tree of ranks, siblings where they meet.
 
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import cloudpickle
 import numpy as np
 from mpi4py import MPI
 
 from paceline.backends.mpi.keeping import Keeper
-from paceline.backends.mpi.wire import receive_bytes, send_bytes
+from paceline.backends.mpi.wire import (
+    PROMPT,
+    broadcast,
+    gather_objects,
+    receive_bytes,
+    send_bytes,
+    wait,
+)
 from paceline.files import allocate
 from paceline.job import Job
 from paceline.outcome import Gathered, refuse_unlike
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
-ROUND = 2**28
+ROUND = 2**25
 
 
 @dataclass(frozen=True)
@@ -94,8 +103,9 @@ def gather(
         for number, kept in keeper.jobs.items()
         for k, rows in kept.columns().items()
     }
-    places = comm.gather(own, 0)
-    layouts, whole = _agree(comm, jobs, columns, places, error)
+    empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
+    told = gather_objects(comm, error or (own, empty))
+    layouts, whole, places = _agree(comm, jobs, told)
     for (number, k), layout in layouts.items():
         rows = columns[number, k]
         data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
@@ -122,31 +132,29 @@ def gather(
 
 
 def _agree(
-    comm: MPI.Intracomm,
-    jobs: Sequence[Job],
-    columns: Columns,
-    places: Places | None,
-    error: Exception | None,
-) -> tuple[dict[Key, Layout], dict[Key, np.ndarray]]:
-    """Layout of each column, and on the first rank room for it; none if something is amiss."""
-    empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
-    of_ranks = comm.gather(error or empty, 0)
-    layouts: dict[Key, Layout] = {}
-    whole: dict[Key, np.ndarray] = {}
+    comm: MPI.Intracomm, jobs: Sequence[Job], told: list[Any] | None
+) -> tuple[dict[Key, Layout], dict[Key, np.ndarray], Places | None]:
+    """Layout of each column; on the first rank room for it, and the places of all ranks' rows.
+
+    Nothing at all if something is amiss on any of them.
+    """
+    if told is None:
+        return pickle.loads(broadcast(comm, None)), {}, None
     try:
-        if places is not None and of_ranks is not None:
-            for one in of_ranks:
-                if isinstance(one, Exception):
-                    raise one
-            layouts = {key: _layout(key, jobs, of_ranks, places) for key in empty}
-            whole = {
-                key: allocate((layout.n_rows, *layout.shape), layout.dtype)
-                for key, layout in layouts.items()
-            }
+        for one in told:
+            if isinstance(one, Exception):
+                raise one
+        places, of_ranks = [list(every) for every in zip(*told, strict=True)]
+        layouts = {key: _layout(key, jobs, of_ranks, places) for key in of_ranks[0]}
+        whole = {
+            key: allocate((layout.n_rows, *layout.shape), layout.dtype)
+            for key, layout in layouts.items()
+        }
     except Exception:
-        comm.bcast({}, 0)
+        broadcast(comm, pickle.dumps({}))
         raise
-    return comm.bcast(layouts, 0), whole
+    broadcast(comm, pickle.dumps(layouts))
+    return layouts, whole, places
 
 
 def _layout(key: Key, jobs: Sequence[Job], of_ranks: Sequence[Columns], places: Places) -> Layout:
@@ -174,24 +182,28 @@ def _gatherv(
     size = layout.row_bytes
     if size == 0:
         return
-    numbers = [_row_numbers(of_rank) for of_rank in places or ()]
     step = max(1, ROUND // (comm.Get_size() * size))
     for first in range(0, layout.most_rows, step):
         part = [data[first * size : (first + step) * size], MPI.BYTE]
-        if whole is None:
-            comm.Gatherv(part, None, 0)
+        if places is None or whole is None:
+            wait(comm.Igatherv(part, None, 0), PROMPT)
             continue
-        rows = [of_rank[first : first + step] for of_rank in numbers]
-        counts = [len(of_rank) * size for of_rank in rows]
+        runs = [list(_runs(of_rank, first, step)) for of_rank in places]
+        counts = [size * sum(stop - start for start, stop in of_rank) for of_rank in runs]
         room = np.empty(sum(counts), np.uint8)
-        comm.Gatherv(part, [room, counts, MPI.BYTE], 0)
-        whole[np.concatenate(rows)] = room.view(layout.dtype).reshape(-1, *layout.shape)
+        wait(comm.Igatherv(part, [room, counts, MPI.BYTE], 0), PROMPT)
+        rows, taken = room.view(layout.dtype).reshape(-1, *layout.shape), 0
+        for start, stop in chain.from_iterable(runs):
+            whole[start:stop] = rows[taken : (taken := taken + stop - start)]
 
 
-def _row_numbers(places: np.ndarray) -> np.ndarray:
-    """Every row of runs of neighbours."""
-    runs = [np.arange(first, first + n) for first, n in places]
-    return np.concatenate(runs) if runs else np.empty(0, np.int64)
+def _runs(places: np.ndarray, skipped: int, n_rows: int) -> Iterator[tuple[int, int]]:
+    """First row and end of each run of neighbours among some rows of a rank, by their order."""
+    for first, length in places.tolist():
+        start, stop = first + max(0, skipped), first + min(length, skipped + n_rows)
+        if start < stop:
+            yield start, stop
+        skipped -= length
 
 
 def _put(
@@ -207,6 +219,8 @@ def _put(
         return
     row = MPI.BYTE.Create_contiguous(size).Commit()
     window = MPI.Win.Create(None if whole is None else _bytes(whole), 1, comm=comm)
+    # All are here, so a fence is quick. Locks are not: the first rank would have to look often for
+    # the others to get on, and was ten times slower.
     window.Fence()
     if len(places):
         # All runs of neighbours in one message, each with its place.
