@@ -115,7 +115,7 @@ def test_blocks_are_shared_out(universe):
         (
             "thraeds",
             None,
-            "'serial', 'threads', 'processes', 'dask', a concurrent.futures.Executor or a",
+            "'processes', 'dask', 'mpi', a concurrent.futures.Executor or a",
         ),
         (3, None, "not 3"),
         ("threads", 0, "at least 1"),

@@ -37,6 +37,7 @@ PYTHON_LAYERS = (
     ("identity",),
     ("checkpoint",),
     ("runner",),
+    ("mpi",),
     ("analysis",),
     ("convert",),
     ("cli",),

@@ -1,7 +1,5 @@
 """Outcomes of blocks, as they come, into whole results."""
 
-import os
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -9,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from paceline.files import writing_to
+from paceline.files import allocate
 from paceline.job import Part, Receiver
-from paceline.outcome import Outcome, merging, refuse_unlike
+from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
 from paceline.timing import Timings
-
-#: Per-frame results larger than this are kept in a file that vanishes with them, bytes.
-LARGE = 2**30
 
 
 class Collected:
@@ -61,17 +56,24 @@ class Collected:
     def add(self, outcome: Outcome) -> None:
         """Put the results of one or several blocks where they belong."""
         begun = time.monotonic_ns()
-        for collector, value in zip(self._collectors, outcome.values, strict=True):
-            collector.add(outcome, value)
-        stop = outcome.first + outcome.n_frames
-        self.times[outcome.first : stop] = outcome.times
-        self._spans.append((outcome.first, stop))
+        if outcome.values is not None:
+            for collector, value in zip(self._collectors, outcome.values, strict=True):
+                collector.add(outcome, value)
+            stop = outcome.first + outcome.n_frames
+            self.times[outcome.first : stop] = outcome.times
+            self._spans.append((outcome.first, stop))
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
         self._timings.blocks.extend(
             replace(timing, job=self._number, comm=done - timing.end) for timing in outcome.timings
         )
         self._timings.t_comm += (done - begun) / 1e9
+
+    def take(self, gathered: Gathered) -> None:
+        """Take the results of all blocks, that were kept where they were done."""
+        for collector, value in zip(self._collectors, gathered.values, strict=True):
+            collector.take(value)
+        self.times = gathered.times
 
     def since(self, mark: Mark) -> tuple[Page, Mark]:
         """What came since some moment.
@@ -162,6 +164,9 @@ class _Received:
         for number, value in values.items():
             self._receiver.add(number, value)
 
+    def take(self, value: None) -> None:
+        """Nothing: such results are not kept."""
+
     def whole(self, missing: np.ndarray) -> None:
         """Nothing: the receiver has it all."""
 
@@ -180,7 +185,7 @@ class _Rows:
     def put(self, first: int, rows: np.ndarray) -> None:
         """Rows of neighbouring frames, from that of `first`."""
         if self.value is None:
-            self.value = _allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
+            self.value = allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
         refuse_unlike(self._name, rows, self.value)
         self.value[first : first + len(rows)] = rows
 
@@ -188,13 +193,16 @@ class _Rows:
         """Rows that were put there."""
         return self.value[first:stop]  # type: ignore[index]
 
+    def take(self, rows: np.ndarray) -> None:
+        self.value = rows
+
     def whole(self, missing: np.ndarray) -> np.ndarray | None:
         """All rows; NaN, or what comes next to it, for frames that were left out."""
         if self.value is None or not missing.any():
             return self.value
         kind = self.value.dtype.kind
         if kind in "biu":  # no whole number says that there is none
-            numbers = _allocate(self.value.shape, np.dtype(np.float64))
+            numbers = allocate(self.value.shape, np.dtype(np.float64))
             numbers[:] = self.value
             self.value = numbers
         self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
@@ -210,6 +218,9 @@ class _Merged:
     def add(self, outcome: Outcome, partial: Any) -> None:
         self.tree.add(outcome.number, partial, outcome.level)
 
+    def take(self, merged: Any) -> None:
+        self.tree.root = merged
+
     def whole(self, missing: np.ndarray) -> Any:
         """What all frames gave; those that were left out never came here."""
         return self.tree.root
@@ -224,15 +235,3 @@ def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             united.append((first, stop))
     return united
-
-
-def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    size = int(np.prod(shape)) * dtype.itemsize
-    if size <= LARGE:
-        return np.empty(shape, dtype)
-    file = tempfile.TemporaryFile()  # noqa: SIM115
-    if hasattr(os, "posix_fallocate"):
-        # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-        with writing_to(tempfile.gettempdir()):
-            os.posix_fallocate(file.fileno(), 0, size)
-    return np.memmap(file, dtype=dtype, shape=shape)

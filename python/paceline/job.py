@@ -184,6 +184,7 @@ class Calls:
 
     #: Each value is wanted as it is, and at once: there is nothing to merge.
     streamed: ClassVar[bool] = True
+    parts: ClassVar[Sequence[Part]] = ()
 
     name: str
     function: bytes

@@ -25,11 +25,11 @@ class Outcome:
         as there are. A single block is a subtree of level 0.
     first, n_frames : int
         Its first row in the results, and its frames.
-    values : list
+    values : list or None
         Of each analysis its rows, its partial result merged over the subtree, or what it made of
-        each block, by the block's number.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
+        each block, by the block's number. None where they are kept until all blocks are done.
+    times : numpy.ndarray of float64, shape (n_frames,), or None
+        ps. None where they are kept.
     damaged : list of (int, str)
         Frame number and reason of each frame that was left out.
     timings : list of BlockTiming
@@ -41,10 +41,29 @@ class Outcome:
     number: int
     first: int
     n_frames: int
-    values: list[Any]
-    times: np.ndarray
+    values: list[Any] | None
+    times: np.ndarray | None
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What all blocks of a job gave, kept where they were done and brought together at the end.
+
+    Attributes
+    ----------
+    job : int
+        Which of the run's jobs.
+    values : list
+        Of each analysis all rows, or the partial result merged over all blocks.
+    times : numpy.ndarray of float64, shape (n_frames,)
+        ps.
+    """
+
+    job: int
+    values: list[Any]
+    times: np.ndarray
 
 
 def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
@@ -70,6 +89,7 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
         Rows of the blocks are not alike.
     """
     first = outcomes[0]
+    values = [outcome.values for outcome in outcomes if outcome.values is not None]
     return Outcome(
         first.job,
         level,
@@ -77,10 +97,10 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
         first.first,
         sum(outcome.n_frames for outcome in outcomes),
         [
-            _join_values(part, [outcome.values[k] for outcome in outcomes])
+            _join_values(part, [of_block[k] for of_block in values])
             for k, part in enumerate(job.parts)
         ],
-        np.concatenate([outcome.times for outcome in outcomes]),
+        np.concatenate([outcome.times for outcome in outcomes if outcome.times is not None]),
         [damage for outcome in outcomes for damage in outcome.damaged],
         [timing for outcome in outcomes for timing in outcome.timings],
     )

@@ -11,7 +11,7 @@ import numpy as np
 from paceline.collect import Collected
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.job import Job, Part, PerBlock, PerFrame, Receiver, Reduction, Work
-from paceline.outcome import Outcome
+from paceline.outcome import Gathered, Outcome
 from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
 from paceline.transform.base import Transform
@@ -220,6 +220,10 @@ class Pass:
     def add(self, outcome: Outcome) -> None:
         """Put the results of one or several blocks where they belong."""
         self.collected.add(outcome)
+
+    def take(self, gathered: Gathered) -> None:
+        """Take the results of all blocks, that were kept where they were done."""
+        self.collected.take(gathered)
 
     def finish(self, timings: Timings) -> None:
         """Give every analysis its results, once all outcomes are in."""

@@ -3,20 +3,24 @@
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from paceline.backends import Backend, make_backend
+from paceline.backends import Backend, Company, company_of, make_backend
 from paceline.checkpoint import Checkpoint
-from paceline.outcome import Outcome
+from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
 from paceline.timing import Timings
 from paceline.transform import Transform
+
+#: What a run gives to an analysis.
+OF_A_RUN = ("frames", "times", "damaged", "timings", "provenance", "results")
 
 
 def run(
@@ -41,11 +45,12 @@ def run(
     analyses : analysis or sequence of analyses
         Those of one Universe share its frames: the union of their atoms is decoded once. Where
         there are several Universes, the workers go from one to the next without a pause.
-    backend : {"threads", "serial", "processes"}, Executor or object of paceline.backends, optional
-        Where blocks of frames are computed; "threads" by default. The results are the same to the
-        last bit.
+    backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
+        Where blocks of frames are computed; "threads" by default, and "mpi" in a script that
+        ``python -m paceline.mpi`` runs. An Executor, a Dask Client or an object of
+        `paceline.backends` is taken as it is. The results are the same to the last bit.
     n_workers : int, optional
-        By default the CPUs that this process may use.
+        By default the CPUs that this process may use. Of "mpi", threads that compute on each rank.
     start, stop, step : int, optional
         Frames, as in a slice.
     frames : sequence of int or of bool, optional
@@ -114,36 +119,71 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    begun = time.monotonic_ns()
-    passes = [Pass(some, transforms) for some in _by_universe(_analyses(analyses))]
-    with ExitStack() as stack:
-        if checkpoint is None or isinstance(checkpoint, Checkpoint):
-            kept = checkpoint
+    asked = _analyses(analyses)
+    with company_of(workers) as company:
+        if company.leads:
+            with _kept_in(checkpoint) as kept:
+                _run(
+                    workers,
+                    asked,
+                    partial(_frame_numbers, start=start, stop=stop, step=step, frames=frames),
+                    kept,
+                    transforms=transforms,
+                    skip_damaged=on_error == "skip",
+                    block_frames=block_frames,
+                    progress=progress,
+                )
         else:
-            kept = stack.enter_context(Checkpoint(checkpoint))
-        for number, one in enumerate(passes):
-            one.deal(
-                _frame_numbers(one.trajectory.n_frames, start, stop, step, frames),
-                skip_damaged=on_error == "skip",
-                n_workers=workers.n_workers / len(passes),
-                block_frames=kept.block_frames(number, block_frames) if kept else block_frames,
-                streamed=kept is not None,
-            )
-        timings = _timings(workers, passes, begun)
-        with ExitStack() as receivers:
-            for number, one in enumerate(passes):
-                one.collect(number, timings, receivers)
-            if kept:
-                kept.begin(passes, timings)
-            _do(workers, passes, kept, show=progress)
-            for one in passes:
-                one.trajectory.verify()
-        timings.end = time.monotonic_ns()
-        for one in passes:
-            one.finish(timings)
-        if kept and kept is not checkpoint:
-            kept.finish()
+            company.follow()
+        _share(company, asked)
     return analyses
+
+
+@contextmanager
+def _kept_in(checkpoint: Any) -> Iterator[Checkpoint | None]:
+    """The checkpoint, if one is asked for; who has entered one already finishes it too."""
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        yield checkpoint
+        return
+    with Checkpoint(checkpoint) as kept:
+        yield kept
+        kept.finish()
+
+
+def _run(
+    workers: Backend,
+    analyses: Sequence[Analysis],
+    choose: Callable[[int], np.ndarray],
+    kept: Checkpoint | None,
+    *,
+    transforms: Sequence[Transform],
+    skip_damaged: bool,
+    block_frames: int | None,
+    progress: bool | None,
+) -> None:
+    """Run analyses here and now; `choose` gives the frames wanted of so many."""
+    begun = time.monotonic_ns()
+    passes = [Pass(some, transforms) for some in _by_universe(analyses)]
+    for number, one in enumerate(passes):
+        one.deal(
+            choose(one.trajectory.n_frames),
+            skip_damaged=skip_damaged,
+            n_workers=workers.n_workers / len(passes),
+            block_frames=kept.block_frames(number, block_frames) if kept else block_frames,
+            streamed=kept is not None,
+        )
+    timings = _timings(workers, passes, begun)
+    with ExitStack() as receivers:
+        for number, one in enumerate(passes):
+            one.collect(number, timings, receivers)
+        if kept:
+            kept.begin(passes, timings)
+        _do(workers, passes, kept, show=progress)
+        for one in passes:
+            one.trajectory.verify()
+    timings.end = time.monotonic_ns()
+    for one in passes:
+        one.finish(timings)
 
 
 def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
@@ -182,11 +222,24 @@ def _outcomes(
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
         for outcome in outcomes:
+            if isinstance(outcome, Gathered):
+                passes[outcome.job].take(outcome)
+                continue
             if kept:
                 kept.add(outcome)
             else:
                 passes[outcome.job].add(outcome)
             yield outcome
+
+
+def _share(company: Company, analyses: Sequence[Analysis]) -> None:
+    """Give to all who have called `run` what the one that leads has found."""
+    found = company.share(
+        lambda: [{name: getattr(one, name) for name in OF_A_RUN} for one in analyses]
+    )
+    for analysis, values in zip(analyses, found, strict=True):
+        for name, value in values.items():
+            setattr(analysis, name, value)
 
 
 def _known_sum(values: Iterable[float]) -> float:

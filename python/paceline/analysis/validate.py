@@ -83,7 +83,7 @@ class Verdict:
 def validate(
     path: str | os.PathLike,
     *,
-    backend: Any = "threads",
+    backend: Any = None,
     n_workers: int | None = None,
     progress: bool | None = None,
 ) -> Verdict:
@@ -93,7 +93,7 @@ def validate(
     ----------
     path : path-like
         A file of a format that paceline decodes. It needs no topology.
-    backend : {"threads", "serial", "processes"} or concurrent.futures.Executor
+    backend : {"threads", "serial", "processes", "mpi"}, Executor or Backend, optional
         Where frames are judged.
     n_workers : int, optional
         By default the CPUs that this process may use.

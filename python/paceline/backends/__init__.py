@@ -8,21 +8,26 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from paceline.backends.base import Backend, available_cpus
+from paceline.backends.base import Backend, Company, available_cpus, company_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
+from paceline.backends.mpi import MPI
+from paceline.backends.mpi.session import present
 from paceline.backends.processes import Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
 
 __all__ = [
+    "MPI",
     "Backend",
+    "Company",
     "Dask",
     "Pool",
     "Processes",
     "Serial",
     "Threads",
     "available_cpus",
+    "company_of",
     "make_backend",
 ]
 
@@ -39,11 +44,12 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
 
     Parameters
     ----------
-    backend : {"threads", "serial", "processes", "dask"} or object, optional
-        Which; "threads" by default. A concurrent.futures.Executor, a distributed.Client or a
-        Backend is taken as it is.
+    backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
+        Which; "threads" by default, and "mpi" where ranks of MPI wait for runs of this one. A
+        concurrent.futures.Executor, a distributed.Client or a Backend is taken as it is.
     n_workers : int, optional
-        Number of workers; by default the CPUs that this process may use.
+        Number of workers; by default the CPUs that this process may use. Of "mpi", threads that
+        compute on each rank.
 
     Returns
     -------
@@ -68,7 +74,9 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend is None:
-        backend = "threads"
+        backend = "threads" if present() is None else "mpi"
+    if backend == "mpi":
+        return MPI(n_workers=n_workers)
     if isinstance(backend, Executor):
         return Pool(backend, n_workers)
     if _is_client(backend):
@@ -80,7 +88,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
             )
         return backend
     if not isinstance(backend, str) or backend not in _BY_NAME:
-        names = ", ".join(repr(name) for name in _BY_NAME)
+        names = ", ".join(repr(name) for name in (*_BY_NAME, "mpi"))
         raise ValueError(
             f"backend must be one of {names}, a concurrent.futures.Executor or a "
             f"distributed.Client, not {backend!r}"

@@ -2,12 +2,13 @@
 
 import math
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Outcome
+from paceline.outcome import Gathered, Outcome
 
 
 class Backend(Protocol):
@@ -26,7 +27,7 @@ class Backend(Protocol):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Gathered, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
@@ -38,8 +39,8 @@ class Backend(Protocol):
 
         Yields
         ------
-        Outcome
-            Of each block, in any order.
+        Outcome or Gathered
+            Of each block, in any order; at the end, what was kept until then.
         """
 
 
@@ -71,6 +72,72 @@ def worker_count(n_workers: int | None) -> int:
     if n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     return n_workers
+
+
+class Company(Protocol):
+    """Processes that have called `run` together; one of them leads.
+
+    Attributes
+    ----------
+    leads : bool
+        Whether this one does: it plans, deals and collects.
+    """
+
+    leads: bool
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def follow(self) -> None:
+        """Take part in the run that another leads."""
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """Give to all what the one that leads makes."""
+
+
+class Alone:
+    """A company of one."""
+
+    leads = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Nobody has to be told."""
+
+    def follow(self) -> None:
+        """Nobody leads."""
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """Make it."""
+        return make()
+
+
+def company_of(backend: Backend) -> Company:
+    """Those who have called `run` together.
+
+    Parameters
+    ----------
+    backend : Backend
+        Of the run; one that several processes share has `company`.
+
+    Returns
+    -------
+    Company
+    """
+    return backend.company() if hasattr(backend, "company") else Alone()
 
 
 def available_cpus() -> int:

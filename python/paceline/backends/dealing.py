@@ -107,8 +107,18 @@ class Dealer(Generic[T]):
             work, self._upcoming = self._upcoming, next(self._works, None)
         else:
             return None
-        self._unfinished[_key(work)] = _Dealt(work, time.monotonic())
+        self.deal(work)
         return work
+
+    def deal(self, work: T) -> None:
+        """Take note that a block is dealt, by whomever.
+
+        Parameters
+        ----------
+        work : Work or Run
+            The block.
+        """
+        self._unfinished[_key(work)] = _Dealt(work, time.monotonic())
 
     def again(self) -> T | None:
         """Deal once more the block that is longest overdue, to a worker with nothing else to do.

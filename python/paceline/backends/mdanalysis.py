@@ -16,6 +16,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from paceline.backends.base import company_of
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.job import Call, Calls
 from paceline.progress import Progress
@@ -112,24 +113,32 @@ class ForMDAnalysis:
         unit: str,
         progress: bool | None,
     ) -> list[Any]:
-        begun = time.monotonic_ns()
+        self.timings = Timings(self.name, time.monotonic_ns())
         shipped, job = _ship(function, name)
-        self.timings = Timings(self.name, begun, time.monotonic_ns())
-        with Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar:
-            values = self._values(job, calls, bar)
-        done = time.monotonic_ns()
-        received = [shipped.receive(value) for value in values]
+        with company_of(self) as company:
+            if company.leads:
+                values = self._values(job, calls, unit, progress)
+            else:
+                company.follow()
+            begun = time.monotonic_ns()
+            done = [shipped.receive(value) for value in company.share(lambda: values)]
         self.timings.end = time.monotonic_ns()
-        self.timings.t_comm = (self.timings.end - done) / 1e9
-        return received
+        self.timings.t_comm += (self.timings.end - begun) / 1e9
+        return done
 
-    def _values(self, job: Calls, calls: Sequence[Call], bar: Progress) -> list[bytes]:
-        """What the calls gave, in their order."""
-        values = [b""] * len(calls)
-        with closing(self.run([job], calls)) as outcomes:
+    def _values(
+        self, job: Calls, calls: Sequence[Call], unit: str, progress: bool | None
+    ) -> list[Any]:
+        """What each call returned, as it came."""
+        values: list[Any] = [None] * len(calls)
+        self.timings.dealt = time.monotonic_ns()
+        with (
+            Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar,
+            closing(self.run([job], calls)) as outcomes,
+        ):
             for outcome in outcomes:
-                values[outcome.number] = outcome.values[0]
                 came = time.monotonic_ns()
+                (values[outcome.number],) = outcome.values
                 self.timings.blocks.extend(
                     replace(timing, comm=came - timing.end) for timing in outcome.timings
                 )

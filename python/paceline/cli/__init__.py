@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
+from paceline.backends.mpi.launch import launched
+from paceline.backends.mpi.session import run_on_first_rank
 from paceline.cli import convert, index, info, join, rmsd, rmsf, split, validate
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
@@ -44,6 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
+    size, _ = launched()
+    if size == 1:
+        return _main(argv)
+    # Never the same job many times: the other ranks work for the first.
+    return run_on_first_rank(lambda: _status_of(argv))
+
+
+def _status_of(argv: Sequence[str]) -> int:
+    """Exit status of a command, where the process must not end by itself yet."""
+    try:
+        return _main(argv)
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else 0
+
+
+def _main(argv: Sequence[str]) -> int:
     parser = _parser()
     if not argv:
         parser.print_help()
@@ -53,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _Warnings().show
         try:
+            _refuse_to_leave_idle(args)
             status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
@@ -70,6 +89,17 @@ def main(argv: Sequence[str] | None = None) -> int:
                     print(f"paceline: {note}", file=sys.stderr)
             return _status(error)
     return status
+
+
+def _refuse_to_leave_idle(args: argparse.Namespace) -> None:
+    """Refuse a backend that uses one of several processes that were launched together."""
+    size, _ = launched()
+    backend = getattr(args, "backend", None)
+    if size > 1 and backend not in (None, "mpi"):
+        raise UnsupportedError(
+            f"--backend {backend} would use one of the {size} processes that mpirun or srun "
+            "started; leave it out to use all, or start paceline by itself"
+        )
 
 
 def _let_go_of_output() -> None:

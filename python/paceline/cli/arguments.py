@@ -109,14 +109,8 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
         Of the command.
     """
+    add_backend_arguments(parser)
     add = parser.add_argument
-    add(
-        "--backend",
-        choices=("threads", "processes", "serial", "dask"),
-        default="threads",
-        help="where blocks of frames are computed [%(default)s]",
-    )
-    add("--n-workers", type=positive, metavar="N", help="workers [the CPUs this process may use]")
     add(
         "--on-error",
         choices=("raise", "skip"),
@@ -124,6 +118,28 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
     add("--timings", action="store_true", help="show who did what for how long")
+
+
+def add_backend_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where blocks are computed.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
+    add(
+        "--backend",
+        choices=("threads", "processes", "serial", "dask", "mpi"),
+        help="where blocks of frames are computed [threads; under mpirun or srun, mpi]",
+    )
+    add(
+        "--n-workers",
+        type=positive,
+        metavar="N",
+        help="workers [the CPUs this process may use]; of mpi, threads on each rank [1]",
+    )
 
 
 def positive(text: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from paceline.cli.arguments import positive
+from paceline.cli.arguments import add_backend_arguments
 from paceline.cli.common import size_in_words
 
 if TYPE_CHECKING:
@@ -38,13 +38,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("file", nargs="+", help="trajectory; each is judged by itself")
-    add(
-        "--backend",
-        choices=("threads", "processes", "serial", "dask"),
-        default="threads",
-        help="where frames are judged [%(default)s]",
-    )
-    add("--n-workers", type=positive, metavar="N", help="workers [the CPUs this process may use]")
+    add_backend_arguments(parser)
     add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")
     return parser

@@ -1,0 +1,202 @@
+"""Whether ranks of MPI keep the pace: rate, a slow rank, the start, and the end of a run.
+
+    python -m benchmarks clusters [folder] [--repeats 5] [--only rate …] [--tsv] [--tiny]
+
+Each table compares runs that were made in turn. A slow rank, and more ranks than cores, are had by
+sleeping in proportion to frames; the other runs do real work.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import Effort, judged, options, report
+from benchmarks.data import Dataset
+from benchmarks.measure import Spread, Unavailable
+from benchmarks.ranks import EVERY_RANK, FIRST_RANK, PROGRAMS, on_ranks
+from benchmarks.table import Table
+
+#: Rate of 2 workers of another kind by that of 2 threads, at least.
+RATE = 0.95
+#: Seconds of a job whose rate is compared.
+JOB = 20.0
+#: Time with one slow rank by the ideal, at most.
+SLOWED = 1.15
+#: From the start of ranks to the first block, beyond mpi4py's own start, seconds.
+START = 1.5
+#: Collecting the rows of the papers' longest trajectory, seconds.
+COLLECTING, N_ROWS = 1.0, 2_512_200
+#: Seconds of a frame of those that sleep.
+FRAME = 5e-4
+
+
+def rate(data: Dataset, effort: Effort) -> Table:
+    """RMSDs of all frames again and again, by 2 threads, processes and ranks."""
+    table = Table(
+        f"rate of two workers, one job of {JOB if effort.judged else effort.job:g} s or more",
+        ("case", "workers", "seconds", "rate / threads", "min", "max", "target"),
+    )
+    files = data.topology, data.trajectory("xtc")
+    alone = [sys.executable, PROGRAMS, "rate", *files]
+
+    def here(n_frames: int, backend: str) -> dict[str, Any]:
+        command = [*alone, n_frames, backend, 2]
+        done = subprocess.run(
+            [str(word) for word in command],
+            stdout=subprocess.PIPE,
+            check=True,
+            env=_quiet(),
+        )
+        return json.loads(done.stdout.splitlines()[-1])
+
+    one_pass = here(data.n_frames, "threads")["seconds"]
+    job = JOB if effort.judged else effort.job
+    n_frames = data.n_frames * max(1, round(1.1 * job / one_pass))
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "threads": lambda: here(n_frames, "threads"),
+        "processes": lambda: here(n_frames, "processes"),
+        "mpi": lambda: on_ranks(2, FIRST_RANK, "rate", *files, n_frames, "mpi", 1),
+    }
+    taken = _in_turn(ways, effort.repeats)
+    if len({one["sum"] for found in taken.values() for one in found}) > 1:
+        raise RuntimeError("backends differ")
+    seconds = {way: np.array([one["seconds"] for one in found]) for way, found in taken.items()}
+    for way, own in seconds.items():
+        ratios = seconds["threads"] / own
+        target = f"{RATE:g} {judged(ratios >= RATE)}" if way != "threads" and effort.judged else ""
+        table.rows.append(("rate", way, _median(own), *_spread(ratios), target))
+    return table
+
+
+def slowed(effort: Effort) -> Table:
+    """One of several ranks takes five times as long."""
+    table = Table(
+        "one rank five times slower, by the time that all need at the speed they have",
+        ("case", "ranks", "schedule", "seconds", "seconds / ideal", "min", "max", "target"),
+    )
+    for n_ranks in (4, 16):
+        speed = n_ranks - 1 + 1 / 5
+        n_frames = max(n_ranks * 16, round(effort.job * speed / FRAME))
+        ideal = n_frames * FRAME / speed
+        told = ("work", n_frames, FRAME, 5, n_ranks, "sleep")
+        taken = _in_turn(
+            {
+                way: lambda way=way: on_ranks(n_ranks, FIRST_RANK, *told, way)  # noqa: B023
+                for way in ("dynamic", "static")
+            },
+            effort.repeats,
+        )
+        for way, found in taken.items():
+            ratios = np.array([one["seconds"] for one in found]) / ideal
+            dynamic = way == "dynamic" and effort.judged
+            target = f"{SLOWED:g} {judged(ratios <= SLOWED)}" if dynamic else ""
+            row = ("slowed", str(n_ranks), way, _median(ratios * ideal), *_spread(ratios), target)
+            table.rows.append(row)
+    return table
+
+
+def start(data: Dataset, effort: Effort) -> Table:
+    """From the start of 8 ranks until the first frames are computed."""
+    table = Table(
+        "start of 8 ranks",
+        ("case", "until", "seconds", "min", "max", "target"),
+    )
+    files = data.topology, data.trajectory("xtc")
+
+    def since(*program: Any) -> float:
+        begun = time.time()
+        return on_ranks(8, *program)["moment"] - begun
+
+    taken = _in_turn(
+        {
+            "mpi4py has started": lambda: since(EVERY_RANK, "started"),
+            "first block": lambda: since(FIRST_RANK, "first_block", *files),
+        },
+        effort.repeats,
+    )
+    started, first = (np.array(found) for found in taken.values())
+    more = first - started
+    target = f"{START:g} {judged(more <= START)}" if effort.judged else ""
+    table.rows.append(("start", "mpi4py has started", *_spread(started), ""))
+    table.rows.append(("start", "the first block", *_spread(first), ""))
+    table.rows.append(("start", "the first block, beyond mpi4py", *_spread(more), target))
+    return table
+
+
+def collect(effort: Effort) -> Table:
+    """Rows of 16 ranks to the first one, in few blocks and in many."""
+    n_rows = N_ROWS if effort.judged else 10_000
+    table = Table(
+        f"{n_rows} rows of 3 numbers, and their times, from 16 ranks",
+        ("case", "how", "blocks", "seconds", "min", "max", "messages", "target"),
+    )
+    ways = {
+        (how, n_blocks): lambda how=how, n=n_blocks: on_ranks(
+            16, EVERY_RANK, "collect", how, n_rows, n
+        )
+        for how in ("gather", "one-sided")
+        for n_blocks in (400, 4000)
+    }
+    for (how, n_blocks), found in _in_turn(ways, effort.repeats).items():
+        seconds = np.array([one["seconds"] for one in found])
+        target = f"{COLLECTING:g} s {judged(seconds <= COLLECTING)}" if effort.judged else ""
+        messages = str(max(one["messages"] for one in found))
+        table.rows.append(("collect", how, str(n_blocks), *_spread(seconds), messages, target))
+    return table
+
+
+def _in_turn(ways: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, list[Any]]:
+    """What each gives, round after round."""
+    taken: dict[Any, list[Any]] = {way: [] for way in ways}
+    for _ in range(repeats):
+        for way, run in ways.items():
+            taken[way].append(run())
+    return taken
+
+
+def _spread(values: Iterable[float]) -> tuple[str, str, str]:
+    spread = Spread.of(values)
+    return f"{spread.median:.2f}", f"{spread.low:.2f}", f"{spread.high:.2f}"
+
+
+def _median(values: Iterable[float]) -> str:
+    return _spread(values)[0]
+
+
+def _quiet() -> dict[str, str]:
+    return os.environ | {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(Path.cwd())}
+
+
+CASES = ("rate", "slowed", "start", "collect")
+
+
+def main() -> None:
+    asked = options(__doc__, CASES)
+    data = asked.datasets()[0]
+    asked.print_head()
+    measured: dict[str, Callable[[], Table]] = {
+        "rate": lambda: rate(data, asked.effort),
+        "slowed": lambda: slowed(asked.effort),
+        "start": lambda: start(data, asked.effort),
+        "collect": lambda: collect(asked.effort),
+    }
+    tables, skipped = [], []
+    for case, measure in measured.items():
+        if asked.wants(case):
+            report(case)
+            try:
+                tables.append(measure())
+            except Unavailable as reason:
+                skipped.append(f"{case}: {reason}")
+    asked.print_tables(tables, skipped)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Which way to deal blocks to ranks of MPI wastes least.
+
+    python -m benchmarks dealing [folder] [--repeats 5] [--only …] [--tsv] [--tiny]
+
+Three ways are measured on jobs whose blocks last a known time, so that more ranks than cores can be
+had: paceline's dealer on the first rank, which also computes; a counter in the first rank's memory,
+from which each takes the next number (Fetch_and_op); and mpi4py.futures' pool, whose first rank
+does nothing else. A run's time is divided by that which all ranks would need at full speed.
+"""
+
+import numpy as np
+
+from benchmarks.compare import options, report
+from benchmarks.measure import Spread, Unavailable
+from benchmarks.ranks import EVERY_RANK, FIRST_RANK, POOL, on_ranks
+from benchmarks.table import Table
+
+#: How ranks are told, the program, and what it is told last.
+WAYS = {
+    "paceline's dealer": (FIRST_RANK, "work", ("dynamic",)),
+    "one-sided counter": (EVERY_RANK, "counter", ()),
+    "mpi4py.futures": (POOL, "work", ("pool",)),
+}
+#: Ranks, how many times slower the last one is, whether blocks compute in Python or sleep, and
+#: whether ranks talk through the network as if each had a host of its own.
+CASES = {
+    "4 ranks": (4, 1, "sleep", False),
+    "4 ranks, one slow": (4, 5, "sleep", False),
+    "4 hosts": (4, 1, "sleep", True),
+    "4 hosts, one slow": (4, 5, "sleep", True),
+    "2 ranks, in Python": (2, 1, "busy", False),
+    "2 hosts, in Python": (2, 1, "busy", True),
+}
+#: A block, seconds; it has 16 frames.
+BLOCK = 0.01
+HEADINGS = ("case", "way", "blocks", "seconds", "seconds / ideal", "min", "max")
+
+
+def measure(case: str, job: float, repeats: int) -> dict[str, np.ndarray]:
+    """Seconds by the ideal of each way in each round."""
+    n_ranks, slow, busy, apart = CASES[case]
+    n_frames = frames_of(case, job)
+    ideal = n_frames / 16 * BLOCK / speed_of(case)
+    ratios: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(repeats):
+        for way, (how, program, last) in WAYS.items():
+            told = (program, n_frames, BLOCK / 16, slow, n_ranks, busy, *last)
+            ratios[way].append(on_ranks(n_ranks, how, *told, apart=apart)["seconds"] / ideal)
+    return {way: np.array(found) for way, found in ratios.items()}
+
+
+def speed_of(case: str) -> float:
+    """All ranks together, in ranks of full speed."""
+    n_ranks, slow, *_ = CASES[case]
+    return n_ranks - 1 + 1 / slow
+
+
+def frames_of(case: str, job: float) -> int:
+    """Frames of a job that lasts so many seconds at full speed."""
+    return 16 * max(1, round(job * speed_of(case) / BLOCK))
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    asked.print_head()
+    table = Table(f"blocks of {BLOCK * 1e3:g} ms, by the time that all ranks would need", HEADINGS)
+    skipped = []
+    for case in CASES:
+        if not asked.wants(case):
+            continue
+        report(case)
+        try:
+            taken = measure(case, asked.effort.job, asked.effort.repeats)
+        except Unavailable as reason:
+            skipped.append(f"{case}: {reason}")
+            continue
+        n_frames = frames_of(case, asked.effort.job)
+        ideal = n_frames / 16 * BLOCK / speed_of(case)
+        for way, ratios in taken.items():
+            spread = Spread.of(ratios)
+            cells = (spread.median * ideal, spread.median, spread.low, spread.high)
+            table.rows.append(
+                (case, way, str(n_frames // 16), *(f"{value:.2f}" for value in cells))
+            )
+    asked.print_tables([table], skipped)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Programs that `bench_clusters` and `bench_dealing` run on ranks of MPI; each prints JSON."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def launched_rank() -> int:
+    """This process's rank, without MPI."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+class Work:
+    """Does nothing for so long a frame, and longer where a rank is slow.
+
+    Parameters
+    ----------
+    seconds : float
+        Per frame.
+    slow : float
+        How many times as long the last rank takes.
+    n_ranks : int
+        How many there are.
+    busy : bool
+        Whether to compute meanwhile, in Python, rather than to sleep.
+    """
+
+    def __init__(self, seconds: float, slow: float, n_ranks: int, busy: bool) -> None:
+        self.seconds, self.slow, self.last, self.busy = seconds, slow, n_ranks - 1, busy
+
+    def __call__(self, block: Any) -> np.ndarray:
+        factor = self.slow if launched_rank() == self.last else 1.0
+        seconds = len(block) * self.seconds * factor
+        if self.busy:
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                pass
+        else:
+            time.sleep(seconds)
+        return block.times
+
+
+def sample_universe() -> Any:
+    """A system of 98 frames that are read in no time."""
+    from MDAnalysisTests.datafiles import DCD, PSF
+
+    import paceline
+
+    return paceline.Universe(PSF, DCD)
+
+
+def frames(n: int) -> np.ndarray:
+    """Frame numbers of so many frames."""
+    return np.arange(n) % 98
+
+
+def work(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str, backend: str) -> Any:
+    """Seconds of a run that does nothing, and frames that the last rank did."""
+    import paceline
+    from paceline.backends import MPI
+
+    function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
+    where = pool() if backend == "pool" else MPI(schedule=backend)
+    atoms = sample_universe().select_atoms("name CA")
+    series = paceline.TimeSeries(function, atoms)
+    begun = time.perf_counter()
+    series.run(frames=frames(int(n_frames)), backend=where, block_frames=16, progress=False)
+    return {"seconds": time.perf_counter() - begun}
+
+
+def pool() -> Any:
+    """mpi4py's executor: the first rank manages it, all others work."""
+    from mpi4py.futures import MPIPoolExecutor
+
+    executor = MPIPoolExecutor()
+    executor.bootup()
+    return executor
+
+
+def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> Any:
+    """The same, where each rank takes the next block from a counter in the first one's memory."""
+    from mpi4py import MPI
+
+    import paceline
+    from paceline.passes import Pass
+    from paceline.worker import Worker
+
+    world = MPI.COMM_WORLD
+    jobs = works = None
+    begun = time.perf_counter()
+    if world.rank == 0:
+        function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
+        series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
+        begun = time.perf_counter()
+        one = Pass([series], ())
+        one.deal(frames(int(n_frames)), skip_damaged=False, n_workers=world.size, block_frames=16)
+        jobs, works = [one.job], list(one.works(0, world.size))
+    jobs, works = world.bcast((jobs, works))
+    worker = Worker(jobs.__getitem__)
+    outcomes = [worker.run(works[number]) for number in counted(world, len(works))]
+    gathered = world.gather([(outcome.first, outcome.values[0]) for outcome in outcomes])
+    if gathered is not None:
+        rows = np.empty(int(n_frames))
+        for first, values in (pair for pairs in gathered for pair in pairs):
+            rows[first : first + len(values)] = values
+    return {"seconds": time.perf_counter() - begun}
+
+
+def counted(world: Any, n: int) -> Iterator[int]:
+    """Numbers up to n, each on one rank."""
+    from mpi4py import MPI
+
+    window = MPI.Win.Allocate(8 if world.rank == 0 else 0, 8, comm=world)
+    if world.rank == 0:
+        np.frombuffer(window.tomemory(), np.int64)[0] = 0
+    world.Barrier()
+    one, taken = np.ones(1, np.int64), np.empty(1, np.int64)
+    window.Lock_all()
+    while True:
+        window.Fetch_and_op(one, taken, 0)
+        window.Flush(0)
+        if taken[0] >= n:
+            break
+        yield int(taken[0])
+    window.Unlock_all()
+    window.Free()
+
+
+def rate(topology: str, trajectory: str, n_frames: str, backend: str, n_workers: str) -> Any:
+    """Seconds of a run of RMSDs."""
+    import paceline
+    from paceline.analysis.rms import RMSD
+
+    universe = paceline.Universe(topology, trajectory)
+    numbers = np.arange(int(n_frames)) % universe.trajectory.n_frames
+    begun = time.perf_counter()
+    rmsd = RMSD(universe.select_atoms("name CA")).run(
+        frames=numbers, backend=backend, n_workers=int(n_workers), progress=False
+    )
+    return {"seconds": time.perf_counter() - begun, "sum": float(rmsd.results.rmsd[:, 2].sum())}
+
+
+def first_block(topology: str, trajectory: str) -> Any:
+    """When the first block was computed: seconds since 1970."""
+    import paceline
+
+    atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
+    moments = paceline.TimeSeries(lambda block: np.full(len(block), time.time()), atoms)
+    moments.run(stop=1000, progress=False)
+    return {"moment": float(moments.results.timeseries.min())}
+
+
+def started() -> Any:
+    """When all ranks had started."""
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Barrier()
+    return {"moment": time.time()}
+
+
+def collect(how: str, n_rows: str, n_blocks: str) -> Any:
+    """Seconds to bring rows together, and messages of all ranks."""
+    from types import SimpleNamespace
+
+    from mpi4py import MPI
+
+    from paceline.backends.mpi.gathering import gather
+    from paceline.backends.mpi.keeping import Keeper
+    from paceline.backends.mpi.wire import wait
+    from paceline.outcome import Outcome
+
+    world = MPI.COMM_WORLD
+    job = SimpleNamespace(
+        parts=[SimpleNamespace(name="rows", reduces=False, per_block=False)], streamed=False
+    )
+    keeper = Keeper([job], [int(n_blocks)])
+    bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)
+    for number in blocks_of(world.rank, world.size, int(n_blocks)):
+        first, n = bounds[number], bounds[number + 1] - bounds[number]
+        rows = np.repeat(np.arange(first, first + n, dtype=float)[:, None], 3, axis=1)
+        keeper.report(Outcome(0, 0, number, first, n, [rows], rows[:, 0].copy(), [], []))
+        keeper.settle([True])
+    comm = counting_comm(world)
+    world.Barrier()
+    begun = time.perf_counter()
+    found = gather(comm, [job], keeper, how)
+    seconds = time.perf_counter() - begun
+    wait(world.Ibarrier())  # as ranks do that wait for a run
+    messages = world.reduce(comm.n_messages)
+    if found:
+        assert (found[0].values[0][:, 2] == np.arange(int(n_rows))).all()
+    return {"seconds": seconds, "messages": messages}
+
+
+def blocks_of(rank: int, n_ranks: int, n_blocks: int) -> np.ndarray:
+    """What a rank has done: its share, but that a tenth of all blocks went to anybody."""
+    random = np.random.default_rng(2017)
+    owners = np.arange(n_blocks) * n_ranks // n_blocks
+    moved = random.random(n_blocks) < 0.1
+    owners[moved] = random.integers(n_ranks, size=moved.sum())
+    return np.flatnonzero(owners == rank)
+
+
+def counting_comm(comm: Any) -> Any:
+    """A communicator that counts what all ranks but the first send, and what is put."""
+    from mpi4py import MPI
+
+    from paceline.backends.mpi import gathering
+
+    class Counting(MPI.Intracomm):
+        n_messages = 0
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*arguments: Any, **options: Any) -> Any:
+            Counting.n_messages += 1
+            return function(*arguments, **options)
+
+        return count
+
+    for name in ("Igather", "Ibcast", "Igatherv", "Isend"):
+        setattr(Counting, name, counted(getattr(MPI.Intracomm, name)))
+    gathering._put = counted(gathering._put)
+    return Counting(comm)
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    program.__name__: program for program in (work, counter, rate, first_block, started, collect)
+}
+
+
+def main(name: str, arguments: Sequence[str]) -> None:
+    found = PROGRAMS[name](*arguments)
+    if launched_rank() == 0:
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,64 @@
+"""Start the programs of `on_ranks.py` on ranks of MPI, and read what they print."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Unavailable
+
+PROGRAMS = Path(__file__).with_name("on_ranks.py")
+#: How Python runs a program: on every rank, on the first for all, or with a pool of the others.
+EVERY_RANK, FIRST_RANK, POOL = (), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
+
+
+def launcher() -> list[str]:
+    """The command that starts ranks: beside this Python, or on the path."""
+    for name in (str(Path(sys.executable).parent / "mpiexec"), "mpiexec"):
+        if shutil.which(name):
+            return [name]
+    raise Unavailable("there is no mpiexec")
+
+
+def on_ranks(
+    n_ranks: int, how: tuple[str, ...], *arguments: Any, apart: bool = False
+) -> dict[str, Any]:
+    """Run one of the programs.
+
+    Parameters
+    ----------
+    n_ranks : int
+        On how many ranks.
+    how : tuple of str
+        `EVERY_RANK`, `FIRST_RANK` or `POOL`.
+    *arguments : object
+        The program's name, and what it is told.
+    apart : bool
+        Whether ranks talk through the network, as on several hosts, and not through memory.
+
+    Returns
+    -------
+    dict
+        What it prints, as JSON.
+    """
+    executable = launcher()
+    libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
+    environment = os.environ | {
+        "MPI4PY_LIBMPI": str(libraries),
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": str(PROGRAMS.parents[1]),
+    }
+    if apart:
+        environment["MPIR_CVAR_NOLOCAL"] = "1"
+    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(PROGRAMS)]
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,119 @@
+"""Ranks of MPI, on one machine or many."""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Optional
+
+import cloudpickle
+
+from paceline.backends.base import Alone, Company
+from paceline.backends.executor import seal
+from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.backends.mpi.launch import threads_a_rank, world
+from paceline.backends.mpi.session import present
+from paceline.errors import UnsupportedError
+from paceline.job import AnyJob, AnyWork
+from paceline.outcome import Gathered, Outcome
+
+if TYPE_CHECKING:
+    from mpi4py import MPI as mpi
+
+    from paceline.backends.mpi.together import Together
+
+SCHEDULES = ("dynamic", "static")
+COLLECTS = ("gather", "one-sided")
+
+
+class MPI(ForMDAnalysis):
+    """Blocks dealt to the ranks of MPI.
+
+    In a script that ``python -m paceline.mpi`` runs, the first rank runs it and all ranks work.
+    In a script that runs on every rank, `run` is collective: every rank calls it with the same
+    analyses and gets the results.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Which ranks; by default all.
+    schedule : {"dynamic", "static"}
+        Whether threads that are done go on with blocks of slower ones, or each does an equal
+        contiguous share (Khoshlessan et al. 2020, Algorithm 1).
+    collect : {"gather", "one-sided"}
+        Whether rows come together by Gatherv (their Algorithm 1), or each rank puts its own into
+        a window on the first one's memory (as in their Algorithm 2).
+    n_workers : int, optional
+        Threads that compute on each rank; by default Slurm's ``--cpus-per-task``, or 1.
+
+    Attributes
+    ----------
+    n_workers : int
+        Threads that compute on all ranks together.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no MPI, or it is another than that of `mpirun`.
+    """
+
+    name = "mpi"
+
+    def __init__(
+        self,
+        comm: Optional["mpi.Intracomm"] = None,
+        *,
+        schedule: str = "dynamic",
+        collect: str = "gather",
+        n_workers: int | None = None,
+    ):
+        for name, value, known in (
+            ("schedule", schedule, SCHEDULES),
+            ("collect", collect, COLLECTS),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
+        if n_workers is not None and n_workers < 1:
+            raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+        self._session = present()
+        if self._session is not None and comm is not None:
+            raise UnsupportedError(
+                "under python -m paceline.mpi all ranks work for the first: give no comm"
+            )
+        self._comm = world() if comm is None else comm
+        self._static = schedule == "static"
+        self._collect = collect
+        self._n_threads = n_workers or threads_a_rank()
+        self.n_workers = self._comm.Get_size() * self._n_threads
+        self._together: Together | None = None
+
+    def company(self) -> Company:
+        """Those who have called `run` together."""
+        if self._session is not None:
+            return Alone()
+        from paceline.backends.mpi.together import Together
+
+        self._together = Together(self._comm)
+        return self._together
+
+    def run(
+        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+    ) -> Generator[Outcome | Gathered, None, None]:
+        """Do every block; yield outcomes as they come. Called on the first rank alone.
+
+        Raises
+        ------
+        WorkerError
+            An analysis cannot be sent.
+        """
+        from paceline.backends.mpi.leading import lead
+        from paceline.backends.mpi.messages import Run
+
+        ranks = self._session or self._together
+        assert ranks is not None, "outside of a session, run is called in a company"
+        works = list(works)
+        sealed = cloudpickle.dumps([one.data for one in seal(jobs, "MPI")])
+        n_blocks = [0] * len(jobs)
+        for work in works:
+            n_blocks[work.job] = max(n_blocks[work.job], work.number + 1)
+        settings = Run(self._n_threads, n_blocks, self._collect, not ranks.one_clock)
+        if self._together is not None:
+            self._together.agree()
+        yield from lead(ranks.wire, jobs, sealed, works, settings, static=self._static)

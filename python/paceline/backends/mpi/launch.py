@@ -1,0 +1,123 @@
+"""What started this process: `mpirun`, `srun` or nobody; and the MPI that it can use."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paceline.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+#: Variables in which launchers tell a process how many there are, and which one it is.
+_LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
+#: What only the mpirun of Open MPI sets, and only that of MPICH and its kin, Intel's and MVAPICH.
+_OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
+INSTALL = (
+    'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
+    '"paceline[mpi]" beside the MPI that its mpirun belongs to'
+)
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """How many processes a launcher started, and which one this is.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        Of the process.
+
+    Returns
+    -------
+    size, rank : int
+        1 and 0 where nobody launched several.
+
+    Examples
+    --------
+    >>> launched({"PMI_SIZE": "4", "PMI_RANK": "2"})
+    (4, 2)
+    >>> launched({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_PTY_PORT": "37003"})
+    (1, 0)
+    """
+    for size, rank in _LAUNCHERS:
+        # What runs in a shell that srun --pty opened is one process, whatever the step's size.
+        if size.startswith("SLURM") and "SLURM_PTY_PORT" in environment:
+            continue
+        if environment.get(size, "").isdigit() and environment.get(rank, "").isdigit():
+            return int(environment[size]), int(environment[rank])
+    return 1, 0
+
+
+def world() -> "MPI.Intracomm":
+    """All ranks that were launched together.
+
+    Returns
+    -------
+    mpi4py.MPI.Intracomm
+        COMM_WORLD.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no mpi4py or no MPI, or it is not the one that the launcher belongs to.
+    """
+    try:
+        import mpi4py
+
+        # Not at the import: an MPI that its launcher does not know may end the process then.
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter where mpi4py finds no library
+        reason = str(error).splitlines()[0]
+        raise UnsupportedError(f"backend 'mpi' cannot be used: {reason}; {INSTALL}") from None
+    size, _ = launched()
+    if not MPI.Is_initialized():
+        if size > 1 and not _is_launchers(MPI.Get_library_version()):
+            raise _of_another(size)
+        MPI.Init_thread()
+    if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
+        raise _of_another(size)
+    return MPI.COMM_WORLD
+
+
+def _is_launchers(library: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a library can be that of the launcher, as far as that is known."""
+    is_open_mpi = library.startswith("Open MPI")
+    return (_OF_MPICH not in environment) if is_open_mpi else (_OF_OPEN_MPI not in environment)
+
+
+def _of_another(size: int) -> UnsupportedError:
+    from mpi4py import MPI
+
+    library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\0 ")
+    return UnsupportedError(
+        f"{size} processes were launched together, but mpi4py's MPI ({library}) is not the "
+        "launcher's, and sees one process alone; use the mpirun of that MPI, or an mpi4py for the "
+        "launcher's"
+    )
+
+
+def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """How many threads compute on a rank, if nobody says: what Slurm was asked for, else 1.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        Of the process.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> threads_a_rank({"SLURM_CPUS_PER_TASK": "8"}), threads_a_rank({})
+    (8, 1)
+    """
+    asked = environment.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, int(asked)) if asked.isdigit() else 1

@@ -1,0 +1,94 @@
+"""A program that runs on the first rank, while all others work for it."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from paceline.backends.mpi.launch import launched, world
+from paceline.errors import UnsupportedError
+
+#: Exit status where ranks cannot work together.
+UNUSABLE = 2
+
+
+class Session:
+    """Ranks that wait for runs of the first."""
+
+    def __init__(self) -> None:
+        comm = world()
+        from paceline.backends.mpi.clocks import one_clock
+        from paceline.backends.mpi.wire import Wire
+
+        self.wire = Wire(comm.Dup())
+        self.one_clock = one_clock(self.wire.comm)
+
+
+_present: Session | None = None
+
+
+def present() -> Session | None:
+    """The session of which this is the first rank, if there is one."""
+    return _present
+
+
+def run_on_first_rank(main: Callable[[], int]) -> int:
+    """Call a function on the first rank; the others serve its runs until it returns.
+
+    Parameters
+    ----------
+    main : callable
+        Returns an exit status. It must not raise.
+
+    Returns
+    -------
+    int
+        The exit status of this rank's process.
+    """
+    global _present
+    _, rank = launched()
+    try:
+        session = Session()
+    except UnsupportedError as error:
+        # One message. A rank that ended with another status might end this one before it is out.
+        if rank > 0:
+            return 0
+        print(f"paceline: error: {error}", file=sys.stderr)
+        return UNUSABLE
+    if session.wire.comm.Get_rank() > 0:
+        _serve(session)
+        return 0
+    _present = session
+    try:
+        return main()
+    finally:
+        _present = None
+        _end(session)
+
+
+def _end(session: Session) -> None:
+    """Let all other ranks end."""
+    from paceline.backends.mpi.messages import End
+
+    for other in session.wire.others:
+        session.wire.send(other, End())
+    session.wire.finish_sending()
+
+
+def _serve(session: Session) -> None:
+    """Take part in runs; a rank that cannot any more ends all, for they would wait for it."""
+    import signal
+
+    from paceline.backends.mpi.following import serve
+    from paceline.backends.mpi.wire import abort
+
+    # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        serve(session.wire)
+    except BaseException as error:
+        if os.environ.get("PACELINE_DEBUG"):
+            traceback.print_exc()
+        rank = session.wire.comm.Get_rank()
+        abort(session.wire.comm, f"rank {rank}: {type(error).__name__}: {error}")

@@ -1,0 +1,94 @@
+"""Under paceline.mpi: a script survives errors, and threads that hang."""
+
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+import paceline
+from paceline.backends import MPI
+from paceline.errors import AnalysisError, DamagedFileError, WorkerError
+
+atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
+damaged = paceline.Universe(sys.argv[1], sys.argv[3]).select_atoms("name CA")
+first, mark = os.getpid(), sys.argv[4]
+
+
+def raised(function, atoms=atoms, **options):
+    try:
+        paceline.TimeSeries(function, atoms).run(block_frames=16, **options)
+    except Exception as error:
+        return error
+    return None
+
+
+class Odd(Exception):
+    """Cannot be opened again where it is sent to."""
+
+    def __init__(self, one, two):
+        super().__init__(one + two)
+
+
+def odd(block):
+    raise Odd("very ", "odd")
+
+
+def hangs_once(block):
+    """On any rank but the first."""
+    if os.getpid() != first and not os.path.exists(mark):
+        open(mark, "x").close()
+        time.sleep(1000)
+    time.sleep(0.002 * len(block))
+    return block.times
+
+
+error = raised(odd)
+assert isinstance(error, AnalysisError), error
+assert "Odd: very odd" in str(error)
+error = raised(lambda block: block.times if block.frames[0] < 48 else block.positions[:, 0])
+assert isinstance(error, AnalysisError), error
+assert "as from the other blocks" in str(error)
+error = raised(lambda block: block.times[1:])
+assert isinstance(error, AnalysisError), error
+assert "expected one row for each" in str(error)
+lock = threading.Lock()
+error = raised(lambda block: block.times if lock else None)
+assert isinstance(error, WorkerError), error
+assert "cannot be sent" in str(error)
+error = raised(lambda block: block.times, damaged)
+assert isinstance(error, DamagedFileError), error
+assert error.path == sys.argv[3]
+
+
+class Bad(paceline.AnalysisBase):
+    def prepare(self):
+        return self.Half()
+
+    class Half:
+        def compute(self, block):
+            return len(block)
+
+        def merge(self, left, right):
+            raise ArithmeticError("no sum")
+
+
+try:
+    Bad(atoms).run(block_frames=16)
+except AnalysisError as reason:
+    error = reason
+assert "when blocks were merged: ArithmeticError: no sum" in str(error)
+
+for schedule in ("dynamic", "static"):
+    assert raised(lambda block: block.times / 0 * "", backend=MPI(schedule=schedule)) is not None
+for threads in (1, 2):
+    begun = time.monotonic()
+    analysis = paceline.TimeSeries(hangs_once, atoms).run(
+        backend=MPI(n_workers=threads), block_frames=16
+    )
+    assert np.array_equal(analysis.results.timeseries, analysis.times)
+    assert time.monotonic() - begun < 20
+    assert os.path.exists(mark)
+    os.unlink(mark)
+print("went on")

@@ -1,0 +1,31 @@
+"""Under paceline.mpi: a run that somebody must end. How is the second argument."""
+
+import os
+import signal
+import sys
+import time
+
+import paceline
+
+first = os.getpid()
+how = sys.argv[3]
+
+
+def work(block):
+    time.sleep(0.1)
+    if os.getpid() != first:
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exit":
+            os._exit(3)
+    time.sleep(60)
+    return block.times
+
+
+universe = paceline.Universe(*sys.argv[1:3])
+if how == "raise":
+    raise RuntimeError("in the script")
+if how == "status":
+    sys.exit(7)
+print("begun", flush=True)
+paceline.TimeSeries(work, universe.atoms).run(progress=False)

@@ -1,0 +1,61 @@
+"""Under paceline.mpi: every way to deal and to collect gives the bits of one thread."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import paceline
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends import MPI
+
+universe = paceline.Universe(*sys.argv[1:3])
+folder = Path(sys.argv[3])
+ca = universe.select_atoms("name CA")
+HARD = {"on_error": "skip", "frames": [*range(97, 0, -2), *range(0, 98, 2), 5, 5, -1]}
+
+
+def gyration(block):
+    return np.column_stack([block.positions.astype(float).std(axis=(1, 2)), block.dimensions])
+
+
+def numbers(where, **options):
+    analyses = [
+        RMSD(universe, select="backbone", weights="mass"),
+        RMSF(ca[::-1] + universe.atoms[:7]),
+        paceline.TimeSeries(gyration, universe.atoms[::3]),
+        paceline.TimeSeries(lambda block: np.empty((len(block), 0)), ca),
+        paceline.TimeSeries(lambda block: np.full(len(block), "2026-01-01", "M8[D]"), ca),
+        RMSF(universe.atoms),
+    ]
+    rmsd, rmsf, series, nothing, dates, all_rmsf = paceline.run(
+        analyses, backend=where, **HARD, **options
+    )
+    return [
+        *(rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, series.times),
+        *(nothing.results.timeseries, dates.results.timeseries, all_rmsf.results.rmsf),
+        np.array([frame for frame, _ in rmsd.damaged]),
+    ]
+
+
+def written(where, name):
+    path = folder / name
+    paceline.run([paceline.Write(ca, path), RMSF(ca)], backend=where, on_error="skip")
+    return path.read_bytes()
+
+
+wanted, wanted_bytes = numbers("serial"), written("serial", "serial.xtc")
+for schedule in ("dynamic", "static"):
+    for collect in ("gather", "one-sided"):
+        for n_workers in (1, 2):
+            for block_frames in (1, 64):
+                where = MPI(schedule=schedule, collect=collect, n_workers=n_workers)
+                for found, one in zip(
+                    numbers(where, block_frames=block_frames), wanted, strict=True
+                ):
+                    assert found.dtype == one.dtype
+                    assert found.shape == one.shape
+                    assert found.tobytes() == one.tobytes()
+            where = MPI(schedule=schedule, collect=collect, n_workers=n_workers)
+            assert written(where, f"{schedule}-{collect}-{n_workers}.xtc") == wanted_bytes
+print("same bits")

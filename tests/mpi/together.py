@@ -1,0 +1,71 @@
+"""On every rank: each calls run, and each has the results or the error."""
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import paceline
+from paceline import backends
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends.mpi import gathering, wire
+
+# So that these small results come in several messages.
+gathering.ROUND, wire.MOST_BYTES = 500, 1000
+world = MPI.COMM_WORLD
+rank = world.Get_rank()
+universe = paceline.Universe(*sys.argv[1:3])
+ca = universe.select_atoms("name CA")
+
+
+def error_of(make, **options):
+    try:
+        make().run(backend="mpi", **options)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+wanted = RMSD(ca).run(backend="serial").results.rmsd, RMSF(ca).run(backend="serial").results.rmsf
+for comm in (None, world, world.Split(rank % 2, rank)):
+    for collect in ("gather", "one-sided"):
+        where = backends.MPI(comm, collect=collect)
+        assert where.n_workers == (comm or world).Get_size()
+        rmsd, rmsf = paceline.run([RMSD(ca), RMSF(ca)], backend=where, block_frames=16)
+        assert np.array_equal(rmsd.results.rmsd, wanted[0])
+        assert np.array_equal(rmsf.results.rmsf, wanted[1])
+        assert np.array_equal(rmsd.frames, np.arange(98))
+        assert np.array_equal(rmsd.times, rmsd.results.rmsd[:, 1])
+        assert rmsd.timings.n_frames == 98
+
+written = paceline.Write(ca, sys.argv[3]).run(backend="mpi")
+assert written.results.n_written == 98
+
+
+def raises_late(block):
+    if block.frames[-1] > 90:
+        raise ValueError("late")
+    return block.times
+
+
+def errors_are(words, found):
+    everywhere = world.allgather(found)
+    assert len(set(everywhere)) == 1, everywhere
+    assert words in everywhere[0], everywhere
+
+
+errors_are("ValueError: late", error_of(lambda: paceline.TimeSeries(raises_late, ca)))
+# Only the first rank's file is written; that it exists is found there alone.
+errors_are("exists", error_of(lambda: paceline.Write(ca, sys.argv[3])))
+errors_are("no frames", error_of(lambda: RMSD(ca), start=98))
+
+
+class Unfinished(paceline.TimeSeries):
+    def finish(self, value):
+        raise KeyError("in finish")
+
+
+errors_are("in finish", error_of(lambda: Unfinished(raises_late, ca), stop=10))
+assert error_of(lambda: RMSD(ca)) is None
+if rank == 0:
+    print("together")

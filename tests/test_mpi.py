@@ -1,0 +1,257 @@
+"""Ranks of MPI: the same bits, light ranks, and an end to every bad day.
+
+Each test starts `mpiexec`, that of the wheel `mpich` by default. For another MPI say, for example,
+PACELINE_MPIEXEC="/opt/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE".
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import paceline
+from paceline.backends.mpi.launch import launched, world
+from paceline.backends.mpi.shares import Shares
+from paceline.errors import UnsupportedError
+
+pytest.importorskip("mpi4py")
+
+SCRIPTS = Path(__file__).parent / "mpi"
+COMMAND = "import sys; from paceline.cli import main; sys.exit(main())"
+
+
+def find_mpiexec():
+    asked = os.environ.get("PACELINE_MPIEXEC")
+    beside = Path(sys.executable).parent / "mpiexec"
+    return shlex.split(asked) if asked else [str(beside) if beside.exists() else "mpiexec"]
+
+
+MPIEXEC = find_mpiexec()
+pytestmark = pytest.mark.skipif(shutil.which(MPIEXEC[0]) is None, reason="there is no mpiexec")
+
+
+def environment():
+    """That of the tests, with the MPI that mpiexec belongs to."""
+    changed = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl": "self,sm,tcp",
+        "OMPI_MCA_osc": "^ucx",
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+    }
+    libraries = Path(shutil.which(MPIEXEC[0])).resolve().parents[1] / "lib"
+    if list(libraries.glob("libmpi.*")):
+        changed["MPI4PY_LIBMPI"] = str(libraries)
+    return os.environ | changed
+
+
+def start(n_ranks, *arguments, **options):
+    command = [*MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, env=environment() | options, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def mpirun(n_ranks, *arguments, **options):
+    """Status, output and errors of Python on so many ranks."""
+    process = start(n_ranks, *arguments, **options)
+    try:
+        out, err = process.communicate(timeout=100)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, out, err
+
+
+def script(name):
+    return "-m", "paceline.mpi", SCRIPTS / f"{name}.py"
+
+
+@pytest.mark.parametrize("n_ranks", [1, 4, 8])
+def test_same_bits(n_ranks, damaged, tmp_path):
+    found = mpirun(n_ranks, *script("same_bits"), *damaged[0], tmp_path)
+    assert found == (0, "same bits\n", "")
+
+
+def test_the_command_line_uses_all_ranks(adk, tmp_path):
+    table = tmp_path / "rmsd.tsv"
+    arguments = ["-c", COMMAND, "rmsd", *adk, "--timings", "--overwrite", "-o", table]
+    alone = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, check=True)
+    assert b"threads: 98 frames" in alone.stderr
+    wanted = table.read_bytes()
+    status, _, err = mpirun(16, *arguments)
+    assert status == 0
+    assert "mpi: 98 frames" in err
+    assert len([line for line in err.splitlines() if "µs/frame" in line]) == 1
+    assert table.read_bytes() == wanted
+
+
+def test_ranks_are_light(adk_xtc):
+    status, out, err = mpirun(4, *script("light"), *adk_xtc, 4)
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    ranks = [tuple(map(int, numbers)) for word, *numbers in lines if word == "rank"]
+    # The first rank parsed the topology and opened the trajectory for all; workers read it again.
+    assert len(ranks) == 4
+    assert sorted(ranks)[:3] == [(0, 0, 1)] * 3
+    facts = {word: int(number) for word, number in (line for line in lines if line[0] != "rank")}
+    assert facts["opened"] <= 1
+    assert facts["read"] == 4 * Path(adk_xtc.trajectory).stat().st_size
+
+
+def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
+    found = mpirun(3, SCRIPTS / "together.py", *adk, tmp_path / "ca.xtc")
+    assert found == (0, "together\n", "")
+
+
+def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
+    found = mpirun(4, *script("bad_days"), *adk, damaged[0].trajectory, tmp_path / "hung")
+    assert found == (0, "went on\n", "")
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+def test_a_lost_rank_ends_all(how, adk):
+    begun = time.monotonic()
+    status, out, _ = mpirun(3, *script("endless"), *adk, how)
+    assert status != 0
+    assert out.startswith("begun\n")
+    assert time.monotonic() - begun < 40
+
+
+def test_the_end_of_a_script_is_that_of_all_ranks(adk):
+    status, out, err = mpirun(3, *script("endless"), *adk, "raise")
+    assert (status, out) == (1, "")
+    assert err.count("RuntimeError: in the script") == 1
+    assert "runpy" not in err
+    assert mpirun(3, *script("endless"), *adk, "status")[:2] == (7, "")
+    assert mpirun(2, "-m", "paceline.mpi")[0] == 2
+    status, _, err = mpirun(2, *script("nothing"))
+    assert status == 1
+    assert err.count("No such file") == 1
+
+
+def test_interrupting_ends_all(adk):
+    process = start(3, *script("endless"), *adk, "sleep")
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=40)
+    assert process.returncode != 0
+    assert err.count("Traceback") == 0
+
+
+def test_commands_that_would_be_many_copies_are_refused(adk):
+    status, out, err = mpirun(3, "-c", COMMAND, "rmsd", *adk, "--backend", "threads")
+    assert (status, out) == (2, "")
+    assert err.count("--backend threads would use one of the 3 processes") == 1
+    status, out, err = mpirun(2, "-c", COMMAND, "rmsd", "--nonsense")
+    assert (status, out) == (2, "")
+    assert err.count("error: ") == 1
+
+
+def test_without_mpi4py(tmp_path):
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('no module named mpi4py')")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    status, out, err = mpirun(3, "-c", COMMAND, "info", "x.xtc", PYTHONPATH=path)
+    assert (status, out) == (2, "")
+    assert err.count('pip install "paceline[mpi]" mpich') == 1
+
+
+def test_the_mpi_of_another_launcher_is_refused():
+    theirs = "OMPI_COMM_WORLD" if "Open MPI" not in library() else "PMI"
+    told = {f"{theirs}_SIZE": "3", f"{theirs}_RANK": "0", "MPI_LOCALRANKID": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "info", "x.xtc"],
+        env=environment() | told,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "3 processes were launched together, but mpi4py's MPI" in done.stderr
+
+
+def library():
+    """What the MPI under test calls itself."""
+    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    code += "print(MPI.Get_library_version())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_importing_paceline_loads_no_mpi():
+    code = "import sys, paceline, paceline.runner, paceline.cli, paceline.backends\n"
+    code += "print('mpi4py' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, (1, 0)),
+        ({"PMI_SIZE": "1", "PMI_RANK": "0"}, (1, 0)),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}, (3, 2)),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "7"}, (8, 7)),
+        # A batch script is one process, and so is what runs in a shell that srun opened.
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (1, 0)),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0", "SLURM_PTY_PORT": "7"}, (1, 0)),
+        ({"PMI_SIZE": "many", "PMI_RANK": "0"}, (1, 0)),
+    ],
+)
+def test_launchers_are_noticed(variables, found):
+    assert launched(variables) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"schedule": "guided"}, "schedule must be 'dynamic' or 'static', not 'guided'"),
+        ({"collect": "puts"}, "collect must be 'gather' or 'one-sided'"),
+        ({"n_workers": 0}, "at least 1"),
+    ],
+)
+def test_unknown_ways_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        paceline.backends.MPI(**options)
+
+
+def blocks(n):
+    return [SimpleNamespace(job=k // 20, number=k, n_frames=16) for k in range(n)]
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("options", [{}, {"fixed": True}, {"in_order": True}])
+def test_every_block_is_dealt_once(n_workers, options):
+    shares, dealt = Shares(blocks(30), n_workers, **options), []
+    # The first worker is the quickest by far, and the last does nothing until the end.
+    for worker in [*[0] * 40, *range(n_workers)] * 40:
+        dealt.append([work.number for work in shares.take(worker, 1 + 16 * (worker % 3))])
+    assert sorted(number for some in dealt for number in some) == list(range(30))
+    assert not shares
+    if "fixed" in options:
+        of_first = [number for some in dealt[:40] for number in some]
+        assert of_first == list(range(30 // n_workers))
+    if "in_order" in options:
+        assert [number for some in dealt for number in some] == list(range(30))
+
+
+def test_a_batch_is_of_one_job():
+    taken = Shares(blocks(30), 1).take(0, 10**6)
+    assert [work.number for work in taken] == list(range(20))
+
+
+def test_world_names_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(UnsupportedError, match="install mpi4py and an MPI"):
+        world()
