@@ -46,7 +46,7 @@ def test_a_script_needs_no_main_guard(how, backend, adk, tmp_path):
     script.write_text(SCRIPT)
     call = {"file": [str(script)], "stdin": ["-"], "-c": ["-c", SCRIPT]}[how]
     done = subprocess.run(
-        [sys.executable, *call, *adk],
+        [sys.executable, *call, backend, *adk],
         input=SCRIPT if how == "stdin" else None,
         capture_output=True,
         text=True,

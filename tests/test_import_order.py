@@ -30,7 +30,7 @@ PYTHON_LAYERS = (
     ("chain",),
     ("reader",),
     ("trajectory", "universe", "subfile"),
-    ("transform",),
+    ("transform", "arrays"),
     ("passes",),
     ("runner",),
     ("analysis",),

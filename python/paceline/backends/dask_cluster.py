@@ -130,7 +130,7 @@ def _keep(n_workers: int, address_to: int) -> None:
             processes=True,
             dashboard_address=None,
             local_directory=scratch,
-            silence_logs="ERROR",
+            silence_logs="CRITICAL",
         )
         with os.fdopen(address_to, "w") as told:
             told.write(cluster.scheduler_address)
