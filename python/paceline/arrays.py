@@ -1,5 +1,6 @@
 """Frames as a lazy Dask array: read when something of them is computed, and where."""
 
+import pickle
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from paceline.backends import available_cpus
 from paceline.block import Decoded, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.frames import Extents, FrameReader, FrameSource
-from paceline.plan import make_plan
+from paceline.plan import Task, make_plan
 
 if TYPE_CHECKING:
     import dask.array
@@ -138,16 +139,19 @@ class _Frames:
         """Dask's graph: the source once, and each chunk with its own slice of the index."""
         shared = f"source-{name}"
         chunks = {
-            (name, task.number, 0, 0): (
-                _read_chunk,
-                shared,
-                numbers,
-                self._trajectory.extents(numbers),
-            )
+            (name, task.number, 0, 0): (_read_chunk, shared, self._packed(task))
             for task in self.plan.tasks()
-            for numbers in [self.plan.frame_numbers(task)]
         }
         return {shared: _SharedSource(self._source, self._columns, self._field), **chunks}
+
+    def _packed(self, task: Task) -> bytes:
+        """Frame numbers of a chunk and where they are.
+
+        As bytes, for Dask would hand out arrays that begin at any byte of a message, which the
+        core refuses.
+        """
+        frames = self.plan.frame_numbers(task)
+        return pickle.dumps((frames, self._trajectory.extents(frames)))
 
 
 class _SharedSource:
@@ -159,8 +163,8 @@ class _SharedSource:
         self._field = field
         self._here = threading.local()
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return _SharedSource, (self._source, self._columns, self._field)
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return _unpack, (pickle.dumps((self._source, self._columns, self._field)),)
 
     def read(self, frames: np.ndarray, extents: Extents) -> np.ndarray:
         """Read the field, ndarray of float32, shape (n_frames, n_atoms, 3)."""
@@ -175,5 +179,9 @@ class _SharedSource:
         return self._here.reader
 
 
-def _read_chunk(source: _SharedSource, frames: np.ndarray, extents: Extents) -> np.ndarray:
-    return source.read(frames, extents)
+def _unpack(packed: bytes) -> _SharedSource:
+    return _SharedSource(*pickle.loads(packed))
+
+
+def _read_chunk(source: _SharedSource, packed: bytes) -> np.ndarray:
+    return source.read(*pickle.loads(packed))

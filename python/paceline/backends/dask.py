@@ -1,5 +1,6 @@
 """Workers of a Dask cluster: of this machine, or of any `distributed.Client`."""
 
+import pickle
 import queue
 import re
 import threading
@@ -9,6 +10,8 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
 from importlib.util import find_spec
 from typing import Any
+
+import cloudpickle
 
 from paceline._core import __version__
 from paceline.backends.base import available_cpus
@@ -167,14 +170,43 @@ class SharedJob:
         return self._here.opened
 
 
-def do_shared(shared: SharedJob, run: Run) -> Outcome:
-    """Do one run of blocks on a Dask worker."""
+def do_packed(shared: SharedJob, packed: bytes) -> bytes:
+    """Do one run of blocks on a Dask worker.
+
+    Parameters
+    ----------
+    shared : SharedJob
+        The job of the run.
+    packed : bytes
+        The run. Dask would hand out arrays that begin at any byte of a message: the core refuses
+        them, and NumPy sums them in another order, and so to other bits.
+
+    Returns
+    -------
+    bytes
+        The outcome.
+
+    Raises
+    ------
+    FileNotFoundError
+        This host has no such file.
+    WorkerError
+        The job cannot be opened here, or the outcome not be sent.
+    """
     worker, job = shared.opened()
+    run = pickle.loads(packed)
     try:
-        return do_run(worker, job, run)
+        outcome = do_run(worker, job, run)
     except FileNotFoundError as error:
         reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
         raise FileNotFoundError(error.errno, reason, error.filename) from error
+    try:
+        return cloudpickle.dumps(outcome)
+    except Exception as error:  # pickling runs code of every object's own
+        raise WorkerError(
+            f"what an analysis gave of frames {run.frames[0]} to {run.frames[-1]} cannot be sent "
+            f"back: {type(error).__name__}: {error}"
+        ) from error
 
 
 class _Session:
@@ -189,6 +221,7 @@ class _Session:
         self._clocks = Clocks()
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pending: dict[Any, tuple[Any, Run]] = {}
+        self._scattered: list[Any] = []
         self._n_tasks = 0
 
     def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
@@ -213,7 +246,8 @@ class _Session:
                 ) from error
             raise
         finally:
-            self._cancel([future for future, _ in self._pending.values()])
+            # Also what a traceback that somebody keeps would keep: then files stay open.
+            self._cancel([*(future for future, _ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
         """Put the jobs into every worker's memory; a worker that comes later asks the others."""
@@ -231,9 +265,9 @@ class _Session:
 
     def _submit(self, run: Run, workers: Sequence[str] = ()) -> None:
         future = self._client.submit(
-            do_shared,
+            do_packed,
             self._scattered[run.job],
-            run,
+            pickle.dumps(run),
             # Dask's dashboard groups tasks by what stands before the first number.
             key=(f"{_name(self._jobs[run.job])}-{self._id}", self._n_tasks, run.first_frame),
             pure=False,
@@ -254,7 +288,9 @@ class _Session:
         if run is None:
             return None
         if future.status == "error":
-            raise _reason(future.exception(), run)
+            error = future.exception()
+            self._cancel([future])
+            raise _reason(error, run)
         outcome = _fetch(future)
         if outcome is None:
             # Its result was lost, or what had been scattered, with the last worker that had it.
@@ -295,7 +331,7 @@ def _fetch(future: Any) -> Outcome | None:
     if future.status == "cancelled":
         return None
     try:
-        return future.result(timeout=FETCH)
+        return pickle.loads(future.result(timeout=FETCH))
     except (TimeoutError, CancelledError):
         return None
 
