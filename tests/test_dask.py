@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle
 import dask
 import distributed
 import numpy as np
@@ -22,7 +22,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends import clocks, make_backend
+from paceline.backends import clocks, dask_task, make_backend
 from paceline.backends import dask as dask_backend
 from paceline.backends.dask_cluster import LocalCluster
 from paceline.errors import (
@@ -212,7 +212,7 @@ def test_what_cannot_be_sent_back_is_told(dask_client, atoms):
 
 
 def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypatch):
-    monkeypatch.setattr(dask_backend.SharedJob.__init__, "__defaults__", ("0.0.1",))
+    monkeypatch.setattr(dask_task.SharedJob.__init__, "__defaults__", ("0.0.1",))
     with pytest.raises(WorkerError, match=r"has paceline .*, the run was started by 0\.0\.1"):
         RMSD(atoms).run(backend=dask_client)
 
@@ -420,7 +420,7 @@ def test_a_dask_array_sends_its_source_once_and_each_chunk_its_slice(universe):
     (mean,) = dask.optimize(array.mean(axis=0))
     graph = dict(mean.dask)
     assert sum("_SharedSource" in repr(node) for node in graph.values()) <= 1
-    assert len(dask_backend.SealedJob(graph).data) < 50_000
+    assert len(cloudpickle.dumps(graph)) < 50_000
 
 
 def test_a_dask_array_of_velocities(scheduler, tmp_path):
@@ -468,4 +468,3 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
     in_memory = paceline.Universe(*adk, in_memory=True)
     with pytest.warns(match="one at a time"), pytest.raises(UnsupportedError, match="one thread"):
         paceline.dask_array(in_memory.atoms)
-    assert re.search("dask_array", " ".join(dir(paceline)))

@@ -38,9 +38,10 @@ def run(
     analyses : analysis or sequence of analyses
         Those of one Universe share its frames: the union of their atoms is decoded once. Where
         there are several Universes, the workers go from one to the next without a pause.
-    backend : {"threads", "serial", "processes"}, Executor or object of paceline.backends, optional
-        Where blocks of frames are computed; "threads" by default. The results are the same to the
-        last bit.
+    backend : {"threads", "serial", "processes", "dask"} or object, optional
+        Where blocks of frames are computed; "threads" by default. Also any
+        concurrent.futures.Executor, distributed.Client or object of `paceline.backends`. The
+        results are the same to the last bit.
     n_workers : int, optional
         By default the CPUs that this process may use.
     start, stop, step : int, optional

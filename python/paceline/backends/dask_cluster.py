@@ -121,14 +121,19 @@ def _close_all() -> None:
 
 def _keep(n_workers: int, address_to: int) -> None:
     """Be the keeper."""
+    import dask
     from distributed import LocalCluster as DaskCluster
 
+    # After so long Dask gives up a worker's place if the worker is away just then, although it
+    # may have come back in between, and be away anew.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
     with tempfile.TemporaryDirectory(prefix="paceline-dask-") as scratch:
         cluster: Any = DaskCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             local_directory=scratch,
             silence_logs="CRITICAL",
         )
