@@ -24,7 +24,6 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import clocks, dask_task, make_backend
 from paceline.backends import dask as dask_backend
-from paceline.backends.dask_cluster import LocalCluster
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -44,12 +43,12 @@ def atoms(universe):
     return universe.select_atoms("name CA")
 
 
-@pytest.fixture(scope="module")
-def mortal():
-    """A cluster for tests that kill its workers, or close its client."""
-    cluster = LocalCluster(2)
-    yield cluster
-    cluster.close()
+@pytest.fixture
+def mortal(dask_client):
+    """The client, for tests that kill workers; others come in their place."""
+    dask_client.wait_for_workers(2, timeout=60)
+    yield dask_client
+    dask_client.wait_for_workers(2, timeout=60)
 
 
 def worker_processes(client):
@@ -262,9 +261,8 @@ def long_job(adk):
 def test_workers_may_be_killed(trial, mortal, long_job):
     run, wanted = long_job
     chance = random.Random(trial)
-    mortal.client.wait_for_workers(2, timeout=30)
     # Of the last trial all workers, and with them what had been scattered.
-    victims = worker_processes(mortal.client)[: 2 if trial == KILLS - 1 else 1]
+    victims = worker_processes(mortal)[: 2 if trial == KILLS - 1 else 1]
 
     def kill():
         time.sleep(chance.uniform(0.05, 0.6))
@@ -273,10 +271,10 @@ def test_workers_may_be_killed(trial, mortal, long_job):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = run(mortal.client)
+    found = run(mortal)
     killer.join()
     assert all(np.array_equal(ours, those) for ours, those in zip(found, wanted, strict=True))
-    until(lambda: not set(victims) & set(worker_processes(mortal.client)))
+    until(lambda: not set(victims) & set(worker_processes(mortal)))
 
 
 def test_frames_that_kill_their_workers_are_named(mortal, atoms):
@@ -288,12 +286,11 @@ def test_frames_that_kill_their_workers_are_named(mortal, atoms):
     def allow(n, dask_scheduler):
         dask_scheduler.allowed_failures = n
 
-    mortal.client.wait_for_workers(2, timeout=30)
-    mortal.client.run_on_scheduler(allow, 0)
+    mortal.run_on_scheduler(allow, 0)
     message = "workers died again and again while they were at frames 48 to 63: perhaps for want"
     with pytest.raises(WorkerError, match=message):
-        paceline.TimeSeries(crash, atoms).run(backend=mortal.client, block_frames=16)
-    mortal.client.run_on_scheduler(allow, 3)
+        paceline.TimeSeries(crash, atoms).run(backend=mortal, block_frames=16)
+    mortal.run_on_scheduler(allow, 3)
 
 
 def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path):
@@ -319,7 +316,7 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
 
 
 def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
-    client = distributed.Client(mortal.client.scheduler.address, set_as_default=False)
+    client = distributed.Client(mortal.scheduler.address, set_as_default=False)
     client.wait_for_workers(1, timeout=30)
     threading.Timer(0.3, client.close).start()
     begun = time.monotonic()
@@ -332,35 +329,47 @@ SCRIPT = """
 import os, sys, time
 import numpy as np
 import paceline
+from paceline.backends.dask_cluster import take_cluster
 def where(block):
-    if sys.argv[1] == "sleep":
+    if MARKER != "go":
+        open(MARKER, "w").close()
         time.sleep(60)
     return np.full(len(block), os.getpid())
+def heavy():
+    return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.reader"} & set(sys.modules)
+MARKER = sys.argv[1]
 atoms = paceline.Universe(*sys.argv[2:]).atoms[:10]
 for _ in range(2):
     series = paceline.TimeSeries(where, atoms)
     series.run(backend="dask", n_workers=1)
     print(*set(series.results.timeseries.astype(int)), flush=True)
+cluster = take_cluster(1)
+paceline.dask_array(atoms).sum().compute(scheduler=cluster.client)
+print(*cluster.client.run(heavy).values(), cluster.n_workers)
+cluster.close()
 """
 
 
-def test_a_cluster_of_this_machine_is_kept_and_ends_with_the_process(adk):
-    command = [sys.executable, "-c", SCRIPT, "go", *adk]
+def test_a_cluster_of_this_machine_is_kept_and_loads_no_mdanalysis(adk, tmp_path):
+    # A script that has no `__main__` guard, and imports MDAnalysis.
+    script = tmp_path / "script.py"
+    script.write_text("import MDAnalysis" + SCRIPT)
+    command = [sys.executable, str(script), "go", *adk]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
+    first, second, heavy = done.stdout.splitlines()
     assert first == second
+    assert heavy == "set() 1"
     until(lambda: not psutil.pid_exists(int(first)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_cluster_of_this_machine_ends_at_once(number, adk):
-    command = [sys.executable, "-c", SCRIPT, "sleep", *adk]
+def test_a_cluster_of_this_machine_ends_at_once(number, adk, tmp_path):
+    marker = tmp_path / "begun"
+    command = [sys.executable, "-c", SCRIPT, str(marker), *adk]
     script = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    process = psutil.Process(script.pid)
-    # The keeper, the resource tracker of its workers, and a worker.
-    until(lambda: len(process.children(recursive=True)) >= 3, 30)
-    time.sleep(2)
-    others = process.children(recursive=True)
+    until(marker.exists, 60)
+    others = psutil.Process(script.pid).children(recursive=True)
+    assert len(others) >= 2
     script.send_signal(number)
     _, said = script.communicate(timeout=5)
     assert script.returncode == -number
@@ -437,23 +446,6 @@ def test_a_damaged_frame_of_a_dask_array_is_named(damaged, scheduler):
         array[50].compute(scheduler=scheduler)
     assert caught.value.frame == 50
     assert array[70].compute(scheduler=scheduler).shape == (3341, 3)
-
-
-def test_workers_of_a_dask_array_load_no_mdanalysis(adk):
-    script = """
-import sys, warnings
-import numpy as np
-import paceline
-from paceline.backends.dask_cluster import LocalCluster
-array = paceline.dask_array(paceline.Universe(*sys.argv[1:]).atoms)
-cluster = LocalCluster(1)
-array.sum().compute(scheduler=cluster.client)
-print(cluster.client.run(lambda: "MDAnalysis" in sys.modules).values())
-cluster.close()
-"""
-    command = [sys.executable, "-c", script, *adk]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "dict_values([False])\n"
 
 
 def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
