@@ -80,12 +80,12 @@ def test_clients_that_cannot_be_used_are_refused(atoms):
     closed = SimpleNamespace(asynchronous=False, status="closed")
     empty = SimpleNamespace(asynchronous=False, status="running", nthreads=dict)
     with pytest.raises(UnsupportedError, match="the Dask client is asynchronous"):
-        dask_backend.DaskBackend(asynchronous)
+        dask_backend.Dask(asynchronous)
     with pytest.raises(WorkerError, match="the Dask client is closed"):
-        dask_backend.DaskBackend(closed)
+        dask_backend.Dask(closed)
     with pytest.raises(WorkerError, match=r"has no workers: wait .* client\.wait_for_workers"):
-        dask_backend.DaskBackend(empty)
-    assert dask_backend.DaskBackend(empty, 7).n_workers == 7
+        dask_backend.Dask(empty)
+    assert dask_backend.Dask(empty, 7).n_workers == 7
 
 
 def test_without_dask_it_is_told_what_to_install(universe, monkeypatch):
