@@ -25,23 +25,20 @@ def make(k):
 def helper(k, block):
     return np.full(len(block), k)
 
-atoms = paceline.Universe(*sys.argv[2:]).atoms[:10]
+atoms = paceline.Universe(*sys.argv[1:]).atoms[:10]
 analyses = [
     paceline.TimeSeries(of_main, atoms),
     paceline.TimeSeries(lambda block: -block.frames, atoms),
     paceline.TimeSeries(make(7), atoms),
 ]
-paceline.run(analyses, backend=sys.argv[1], n_workers=2)
+paceline.run(analyses, backend="processes", n_workers=2)
 print(*(int(one.results.timeseries.sum()) for one in analyses))
 """
 TOTALS = f"{3 * sum(range(98))} {-sum(range(98))} {7 * 98}\n"
 
 
-@pytest.mark.parametrize(
-    ("how", "backend"),
-    [("file", "processes"), ("stdin", "processes"), ("-c", "processes"), ("file", "dask")],
-)
-def test_a_script_needs_no_main_guard(how, backend, adk, tmp_path):
+@pytest.mark.parametrize("how", ["file", "stdin", "-c"])
+def test_a_script_needs_no_main_guard(how, adk, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     call = {"file": [str(script)], "stdin": ["-"], "-c": ["-c", SCRIPT]}[how]
@@ -55,7 +52,7 @@ def test_a_script_needs_no_main_guard(how, backend, adk, tmp_path):
     assert done.stdout == TOTALS
 
 
-@pytest.mark.parametrize("kind", ["processes", "spawned", "dask"])
+@pytest.mark.parametrize("kind", ["processes", "spawned"])
 def test_worker_processes_load_no_mdanalysis(kind, adk, tmp_path):
     # In an interpreter of its own: workers that pytest's own functions reached load what those ask.
     script = tmp_path / "script.py"
@@ -115,7 +112,7 @@ def test_blocks_are_shared_out(universe):
         (
             "thraeds",
             None,
-            "'processes', 'dask', 'mpi', a concurrent.futures.Executor or a",
+            "'processes', 'dask', 'mpi', a concurrent.futures.Executor or a distributed.Client",
         ),
         (3, None, "not 3"),
         ("threads", 0, "at least 1"),

@@ -32,7 +32,7 @@ PYTHON_LAYERS = (
     ("chain",),
     ("reader",),
     ("trajectory", "universe", "subfile"),
-    ("transform",),
+    ("transform", "arrays"),
     ("passes",),
     ("identity",),
     ("checkpoint",),

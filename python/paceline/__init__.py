@@ -11,6 +11,7 @@ from paceline._core import __version__
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase, TimeSeries
     from paceline.analysis.validate import validate
+    from paceline.arrays import dask_array
     from paceline.convert import Write
     from paceline.runner import run
     from paceline.subfile import join, split
@@ -24,6 +25,7 @@ __all__ = [
     "__version__",
     "analysis",
     "backends",
+    "dask_array",
     "errors",
     "join",
     "run",
@@ -37,6 +39,7 @@ _HOMES = {
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
+    "dask_array": "paceline.arrays",
     "join": "paceline.subfile",
     "run": "paceline.runner",
     "split": "paceline.subfile",

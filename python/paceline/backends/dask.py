@@ -1,8 +1,8 @@
 """Workers of a Dask cluster: of this machine, or of any `distributed.Client`."""
 
+import pickle
 import queue
 import re
-import threading
 import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
@@ -13,14 +13,14 @@ from typing import Any
 from paceline._core import __version__
 from paceline.backends.base import available_cpus
 from paceline.backends.clocks import Clocks
+from paceline.backends.dask_task import SharedJob, do_packed
 from paceline.backends.dealing import Dealer
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.runs import Run, Runs, do_run
+from paceline.backends.runs import Run, Runs
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.job import AnyJob, AnyWork, Calls
 from paceline.outcome import Outcome
-from paceline.worker import SealedJob, Worker
 
 #: Runs given to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2
@@ -28,6 +28,8 @@ AHEAD = 2
 LOOK = 1.0
 #: Fetching a result may take so long, seconds; after that its run is done again.
 FETCH = 30.0
+#: Jobs are sent to a cluster that has no workers once one comes, if it comes so soon, seconds.
+WAIT = 60.0
 
 
 class Dask(ForMDAnalysis):
@@ -128,55 +130,6 @@ def _refuse_client(client: Any) -> None:
         raise WorkerError(f"the Dask client is {client.status}; give one that is connected")
 
 
-class SharedJob:
-    """A job that a Dask worker has in its memory once.
-
-    What its threads have opened for it is closed when Dask lets go of it.
-    """
-
-    def __init__(self, sealed: SealedJob, version: str = __version__):
-        self._sealed = sealed
-        self._version = version
-        self._here = threading.local()
-
-    def __reduce__(self) -> tuple[type, tuple[SealedJob, str]]:
-        return SharedJob, (self._sealed, self._version)
-
-    def opened(self) -> tuple[Worker, AnyJob]:
-        """Open the job once for each thread.
-
-        Returns
-        -------
-        Worker
-            That of the calling thread.
-        Job or Calls
-
-        Raises
-        ------
-        WorkerError
-            The job cannot be opened here.
-        """
-        if not hasattr(self._here, "opened"):
-            if self._version != __version__:
-                raise WorkerError(
-                    f"a Dask worker has paceline {__version__}, the run was started by "
-                    f"{self._version}; install the same on both"
-                )
-            job = self._sealed.open()
-            self._here.opened = Worker(lambda _: job), job
-        return self._here.opened
-
-
-def do_shared(shared: SharedJob, run: Run) -> Outcome:
-    """Do one run of blocks on a Dask worker."""
-    worker, job = shared.opened()
-    try:
-        return do_run(worker, job, run)
-    except FileNotFoundError as error:
-        reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
-        raise FileNotFoundError(error.errno, reason, error.filename) from error
-
-
 class _Session:
     """The blocks of one run on a cluster."""
 
@@ -189,7 +142,9 @@ class _Session:
         self._clocks = Clocks()
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pending: dict[Any, tuple[Any, Run]] = {}
+        self._scattered: list[Any] = []
         self._n_tasks = 0
+        self._hanging = False
 
     def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
         """Do every block; return whether workers still hang at what others have done."""
@@ -205,7 +160,7 @@ class _Session:
                 if time.monotonic() >= next_look:
                     self._look()
                     next_look = time.monotonic() + LOOK
-            return any(not future.done() for future, _ in self._pending.values())
+            return self._hanging
         except Exception as error:
             if self._client.status in ("closing", "closed"):
                 raise WorkerError(
@@ -213,13 +168,30 @@ class _Session:
                 ) from error
             raise
         finally:
-            self._cancel([future for future, _ in self._pending.values()])
+            # Also what a traceback that somebody keeps would keep: then files stay open.
+            self._cancel([*(future for future, _ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
         """Put the jobs into every worker's memory; a worker that comes later asks the others."""
         names = [f"paceline-job-{self._id}-{k}-{self._n_tasks}" for k in range(len(self._jobs))]
-        jobs = self._client.scatter(dict(zip(names, self._shared, strict=True)), broadcast=True)
-        self._scattered = [jobs[name] for name in names]
+        jobs = dict(zip(names, self._shared, strict=True))
+        for last_try in (False, False, True):
+            try:
+                scattered = self._client.scatter(jobs, broadcast=True, timeout=WAIT)
+                break
+            except TimeoutError as error:
+                raise WorkerError(
+                    f"the Dask cluster has had no workers for {WAIT:.0f} s that take work"
+                ) from error
+            except OSError:  # a worker died while it was sent to
+                if last_try:
+                    raise
+            except Exception as error:  # of any type: Dask sends it as text
+                raise WorkerError(
+                    f"the Dask workers cannot take an analysis: {error}; install paceline "
+                    f"{__version__} there"
+                ) from error
+        self._scattered = [scattered[name] for name in names]
 
     def _fill(self) -> None:
         """Give the cluster what keeps its threads at work."""
@@ -231,9 +203,9 @@ class _Session:
 
     def _submit(self, run: Run, workers: Sequence[str] = ()) -> None:
         future = self._client.submit(
-            do_shared,
+            do_packed,
             self._scattered[run.job],
-            run,
+            pickle.dumps(run),
             # Dask's dashboard groups tasks by what stands before the first number.
             key=(f"{_name(self._jobs[run.job])}-{self._id}", self._n_tasks, run.first_frame),
             pure=False,
@@ -254,7 +226,9 @@ class _Session:
         if run is None:
             return None
         if future.status == "error":
-            raise _reason(future.exception(), run)
+            error = future.exception()
+            self._cancel([future])
+            raise _reason(error, run)
         outcome = _fetch(future)
         if outcome is None:
             # Its result was lost, or what had been scattered, with the last worker that had it.
@@ -265,13 +239,17 @@ class _Session:
         self._runs.took(outcome)
         if not self._dealer.done(outcome):
             return None
-        self._cancel([other for other, its in self._pending.values() if its is run])
+        copies = [other for other, its in self._pending.values() if its is run]
+        self._hanging |= bool(copies)
+        self._cancel(copies)
         return self._clocks.here(outcome)
 
     def _look(self) -> None:
         """See how many workers there are, and give those with nothing to do what is overdue."""
         if self._client.status in ("closing", "closed"):
             raise ConnectionError
+        if self._client.status != "running":  # it tries to find its scheduler again
+            return
         self._n_workers = max(self._n_asked, sum(self._client.nthreads().values()))
         for address, keys in self._client.processing().items():
             if not keys and (run := self._dealer.again()) is not None:
@@ -295,7 +273,7 @@ def _fetch(future: Any) -> Outcome | None:
     if future.status == "cancelled":
         return None
     try:
-        return future.result(timeout=FETCH)
+        return pickle.loads(future.result(timeout=FETCH))
     except (TimeoutError, CancelledError):
         return None
 
@@ -308,9 +286,5 @@ def _reason(error: BaseException, run: Run) -> BaseException:
         return WorkerError(
             f"Dask workers died again and again while they were at {run.what}: "
             "perhaps for want of memory, or the analysis crashes them there"
-        )
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("paceline"):
-        return WorkerError(
-            f"the Dask workers cannot import {error.name}: install paceline {__version__} there"
         )
     return error

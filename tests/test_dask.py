@@ -1,0 +1,462 @@
+"""Dask clusters: what is sent, what is kept, and what happens when a worker or the client goes."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import cloudpickle
+import dask
+import distributed
+import numpy as np
+import psutil
+import pytest
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends import clocks, dask_task, make_backend
+from paceline.backends import dask as dask_backend
+from paceline.errors import (
+    AnalysisError,
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    UnsupportedError,
+    WorkerError,
+)
+from paceline.timing import BlockTiming
+
+#: Workers are killed at so many random moments.
+KILLS = 3
+
+
+@pytest.fixture
+def atoms(universe):
+    return universe.select_atoms("name CA")
+
+
+@pytest.fixture
+def mortal(dask_client):
+    """The client, for tests that kill workers; others come in their place."""
+    dask_client.wait_for_workers(2, timeout=60)
+    yield dask_client
+    dask_client.wait_for_workers(2, timeout=60)
+
+
+def worker_processes(client):
+    return list(client.run(os.getpid).values())
+
+
+def tasks_on(client):
+    return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+
+def until(true, patience=10.0):
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_client_is_taken_as_it_is(dask_client, atoms):
+    assert make_backend(dask_client).n_workers == 2
+    assert make_backend(dask_client, 5).n_workers == 5
+    rmsd = RMSD(atoms).run(backend=dask_client)
+    assert np.array_equal(rmsd.results.rmsd, RMSD(atoms).run().results.rmsd)
+    assert rmsd.timings.backend == "dask"
+    assert dask_client.status == "running"
+
+
+def test_clients_that_cannot_be_used_are_refused(atoms):
+    asynchronous = SimpleNamespace(asynchronous=True, status="running")
+    closed = SimpleNamespace(asynchronous=False, status="closed")
+    empty = SimpleNamespace(asynchronous=False, status="running", nthreads=dict)
+    with pytest.raises(UnsupportedError, match="the Dask client is asynchronous"):
+        dask_backend.Dask(asynchronous)
+    with pytest.raises(WorkerError, match="the Dask client is closed"):
+        dask_backend.Dask(closed)
+    with pytest.raises(WorkerError, match=r"has no workers: wait .* client\.wait_for_workers"):
+        dask_backend.Dask(empty)
+    assert dask_backend.Dask(empty, 7).n_workers == 7
+
+
+def test_without_dask_it_is_told_what_to_install(universe, monkeypatch):
+    monkeypatch.setattr(dask_backend, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'paceline\[dask\]'"):
+        make_backend("dask")
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'paceline\[dask\]'"):
+        paceline.dask_array(universe.atoms)
+
+
+def test_tasks_have_names_and_nothing_of_them_stays(dask_client, atoms):
+    def slowly(block):
+        time.sleep(0.01)
+        return block.times
+
+    paceline.run(
+        [RMSD(atoms), paceline.TimeSeries(slowly, atoms)], backend=dask_client, block_frames=16
+    )
+    names = dask_client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes))
+    assert "paceline-rmsd-timeseries" in names
+    until(lambda: tasks_on(dask_client) == 0)
+
+    def open_files(name):
+        return sum(os.path.realpath(path) == name for path in Path("/proc/self/fd").glob("*"))
+
+    if Path("/proc/self/fd").exists():
+        name = os.path.realpath(atoms.universe.trajectory.filename)
+        until(lambda: sum(dask_client.run(open_files, name).values()) == 0)
+
+
+def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeypatch):
+    class Large:
+        """As large as a reference structure."""
+
+        def __init__(self):
+            self.ballast = bytes(10**6)
+
+        def __setstate__(self, state):
+            self.opened = time.monotonic_ns()
+
+        def compute(self, block):
+            time.sleep(0.02)
+            return np.full(len(block), self.opened)
+
+    class Analysis(paceline.TimeSeries):
+        def prepare(self):
+            return Large()
+
+    def submit(function, shared, packed, **options):
+        assert isinstance(shared, distributed.Future)
+        sent.append(len(packed))
+        return submitted(function, shared, packed, **options)
+
+    sent, submitted = [], dask_client.submit
+    monkeypatch.setattr(dask_client, "submit", submit)
+    series = Analysis(len, atoms).run(backend=dask_client, block_frames=16)
+    assert len(set(series.results.timeseries)) == len(series.timings.workers())
+    assert max(sent) < 10_000
+
+
+def raising(block):
+    if block.frames[0] > 0:
+        raise KeyError("no such residue")
+    return block.times
+
+
+def too_few(block):
+    return block.times[1:]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (raising, r"raised on frames \d+ to \d+: KeyError: 'no such residue'$"),
+        (too_few, r"on frames \d+ to \d+: expected one row for each of the \d+ frames, found"),
+        (lambda block: block.times if block.frames[0] else block.frames, "expected"),
+    ],
+)
+def test_an_analysis_that_fails_is_named(function, message, dask_client, atoms):
+    with pytest.raises(AnalysisError, match=message) as caught:
+        paceline.TimeSeries(function, atoms).run(backend=dask_client, block_frames=16)
+    assert "\n" not in str(caught.value)
+    until(lambda: tasks_on(dask_client) == 0)
+
+
+def test_errors_of_workers_are_those_of_other_backends(dask_client, damaged):
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+    with pytest.raises(DamagedFileError) as wanted:
+        RMSF(ca).run(backend="serial", start=40)
+    with pytest.raises(DamagedFileError) as caught:
+        RMSF(ca).run(backend=dask_client, start=40, block_frames=64)
+    assert str(caught.value) == str(wanted.value)
+    assert vars(caught.value) == vars(wanted.value)
+
+
+def test_what_cannot_be_sent_is_refused(dask_client, atoms):
+    lock = threading.Lock()
+
+    def locked(block):
+        with lock:
+            return block.times
+
+    with pytest.raises(WorkerError, match="cannot be sent to the workers of dask"):
+        paceline.TimeSeries(locked, atoms).run(backend=dask_client)
+
+
+def test_what_cannot_be_sent_back_is_told(dask_client, atoms):
+    class Locks:
+        def compute(self, block):
+            return threading.Lock()
+
+        def merge(self, left, right):
+            return left
+
+    class Analysis(paceline.AnalysisBase):
+        def prepare(self):
+            return Locks()
+
+    message = r"gave of frames \d+ to \d+ cannot be sent back: TypeError: cannot pickle"
+    with pytest.raises(WorkerError, match=message):
+        Analysis(atoms).run(backend=dask_client)
+
+
+def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypatch):
+    monkeypatch.setattr(dask_task.SharedJob.__init__, "__defaults__", ("0.0.1",))
+    with pytest.raises(WorkerError, match=r"has paceline .*, the run was started by 0\.0\.1"):
+        RMSD(atoms).run(backend=dask_client)
+
+
+@pytest.mark.parametrize(
+    ("happens", "error", "words"),
+    [
+        (os.unlink, FileNotFoundError, "worker .*:.* cannot see the file"),
+        (lambda name: shutil.copy(datafiles.DCD_empty, name), FileChangedError, "part1.dcd"),
+    ],
+    ids=["unseen", "another"],
+)
+def test_a_file_that_workers_see_otherwise_is_named(
+    happens, error, words, adk, tmp_path, dask_client
+):
+    names = [str(tmp_path / f"part{k}.dcd") for k in range(2)]
+    for name in names:
+        shutil.copy(adk.trajectory, name)
+    with pytest.warns(match="98 frames are repeated"):
+        universe = paceline.Universe(adk.topology, names)
+    happens(names[1])
+    with pytest.raises(error, match=words) as caught:
+        RMSF(universe.atoms).run(backend=dask_client)
+    assert names[1] in str(caught.value)
+
+
+def busy(block):
+    time.sleep(0.01 * len(block))
+    return block.positions[:, ::50]
+
+
+@pytest.fixture(scope="module")
+def long_job(adk):
+    """Analyses that take two workers a second, and what comes of them."""
+    universe = paceline.Universe(*adk)
+
+    def run(backend, n_workers=None):
+        rmsf = RMSF(universe.atoms)
+        series = paceline.TimeSeries(busy, universe.atoms[:200])
+        paceline.run([rmsf, series], backend=backend, n_workers=n_workers, block_frames=16)
+        return rmsf.results.rmsf, series.results.timeseries
+
+    return run, run("threads", 8)
+
+
+@pytest.mark.parametrize("trial", range(KILLS))
+def test_workers_may_be_killed(trial, mortal, long_job):
+    run, wanted = long_job
+    chance = random.Random(trial)
+    # Of the last trial all workers, and with them what had been scattered.
+    victims = worker_processes(mortal)[: 2 if trial == KILLS - 1 else 1]
+
+    def kill():
+        time.sleep(chance.uniform(0.05, 0.6))
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = run(mortal)
+    killer.join()
+    assert all(np.array_equal(ours, those) for ours, those in zip(found, wanted, strict=True))
+    until(lambda: not set(victims) & set(worker_processes(mortal)))
+
+
+def test_frames_that_kill_their_workers_are_named(mortal, atoms):
+    def crash(block):
+        if block.frames[0] == 48:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block.times
+
+    def allow(n, dask_scheduler):
+        dask_scheduler.allowed_failures = n
+
+    mortal.run_on_scheduler(allow, 0)
+    message = "workers died again and again while they were at frames 48 to 63: perhaps for want"
+    with pytest.raises(WorkerError, match=message):
+        paceline.TimeSeries(crash, atoms).run(backend=mortal, block_frames=16)
+    mortal.run_on_scheduler(allow, 3)
+
+
+def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path):
+    hanging, released = str(tmp_path / "hanging"), str(tmp_path / "released")
+
+    def hang_once(block):
+        if block.frames[0] == 32:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(hanging, os.O_CREAT | os.O_EXCL))
+                while not os.path.exists(released):
+                    time.sleep(0.02)
+        return block.times
+
+    series = paceline.TimeSeries(hang_once, atoms)
+    try:
+        series.run(backend=dask_client, block_frames=16)
+    finally:
+        Path(released).touch()
+    assert os.path.exists(hanging)
+    assert np.array_equal(series.results.timeseries, series.times)
+    # The copy that lost was not added.
+    assert series.timings.n_frames == 98
+
+
+def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
+    client = distributed.Client(mortal.scheduler.address, set_as_default=False)
+    client.wait_for_workers(1, timeout=30)
+    threading.Timer(0.3, client.close).start()
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match="the Dask client was closed"):
+        paceline.TimeSeries(busy, atoms).run(backend=client, block_frames=16)
+    assert time.monotonic() - begun < 5
+
+
+SCRIPT = """
+import os, sys, time
+import numpy as np
+import paceline
+from paceline.backends.dask_cluster import take_cluster
+def where(block):
+    if MARKER != "go":
+        open(MARKER, "w").close()
+        time.sleep(60)
+    return np.full(len(block), os.getpid())
+def heavy():
+    return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.reader"} & set(sys.modules)
+MARKER = sys.argv[1]
+atoms = paceline.Universe(*sys.argv[2:]).atoms[:10]
+for _ in range(2):
+    series = paceline.TimeSeries(where, atoms)
+    series.run(backend="dask", n_workers=1)
+    print(*set(series.results.timeseries.astype(int)), flush=True)
+cluster = take_cluster(1)
+paceline.dask_array(atoms).sum().compute(scheduler=cluster.client)
+print(*cluster.client.run(heavy).values(), cluster.n_workers)
+cluster.close()
+"""
+
+
+def test_a_cluster_of_this_machine_is_kept_and_loads_no_mdanalysis(adk, tmp_path):
+    # A script that has no `__main__` guard, and imports MDAnalysis.
+    script = tmp_path / "script.py"
+    script.write_text("import MDAnalysis" + SCRIPT)
+    command = [sys.executable, str(script), "go", *adk]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, second, heavy = done.stdout.splitlines()
+    assert first == second
+    assert heavy == "set() 1"
+    until(lambda: not psutil.pid_exists(int(first)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_cluster_of_this_machine_ends_at_once(number, adk, tmp_path):
+    marker = tmp_path / "begun"
+    command = [sys.executable, "-c", SCRIPT, str(marker), *adk]
+    script = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until(marker.exists, 60)
+    others = psutil.Process(script.pid).children(recursive=True)
+    assert len(others) >= 2
+    script.send_signal(number)
+    _, said = script.communicate(timeout=5)
+    assert script.returncode == -number
+    until(lambda: not any(other.is_running() for other in others))
+    if number == signal.SIGINT:
+        assert said.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):
+    def outcome(host, start, end):
+        timing = BlockTiming(0, 0, 0, 16, f"{host}:1:2", start, end, *[0] * 9)
+        return dask_backend.Outcome(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
+
+    def stamps(host, start, end, now):
+        monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: now)
+        (timing,) = one.here(outcome(host, start, end)).timings
+        return timing.start, timing.end
+
+    one = clocks.Clocks()
+    assert stamps(one._own, 5, 9, 1000) == (5, 9)
+    # 7 on the way, then 3, then 20.
+    assert stamps("a", 10_000, 10_100, 1107) == (1007, 1107)
+    assert stamps("a", 10_000, 10_200, 1203) == (1003, 1203)
+    assert stamps("a", 10_000, 10_300, 1320) == (1003, 1303)
+    assert stamps("b", -900, -800, 1400) == (1300, 1400)
+
+
+@pytest.fixture(params=["threads", "distributed"])
+def scheduler(request):
+    if request.param == "threads":
+        return "threads"
+    return request.getfixturevalue("dask_client")
+
+
+def test_a_dask_array_is_the_file(universe, scheduler):
+    group = universe.atoms[[7, 3, 3, 3000]]
+    array = paceline.dask_array(group, start=90, stop=3, step=-2, block_frames=16)
+    wanted = np.array([group.positions for _ in universe.trajectory[90:3:-2]])
+    assert (array.shape, array.dtype, array.chunks[0]) == (wanted.shape, np.float32, (16, 16, 12))
+    found = array.compute(scheduler=scheduler)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, wanted)
+    one = array[17, 1:3].compute(scheduler=scheduler)
+    assert np.array_equal(one, wanted[17, 1:3])
+
+
+def test_a_dask_array_is_chunked_as_blocks_are_and_has_one_name(universe):
+    first, again = (paceline.dask_array(universe.atoms) for _ in range(2))
+    assert first.name == again.name
+    assert first.name != paceline.dask_array(universe.atoms[:-1]).name
+    assert set(first.chunks[0][:-1]) <= {16}
+    assert first.chunks[1:] == ((3341,), (3,))
+
+
+def test_a_dask_array_sends_its_source_once_and_each_chunk_its_slice(universe):
+    array = paceline.dask_array(universe.atoms, block_frames=16)
+    (mean,) = dask.optimize(array.mean(axis=0))
+    graph = dict(mean.dask)
+    assert sum("_SharedSource" in repr(node) for node in graph.values()) <= 1
+    assert len(cloudpickle.dumps(graph)) < 50_000
+
+
+def test_a_dask_array_of_velocities(scheduler, tmp_path):
+    names = [shutil.copy(name, tmp_path) for name in (datafiles.GRO, datafiles.TRR)]
+    universe = paceline.Universe(*map(str, names))
+    array = paceline.dask_array(universe.atoms[:50], field="velocities")
+    wanted = np.array([universe.atoms[:50].velocities for _ in universe.trajectory])
+    assert np.array_equal(array.compute(scheduler=scheduler), wanted)
+
+
+def test_a_damaged_frame_of_a_dask_array_is_named(damaged, scheduler):
+    array = paceline.dask_array(paceline.Universe(*damaged[0]).atoms, block_frames=16)
+    with pytest.raises(DamagedFileError, match="frame 50, byte") as caught:
+        array[50].compute(scheduler=scheduler)
+    assert caught.value.frame == 50
+    assert array[70].compute(scheduler=scheduler).shape == (3341, 3)
+
+
+def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
+    with pytest.raises(MissingDataError, match="velocities are asked for, but it holds positions"):
+        paceline.dask_array(universe.atoms, field="velocities")
+    with pytest.raises(ValueError, match="'masses'"):
+        paceline.dask_array(universe.atoms, field="masses")
+    with pytest.raises(ValueError, match="no frames are left: the trajectory has 98"):
+        paceline.dask_array(universe.atoms, start=98)
+    with pytest.raises(ValueError, match="empty"):
+        paceline.dask_array(universe.atoms[:0])
+    in_memory = paceline.Universe(*adk, in_memory=True)
+    with pytest.warns(match="one at a time"), pytest.raises(UnsupportedError, match="one thread"):
+        paceline.dask_array(in_memory.atoms)
