@@ -5,6 +5,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32       # the cores of a node
 #SBATCH --time=01:00:00
+#SBATCH --signal=TERM@60          # a minute before the time is over: the checkpoint is written
 #SBATCH --output=%x-%j.log
 set -euo pipefail
 

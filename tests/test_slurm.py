@@ -1,0 +1,84 @@
+"""The templates for Slurm: with a stand-in for srun, and by Slurm itself where there is one."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_mpi import MPIEXEC, environment
+
+import paceline
+from paceline.analysis.rms import RMSD
+
+TEMPLATES = Path(__file__).parents[1] / "examples" / "slurm"
+#: Does what srun does for the templates, with the MPI of the tests.
+SRUN = """#!/bin/bash
+while [[ "$1" == --* ]]; do shift; done
+exec {mpiexec} -n "$SLURM_NTASKS" "$@"
+"""
+
+
+def run_by_stand_in(template, files, folder):
+    """Run a template as Slurm's batch shell would."""
+    srun = folder / "srun"
+    srun.write_text(SRUN.format(mpiexec=" ".join(MPIEXEC)))
+    srun.chmod(0o755)
+    variables = environment() | {"SLURM_NTASKS": "2", "SLURM_CPUS_PER_TASK": "2"}
+    variables["PATH"] = f"{folder}:{Path(sys.executable).parent}:{variables['PATH']}"
+    subprocess.run(["bash", str(template), *files], cwd=folder, env=variables, check=True)
+
+
+def run_by_slurm(template, files, folder):
+    """Have Slurm run a template, on two cores."""
+    options = ["--wait", "--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["sbatch", *options, str(template), *files],
+        cwd=folder,
+        env=environment() | {"PATH": path},
+        check=True,
+    )
+
+
+def has_slurm():
+    """Whether jobs can be sent from here."""
+    if shutil.which("sinfo") is None:
+        return False
+    asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60)
+    return asked.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["rank-per-core.sh", "rank-per-node.sh"])
+@pytest.mark.parametrize("run", [run_by_stand_in, run_by_slurm])
+def test_a_template_gives_the_table_of_a_plain_run(run, name, adk, tmp_path):
+    if run is run_by_slurm and not has_slurm():
+        pytest.skip("there is no Slurm here")
+    run(TEMPLATES / name, adk, tmp_path)
+    lines = (tmp_path / "rmsd.csv").read_text().splitlines()
+    rows = [line for line in lines if line[0].isdigit()]
+    table = np.loadtxt(rows, delimiter=",")
+    universe = paceline.Universe(*adk)
+    alone = RMSD(universe, select="protein and name CA").run(backend="serial")
+    np.testing.assert_array_equal(table, alone.results.rmsd)
+    assert not (tmp_path / "rmsd.checkpoint").exists()
+
+
+def test_a_script_for_dask_needs_only_its_cluster_changed(adk, tmp_path):
+    """With a cluster of this machine in place of the queue's."""
+    script = (TEMPLATES / "dask_cluster.py").read_text()
+    queue = re.search(r"SLURMCluster\(.*\) as", script).group()
+    assert "from dask_jobqueue.slurm import SLURMCluster" in script
+    script = script.replace("from dask_jobqueue.slurm import SLURMCluster", "").replace(
+        queue, "LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as"
+    )
+    script = script.replace("import Client", "import Client, LocalCluster")
+    body = "\n".join(f"    {line}" for line in script.splitlines())
+    (tmp_path / "script.py").write_text(f'if __name__ == "__main__":\n{body}\n')
+    command = [sys.executable, "script.py", *adk]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "dask: 98 frames" in done.stdout
+    assert (tmp_path / "rmsd.csv").exists()
