@@ -168,19 +168,17 @@ def started() -> Any:
 
 def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     """Seconds to bring rows together, and messages of all ranks."""
-    from types import SimpleNamespace
-
     from mpi4py import MPI
 
     from paceline.backends.mpi.gathering import gather
     from paceline.backends.mpi.keeping import Keeper
     from paceline.backends.mpi.wire import wait
+    from paceline.job import Job, Part
     from paceline.outcome import Outcome
 
     world = MPI.COMM_WORLD
-    job = SimpleNamespace(
-        parts=[SimpleNamespace(name="rows", reduces=False, per_block=False)], streamed=False
-    )
+    part = Part("rows", Work(0, 1, 1, False), None)
+    job = Job(None, (), [part], 16, False)
     keeper = Keeper([job], [int(n_blocks)])
     bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)
     for number in blocks_of(world.rank, world.size, int(n_blocks)):
@@ -191,7 +189,7 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     comm = counting_comm(world)
     world.Barrier()
     begun = time.perf_counter()
-    found = gather(comm, [job], keeper, how)
+    found = gather(comm, keeper, how)
     seconds = time.perf_counter() - begun
     wait(world.Ibarrier())  # as ranks do that wait for a run
     messages = world.reduce(comm.n_messages)

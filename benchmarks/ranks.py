@@ -47,10 +47,11 @@ def on_ranks(
     executable = launcher()
     libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     environment = os.environ | {
-        "MPI4PY_LIBMPI": str(libraries),
         "PYTHONWARNINGS": "ignore",
         "PYTHONPATH": str(PROGRAMS.parents[1]),
     }
+    if list(libraries.glob("libmpi.*")):
+        environment["MPI4PY_LIBMPI"] = str(libraries)
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
     command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(PROGRAMS)]

@@ -21,7 +21,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, files
+from paceline import cli, room
 from paceline.analysis.rms import RMSD
 from paceline.backends import processes
 from paceline.errors import (
@@ -215,7 +215,7 @@ def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
 
 
 def test_large_results_need_their_room_before_they_are_computed(atoms, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LARGE", 1000)
+    monkeypatch.setattr(room, "LARGE", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     analysis = paceline.TimeSeries(lambda block: block.positions, atoms)
     with full_disk(), pytest.raises(OSError, match=re.escape(str(tmp_path))):

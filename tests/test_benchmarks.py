@@ -1,12 +1,15 @@
 """The benchmarks run: what they measure in so short a time says nothing."""
 
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 
 
@@ -51,6 +54,16 @@ def test_splitting(folder):
 
 def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
+
+
+@pytest.mark.skipif(
+    not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
+    reason="there is no MPI",
+)
+def test_ranks_of_mpi(folder):
+    ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}
+    assert tools_of("dealing", "4 ranks", folder) == ways
+    assert "mpi4py has started" in tools_of("clusters", "start", folder)
 
 
 def test_unknown_cases_are_refused(folder):

@@ -14,8 +14,9 @@ CRATE = ROOT / "src"
 #: Each name may import those of the groups before its own.
 PYTHON_LAYERS = (
     ("_core", "errors"),
+    ("launch",),
     ("files", "progress", "digest"),
-    ("journal", "stopping"),
+    ("journal", "room", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
     ("pages",),

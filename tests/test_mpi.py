@@ -17,9 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 import paceline
-from paceline.backends.mpi.launch import launched, world
 from paceline.backends.mpi.shares import Shares
 from paceline.errors import UnsupportedError
+from paceline.launch import launched, world
 
 pytest.importorskip("mpi4py")
 

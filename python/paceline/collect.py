@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.files import allocate
 from paceline.job import Part, Receiver
 from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
+from paceline.room import allocate
 from paceline.timing import Timings
 
 

@@ -1,18 +1,11 @@
 """Files that we write: whole under their final name, or not there at all."""
 
 import contextlib
-import math
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
-
-import numpy as np
-
-#: Arrays larger than this are kept in a file that vanishes with them, bytes.
-LARGE = 2**30
 
 
 @contextlib.contextmanager
@@ -196,29 +189,3 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
-
-
-def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Make room for an array: in memory, or in a nameless file if it is large.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the array.
-    dtype : numpy.dtype
-        Of its elements.
-
-    Returns
-    -------
-    numpy.ndarray
-        Not filled.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    if size <= LARGE:
-        return np.empty(shape, dtype)
-    file = tempfile.TemporaryFile()  # noqa: SIM115
-    if hasattr(os, "posix_fallocate"):
-        # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
-        with writing_to(tempfile.gettempdir()):
-            os.posix_fallocate(file.fileno(), 0, size)
-    return np.memmap(file, dtype=dtype, shape=shape)

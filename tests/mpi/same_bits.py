@@ -57,5 +57,7 @@ for schedule in ("dynamic", "static"):
                     assert found.shape == one.shape
                     assert found.tobytes() == one.tobytes()
             where = MPI(schedule=schedule, collect=collect, n_workers=n_workers)
+            kept = numbers(where, checkpoint=folder / "checkpoint")
+            assert [one.tobytes() for one in kept] == [one.tobytes() for one in wanted]
             assert written(where, f"{schedule}-{collect}-{n_workers}.xtc") == wanted_bytes
 print("same bits")

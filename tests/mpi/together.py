@@ -3,15 +3,17 @@
 import sys
 
 import numpy as np
+from MDAnalysis.analysis.rms import RMSD as MDAnalysisRMSD
 from mpi4py import MPI
 
 import paceline
 from paceline import backends
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.mpi import gathering, wire
+from paceline.backends.mpi import gathering, together, wire
 
-# So that these small results come in several messages.
+# So that these small results come in several messages, and clocks are compared.
 gathering.ROUND, wire.MOST_BYTES = 500, 1000
+together.one_clock = lambda comm: False
 world = MPI.COMM_WORLD
 rank = world.Get_rank()
 universe = paceline.Universe(*sys.argv[1:3])
@@ -37,6 +39,11 @@ for comm in (None, world, world.Split(rank % 2, rank)):
         assert np.array_equal(rmsd.frames, np.arange(98))
         assert np.array_equal(rmsd.times, rmsd.results.rmsd[:, 1])
         assert rmsd.timings.n_frames == 98
+        begun, ended = rmsd.timings.start - 10**6, rmsd.timings.end + 10**6
+        assert all(begun < one.start < one.end < ended for one in rmsd.timings.blocks)
+
+theirs = MDAnalysisRMSD(ca).run(backend=backends.MPI(), unsupported_backend=True)
+assert np.allclose(theirs.results.rmsd, wanted[0], atol=1e-5)
 
 written = paceline.Write(ca, sys.argv[3]).run(backend="mpi")
 assert written.results.n_written == 98

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.backends.mpi.launch import launched
-from paceline.backends.mpi.session import run_on_first_rank
 from paceline.cli import convert, index, info, join, rmsd, rmsf, split, validate
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
+from paceline.launch import launched
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -50,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if size == 1:
         return _main(argv)
     # Never the same job many times: the other ranks work for the first.
+    from paceline.backends.mpi.session import run_on_first_rank
+
     return run_on_first_rank(lambda: _status_of(argv))
 
 

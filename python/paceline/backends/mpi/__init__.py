@@ -8,10 +8,10 @@ import cloudpickle
 from paceline.backends.base import Alone, Company
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.mpi.launch import threads_a_rank, world
 from paceline.backends.mpi.session import present
 from paceline.errors import UnsupportedError
 from paceline.job import AnyJob, AnyWork
+from paceline.launch import threads_a_rank, world
 from paceline.outcome import Gathered, Outcome
 
 if TYPE_CHECKING:

@@ -32,10 +32,7 @@ class Thread:
     """
 
     def __init__(
-        self,
-        number: int,
-        job_of: Callable[[int], AnyJob],
-        done: "queue.SimpleQueue[Done]",
+        self, number: int, job_of: Callable[[int], AnyJob], done: "queue.SimpleQueue[Done]"
     ):
         self._number = number
         self._done = done

@@ -1,6 +1,7 @@
 """The other ranks' part in runs: they wait for one, and do the blocks that they are dealt."""
 
 import pickle
+import socket
 from collections.abc import Sequence
 
 import cloudpickle
@@ -11,7 +12,7 @@ from paceline.backends.mpi.member import Member
 from paceline.backends.mpi.messages import End, Over, Report, Understood
 from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, broadcast
 from paceline.errors import WorkerError
-from paceline.job import Job
+from paceline.job import AnyJob
 
 
 def serve(wire: Wire) -> None:
@@ -54,11 +55,11 @@ def follow(wire: Wire) -> bool:
     wire.send(0, Understood())
     wire.finish_sending()
     if not over.failed:
-        gather(wire.comm, jobs, member.keeper, settings.collect, member.settle(over.answer))
+        gather(wire.comm, member.keeper, settings.collect, member.settle(over.answer))
     return False
 
 
-def _open(data: bytes) -> tuple[Sequence[Job], Exception | None]:
+def _open(data: bytes) -> tuple[Sequence[AnyJob], Exception | None]:
     """The jobs of a run, or why there are none."""
     try:
         return [pickle.loads(job) for job in pickle.loads(data)], None
@@ -89,7 +90,10 @@ def _work(wire: Wire, member: Member) -> Over:
 def _send(wire: Wire, report: Report) -> None:
     """Send a report, or why it cannot be sent."""
     try:
-        if report.error is not None:  # some that can be pickled cannot be opened again
+        if report.error is not None:
+            rank, host = wire.comm.Get_rank(), socket.gethostname()
+            report.error.add_note(f"raised on rank {rank}, host {host}")
+            # Some that can be pickled cannot be opened again.
             pickle.loads(cloudpickle.dumps(report.error))
         wire.send(0, report)
     except Exception as reason:

@@ -25,9 +25,8 @@ from paceline.backends.mpi.wire import (
     send_bytes,
     wait,
 )
-from paceline.files import allocate
-from paceline.job import AnyJob
 from paceline.outcome import Gathered, refuse_unlike
+from paceline.room import allocate
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
 ROUND = 2**25
@@ -67,7 +66,6 @@ Places = list[dict[int, np.ndarray]]
 
 def gather(
     comm: MPI.Intracomm,
-    jobs: Sequence[AnyJob],
     keeper: Keeper,
     how: str,
     error: Exception | None = None,
@@ -78,8 +76,6 @@ def gather(
     ----------
     comm : mpi4py.MPI.Intracomm
         Of all ranks.
-    jobs : sequence of Job
-        Of the run.
     keeper : Keeper
         This rank's.
     how : {"gather", "one-sided"}
@@ -105,7 +101,7 @@ def gather(
     }
     empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
     told = gather_objects(comm, error or (own, empty))
-    layouts, whole, places = _agree(comm, jobs, told)
+    layouts, whole, places = _agree(comm, keeper, told)
     for (number, k), layout in layouts.items():
         rows = columns[number, k]
         data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
@@ -123,7 +119,7 @@ def gather(
             number,
             [
                 kept.trees[k].root if k in kept.trees else whole[number, k]
-                for k in range(len(jobs[number].parts))
+                for k in range(len(kept.parts))
             ],
             whole[number, None],
         )
@@ -132,7 +128,7 @@ def gather(
 
 
 def _agree(
-    comm: MPI.Intracomm, jobs: Sequence[AnyJob], told: list[Any] | None
+    comm: MPI.Intracomm, keeper: Keeper, told: list[Any] | None
 ) -> tuple[dict[Key, Layout], dict[Key, np.ndarray], Places | None]:
     """Layout of each column; on the first rank room for it, and the places of all ranks' rows.
 
@@ -145,7 +141,7 @@ def _agree(
             if isinstance(one, Exception):
                 raise one
         places, of_ranks = [list(every) for every in zip(*told, strict=True)]
-        layouts = {key: _layout(key, jobs, of_ranks, places) for key in of_ranks[0]}
+        layouts = {key: _layout(key, keeper, of_ranks, places) for key in of_ranks[0]}
         whole = {
             key: allocate((layout.n_rows, *layout.shape), layout.dtype)
             for key, layout in layouts.items()
@@ -157,14 +153,12 @@ def _agree(
     return layouts, whole, places
 
 
-def _layout(
-    key: Key, jobs: Sequence[AnyJob], of_ranks: Sequence[Columns], places: Places
-) -> Layout:
+def _layout(key: Key, keeper: Keeper, of_ranks: Sequence[Columns], places: Places) -> Layout:
     number, k = key
     alike = [rows for of_rank in of_ranks if (rows := of_rank[key]) is not None]
     if k is not None:
         for rows in alike:
-            refuse_unlike(jobs[number].parts[k].name, rows, alike[0])
+            refuse_unlike(keeper.jobs[number].parts[k].name, rows, alike[0])
     n_rows = [int(of_rank[number][:, 1].sum()) for of_rank in places]
     return Layout(alike[0].shape[1:], alike[0].dtype, sum(n_rows), max(n_rows))
 

@@ -93,12 +93,14 @@ class KeptOfJob:
 
     Attributes
     ----------
+    parts : sequence of Part
+        The job's.
     trees : dict of int to Tree
         Partial results, by the number of their part.
     """
 
     def __init__(self, job: Job, n_blocks: int):
-        self._parts = job.parts
+        self.parts = job.parts
         self._places: list[tuple[int, int]] = []
         self._times: list[np.ndarray] = []
         self._rows: dict[int, list[np.ndarray]] = {
@@ -114,7 +116,7 @@ class KeptOfJob:
         assert outcome.times is not None
         for k, rows in self._rows.items():
             if rows:
-                refuse_unlike(self._parts[k].name, outcome.values[k], rows[0])
+                refuse_unlike(self.parts[k].name, outcome.values[k], rows[0])
             rows.append(outcome.values[k])
         for k, tree in self.trees.items():
             tree.add(outcome.number, outcome.values[k], outcome.level)

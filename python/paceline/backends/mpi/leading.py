@@ -170,7 +170,7 @@ def lead(
             wire.send(rank, Over(dealing.last_answer(rank), failed))
         _wait_for_all(wire, failed=failed)
     error = member.settle(dealing.last_answer(0))
-    yield from gather(wire.comm, jobs, member.keeper, settings.collect, error) or ()
+    yield from gather(wire.comm, member.keeper, settings.collect, error) or ()
 
 
 def _deal(wire: Wire, dealing: Dealing, member: Member) -> Generator[Outcome, None, None]:

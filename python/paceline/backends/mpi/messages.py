@@ -27,8 +27,8 @@ class Run:
         Of each job.
     collect : {"gather", "one-sided"}
         How rows come together at the end.
-    offset : bool
-        Whether clocks of several hosts are to be compared.
+    compare_clocks : bool
+        Whether ranks are on several hosts, each with a clock of its own.
     """
 
     n_threads: int

@@ -5,8 +5,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from paceline.backends.mpi.launch import launched, world
 from paceline.errors import UnsupportedError
+from paceline.launch import launched, world
 
 #: Exit status where ranks cannot work together.
 UNUSABLE = 2

@@ -34,8 +34,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
     Returns
     -------
-    size, rank : int
-        1 and 0 where nobody launched several.
+    tuple of (int, int)
+        Their number and this one's rank: 1 and 0 where nobody launched several.
 
     Examples
     --------

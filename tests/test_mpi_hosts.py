@@ -1,0 +1,62 @@
+"""Ranks on two hosts: network namespaces of this machine, where the test may make some."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_mpi import MPIEXEC, SCRIPTS, environment
+
+pytest.importorskip("mpi4py")
+HYDRA = Path(shutil.which(MPIEXEC[0]) or "mpiexec").resolve().with_name("mpiexec.hydra")
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)
+
+
+@pytest.fixture
+def hosts():
+    """Two hosts, 10.77.0.1 and 10.77.0.2: what their names begin with."""
+    name = f"pl{os.getpid()}"
+    spaces = [f"{name}-{k}" for k in (1, 2)]
+    if not HYDRA.exists():
+        pytest.skip("hosts are had with MPICH's mpiexec.hydra alone")
+    made = []
+    try:
+        for space in spaces:
+            ip("netns", "add", space)
+            made.append(space)
+        ends = ["veth", "netns", spaces[0], "type", "veth", "peer", "veth", "netns", spaces[1]]
+        ip("link", "add", *ends)
+        for k, space in enumerate(spaces, 1):
+            ip("-n", space, "address", "add", f"10.77.0.{k}/24", "dev", "veth")
+            for link in ("lo", "veth"):
+                ip("-n", space, "link", "set", link, "up")
+        yield name
+    except (OSError, subprocess.CalledProcessError) as reason:
+        pytest.skip(f"network namespaces cannot be made: {reason}")
+    finally:
+        for space in made:
+            ip("netns", "delete", space)
+
+
+def test_two_hosts(hosts, adk):
+    command = [
+        *("ip", "netns", "exec", f"{hosts}-1", HYDRA, "-launcher", "ssh", "-iface", "veth"),
+        *("-launcher-exec", SCRIPTS / "host.sh", "-hosts", "10.77.0.1,10.77.0.2"),
+        *("-n", "4", "-ppn", "2", sys.executable, "-m", "paceline.mpi", SCRIPTS / "hosts.py", *adk),
+    ]
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=environment() | {"PACELINE_HOSTS": hosts},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    # The first host is this one, under its own name.
+    assert f"{hosts}-2" in done.stdout.split()
+    assert len(done.stdout.split()) == 2
