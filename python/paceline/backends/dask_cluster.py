@@ -129,6 +129,10 @@ def _keep(n_workers: int, address_to: int) -> None:
             # After so long Dask gives up a worker's place if the worker is away just then,
             # although it may have come back in between, and be away anew.
             "distributed.deploy.lost-worker-timeout": "1000 days",
+            # Nobody looks at Dask's own profile of the workers' threads, a sample each 10 ms, nor
+            # at the lags of event loops, looked for each 20 ms: a sixth of the time a frame.
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.interval": "1s",
             # Dask has workers give the memory of every block back to the system, to be cleared
             # anew for the next one: 95 instead of 63 µs a frame of 3,341 atoms, XTC.
             "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": str(2**30),
