@@ -76,6 +76,7 @@ def test_a_script_for_dask_needs_only_its_cluster_changed(adk, tmp_path):
         queue, "LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as"
     )
     script = script.replace("import Client", "import Client, LocalCluster")
+    script = script.replace("cluster.scale(jobs=2)", "cluster.scale(1)")
     body = "\n".join(f"    {line}" for line in script.splitlines())
     (tmp_path / "script.py").write_text(f'if __name__ == "__main__":\n{body}\n')
     command = [sys.executable, "script.py", *adk]
