@@ -17,6 +17,10 @@ import paceline
 from paceline.backends.dask_cluster import LocalCluster
 
 
+#: Scripts that tests run on ranks of MPI.
+collect_ignore = ["mpi"]
+
+
 class System(NamedTuple):
     """A topology and a trajectory of the same atoms."""
 
