@@ -1,5 +1,6 @@
 """Trajectories that real programs wrote, each test session with copies of its own."""
 
+import contextlib
 import multiprocessing
 import shutil
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ from paceline.backends.dask_cluster import LocalCluster
 
 #: Scripts that tests run on ranks of MPI.
 collect_ignore = ["mpi"]
+with contextlib.suppress(ImportError):
+    import mpi4py
+
+    # Collecting doctests imports modules of ranks, and this process shall be none.
+    mpi4py.rc.initialize = False
 
 
 class System(NamedTuple):
