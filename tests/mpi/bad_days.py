@@ -40,7 +40,8 @@ def hangs_once(block):
     if os.getpid() != first and not os.path.exists(mark):
         open(mark, "x").close()
         time.sleep(1000)
-    time.sleep(0.002 * len(block))
+    while not os.path.exists(mark):  # the first rank must not do it all before others come
+        time.sleep(0.01)
     return block.times
 
 
@@ -88,7 +89,7 @@ for threads in (1, 2):
         backend=MPI(n_workers=threads), block_frames=16
     )
     assert np.array_equal(analysis.results.timeseries, analysis.times)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert os.path.exists(mark)
     os.unlink(mark)
 print("went on")

@@ -27,13 +27,11 @@ class Thread:
         Which of the rank's.
     job_of : callable
         Gives the job of a number.
-    done : queue.SimpleQueue
+    done : queue.Queue
         Is given this number, and the outcome of each block, or an error.
     """
 
-    def __init__(
-        self, number: int, job_of: Callable[[int], AnyJob], done: "queue.SimpleQueue[Done]"
-    ):
+    def __init__(self, number: int, job_of: Callable[[int], AnyJob], done: "queue.Queue[Done]"):
         self._number = number
         self._done = done
         self._queue: queue.SimpleQueue[AnyWork | None] = queue.SimpleQueue()
@@ -67,11 +65,12 @@ class Thread:
             self._held.append(work)
             self._queue.put(work)
 
-    def finished(self) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Take note that it is done with the first of its blocks."""
-        work, now = self._held.popleft(), time.monotonic()
-        self._pace = (now - self._since) / work.n_frames
-        self._since = now
+        self._held.popleft()
+        took = sum(timing.end - timing.start for timing in outcome.timings)
+        self._pace = max(1, took) / 1e9 / outcome.n_frames
+        self._since = time.monotonic()
 
     def wanted(self) -> int | None:
         """Frames that it should be dealt now; None while it has enough or has asked."""
@@ -109,7 +108,8 @@ class Crew:
     """
 
     def __init__(self, n_threads: int, job_of: Callable[[int], AnyJob]):
-        self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        # No SimpleQueue: in CPython 3.11 its `get` may forget a timeout as short as ours, and wait.
+        self._done: queue.Queue[Done] = queue.Queue()
         self._threads = [Thread(k, job_of, self._done) for k in range(n_threads)]
 
     def give(self, thread: int, works: Iterable[AnyWork]) -> None:
@@ -139,7 +139,7 @@ class Crew:
             while True:
                 if isinstance(outcome, BaseException):
                     raise outcome
-                self._threads[number].finished()
+                self._threads[number].finished(outcome)
                 outcomes.append(outcome)
                 number, outcome = self._done.get_nowait()
         except queue.Empty:

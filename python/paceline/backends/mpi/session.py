@@ -8,6 +8,8 @@ from collections.abc import Callable
 from paceline.errors import UnsupportedError
 from paceline.launch import launched, world
 
+#: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
+GRACE = 60
 #: Exit status where ranks cannot work together.
 UNUSABLE = 2
 
@@ -84,7 +86,7 @@ def _serve(session: Session) -> None:
 
     # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
     try:
         serve(session.wire)
     except BaseException as error:

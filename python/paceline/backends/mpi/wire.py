@@ -4,6 +4,7 @@ All of it happens in the main thread, so any MPI will do that allows threads bes
 """
 
 import pickle
+import signal
 import sys
 import time
 from typing import Any
@@ -20,6 +21,8 @@ PROMPT = 5e-4
 #: Bytes of one message: the counts of many an MPI end at 2**31.
 MOST_BYTES = 2**30
 _OBJECT, _BYTES = 1, 2
+#: Seconds that MPI has to end all ranks.
+LAST = 10
 
 
 class Pause:
@@ -240,4 +243,6 @@ def abort(comm: MPI.Intracomm, reason: str) -> None:
         Why.
     """
     print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
+    # An mpirun that is about to end itself may leave Abort waiting; SIGALRM ends this process then.
+    signal.alarm(LAST)
     comm.Abort(1)
