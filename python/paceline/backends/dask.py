@@ -140,7 +140,8 @@ class _Session:
         self._shared = [SharedJob(sealed) for sealed in seal(jobs, "dask")]
         self._id = uuid.uuid4().hex[:8]
         self._clocks = Clocks()
-        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # No SimpleQueue: in CPython 3.11 its `get` may forget a short timeout, and wait.
+        self._ended: queue.Queue[Any] = queue.Queue()
         self._pending: dict[Any, tuple[Any, Run]] = {}
         self._scattered: list[Any] = []
         self._n_tasks = 0
