@@ -93,6 +93,11 @@ class Dealer(Generic[T]):
         """Whether every block is done."""
         return self._upcoming is None and not self._returned and not self._unfinished
 
+    @property
+    def unfinished(self) -> list[T]:
+        """Blocks that were dealt and are not done."""
+        return [dealt.work for dealt in self._unfinished.values()]
+
     def next(self) -> T | None:
         """Deal a block that nobody is at.
 
