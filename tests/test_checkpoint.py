@@ -610,9 +610,11 @@ def test_a_signal_waits_until_results_are_in_their_place():
             signal.raise_signal(signal.SIGTERM)
 
 
-def test_what_cannot_be_kept_is_told(atoms, tmp_path):
+def test_what_cannot_be_kept_is_told(atoms, tmp_path, monkeypatch):
     class Unkept(Count):
         def compute(self, block):
+            if self.marker is not None and block.frames[0] == 32:
+                raise RuntimeError("enough")
             return threading.Lock()
 
         def merge(self, left, right):
@@ -622,6 +624,12 @@ def test_what_cannot_be_kept_is_told(atoms, tmp_path):
     count.marker = None
     with pytest.raises(CheckpointError, match=r"^a partial result cannot be kept in a checkpoint"):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
+    assert list(tmp_path.iterdir()) == []
+    # Nor does it hide another error.
+    monkeypatch.setattr(checkpoints, "INTERVAL", 60.0)
+    count.marker = ""
+    with pytest.raises(AnalysisError, match="enough"):
+        count.run(checkpoint=tmp_path / "checkpoint", backend="serial", block_frames=16)
     assert list(tmp_path.iterdir()) == []
 
 
