@@ -167,7 +167,8 @@ def test_a_full_disk_leaves_no_part_of_a_conversion(name, backend, adk, tmp_path
     with full_disk(300_000):
         status, out, lines = run_cli(capsys, *argv)
     assert (status, out) == (1, "")
-    assert lines[-1] == f"paceline: error: {path}: File too large"
+    # Workers that write frames to their place themselves say what they were at.
+    assert re.fullmatch(f"paceline: error: {path}: (cannot write: )?File too large", lines[-1])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,9 @@
 """A run that was killed, and goes on: the same bits, or one sentence that says why not."""
 
+import argparse
+import collections
+import copy
+import functools
 import os
 import re
 import signal
@@ -606,9 +610,11 @@ def test_a_signal_waits_until_results_are_in_their_place():
             signal.raise_signal(signal.SIGTERM)
 
 
-def test_what_cannot_be_kept_is_told(atoms, tmp_path):
+def test_what_cannot_be_kept_is_told(atoms, tmp_path, monkeypatch):
     class Unkept(Count):
         def compute(self, block):
+            if self.marker is not None and block.frames[0] == 32:
+                raise RuntimeError("enough")
             return threading.Lock()
 
         def merge(self, left, right):
@@ -618,6 +624,12 @@ def test_what_cannot_be_kept_is_told(atoms, tmp_path):
     count.marker = None
     with pytest.raises(CheckpointError, match=r"^a partial result cannot be kept in a checkpoint"):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
+    assert list(tmp_path.iterdir()) == []
+    # Nor does it hide another error.
+    monkeypatch.setattr(checkpoints, "INTERVAL", 60.0)
+    count.marker = ""
+    with pytest.raises(AnalysisError, match="enough"):
+        count.run(checkpoint=tmp_path / "checkpoint", backend="serial", block_frames=16)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -635,6 +647,54 @@ class Scaled:
 
     def __call__(self, block):
         return block.times * self.factor
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (argparse.Namespace(cutoff=5), argparse.Namespace(cutoff=6)),
+        (np.eye(3).dot, np.ones((3, 3)).dot),
+        (collections.deque([1]), collections.deque([2])),
+        (np.poly1d([1, 2]), np.poly1d([1, 3])),
+        (functools.lru_cache(lambda b: b + 1), functools.lru_cache(lambda b: b + 2)),
+        (range(3), range(4)),
+        (re.compile("a"), re.compile("a", re.IGNORECASE)),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_a_digest_knows_objects_of_installed_packages(one, other):
+    assert digest(one) == digest(copy.copy(one))
+    assert digest(one) != digest(other)
+
+
+def test_a_digest_knows_atoms(adk):
+    # Opened anew, as in another process.
+    topology = MDAnalysis.Universe.empty(3341)._topology
+    one, other = (paceline.Universe(topology, adk.trajectory).atoms for _ in range(2))
+    assert digest(one[:5]) == digest(other[:5])
+    assert digest(one[:5]) != digest(one[1:6])
+    other.positions += 1
+    assert digest(one) != digest(other)
+
+
+def test_a_digest_knows_what_is_used_of_ones_own_modules(tmp_path, monkeypatch):
+    """And of their modules; not what else is in them."""
+
+    def made(factor, unused):
+        (tmp_path / "own_helpers.py").write_text(f"import own_more\nUNUSED = {unused}\n")
+        (tmp_path / "own_more.py").write_text(f"def scale(b):\n    return {factor} * b\n")
+        for name in ("own_helpers", "own_more"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        space = {"__name__": "__main__"}
+        source = "import own_helpers\ndef f(b):\n    return own_helpers.own_more.scale(b)\n"
+        exec(source, space)
+        return digest(space["f"])
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    first = made(factor=2, unused=1)
+    assert made(factor=2, unused=2) == first
+    assert made(factor=3, unused=1) != first
 
 
 def test_a_digest_knows_ones_own_code_and_what_it_uses():
@@ -655,6 +715,8 @@ def test_a_digest_knows_ones_own_code_and_what_it_uses():
     Scaled.factor = 3
     assert digest(Scaled()) != before
     assert digest(np.arange(3)) != digest(np.arange(3.0)) != digest(np.arange(3.0)[:, None])
+    first, second = [1], [2]
+    assert digest([first, second, first]) != digest([first, second, second])
     cycle = [1]
     cycle.append(cycle)
     assert digest(cycle) == digest(cycle)

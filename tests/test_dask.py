@@ -24,6 +24,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import clocks, dask_task, make_backend
 from paceline.backends import dask as dask_backend
+from paceline.backends.dask_cluster import LocalCluster
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -334,57 +335,87 @@ def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
     assert time.monotonic() - begun < 10
 
 
+#: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
 SCRIPT = """
 import os, sys, time
+import MDAnalysis
 import numpy as np
 import paceline
-from paceline.backends.dask_cluster import take_cluster
+from paceline.backends.dask_cluster import keep_cluster, take_cluster
 def where(block):
-    if MARKER != "go":
-        open(MARKER, "w").close()
-        time.sleep(60)
     return np.full(len(block), os.getpid())
+def hang(block):
+    open(MARKER, "w").close()
+    time.sleep(60)
 def heavy():
     return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.reader"} & set(sys.modules)
+def run(function):
+    series = paceline.TimeSeries(function, atoms)
+    return series.run(backend="dask", n_workers=1).results.timeseries
 MARKER = sys.argv[1]
 atoms = paceline.Universe(*sys.argv[2:]).atoms[:10]
 for _ in range(2):
-    series = paceline.TimeSeries(where, atoms)
-    series.run(backend="dask", n_workers=1)
-    print(*set(series.results.timeseries.astype(int)), flush=True)
+    print(*set(run(where).astype(int)), flush=True)
 cluster = take_cluster(1)
 paceline.dask_array(atoms).sum().compute(scheduler=cluster.client)
-print(*cluster.client.run(heavy).values(), cluster.n_workers)
-cluster.close()
+print(*cluster.client.run(heavy).values(), cluster.n_workers, flush=True)
+keep_cluster(cluster)
+try:
+    run(hang)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+run(hang)
 """
 
 
-def test_a_cluster_of_this_machine_is_kept_and_loads_no_mdanalysis(adk, tmp_path):
-    # A script that has no `__main__` guard, and imports MDAnalysis.
-    script = tmp_path / "script.py"
-    script.write_text("import MDAnalysis" + SCRIPT)
-    command = [sys.executable, str(script), "go", *adk]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    first, second, heavy = done.stdout.splitlines()
-    assert first == second
-    assert heavy == "set() 1"
-    until(lambda: not psutil.pid_exists(int(first)))
+def test_a_cluster_of_this_machine_is_kept_loads_no_mdanalysis_and_ends_at_once(adk, tmp_path):
+    script, marker = tmp_path / "script.py", tmp_path / "begun"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(marker), *adk]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def stop(number):
+        until(marker.exists, 60)
+        marker.unlink()
+        others = psutil.Process(process.pid).children(recursive=True)
+        assert len(others) >= 2
+        process.send_signal(number)
+        until(lambda: not any(other.is_running() for other in others))
+
+    with process:
+        first, second, heavy = (process.stdout.readline().strip() for _ in range(3))
+        assert first == second
+        assert psutil.pid_exists(int(first))
+        assert heavy == "set() 1"
+        stop(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        stop(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_cluster_of_this_machine_ends_at_once(number, adk, tmp_path):
-    marker = tmp_path / "begun"
-    command = [sys.executable, "-c", SCRIPT, str(marker), *adk]
-    script = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    until(marker.exists, 60)
-    others = psutil.Process(script.pid).children(recursive=True)
-    assert len(others) >= 2
-    script.send_signal(number)
-    _, said = script.communicate(timeout=5)
-    assert script.returncode == -number
+def test_a_cluster_of_this_machine_is_closed_though_a_forked_process_lives():
+    cluster = LocalCluster(1)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        cluster.close()
+        assert not cluster.alive
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
+    script = "from paceline.backends.dask_cluster import LocalCluster; LocalCluster(1)"
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    this = psutil.Process(process.pid)
+    until(lambda: any("-m" in one.cmdline() for one in this.children()), 60)
+    others = this.children(recursive=True)
+    process.kill()
+    assert process.communicate(timeout=10)[1] == ""
     until(lambda: not any(other.is_running() for other in others))
-    if number == signal.SIGINT:
-        assert said.splitlines()[-1] == "KeyboardInterrupt"
 
 
 def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):

@@ -1,5 +1,7 @@
 """Runs of blocks: aligned, long enough to be worth dealing, the same numbers as block by block."""
 
+import time
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +12,9 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import runs as runs_module
 from paceline.backends.dealing import Dealer
+from paceline.backends.executor import submit
 from paceline.backends.runs import RUN_SECONDS, Runs, do_run
+from paceline.backends.threads import Threads
 from paceline.worker import Worker
 
 FRAMES = 16
@@ -36,6 +40,15 @@ class SimpleWork(SimpleNamespace):
     @property
     def n_frames(self):
         return len(self.frames)
+
+
+class SimpleBlock(SimpleNamespace):
+    """As much of a `Work` as dealing takes."""
+
+    job, level, n_frames, what = 0, 0, 1, "a block"
+
+    def __init__(self, number):
+        super().__init__(number=number)
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +143,49 @@ def test_a_dealer_deals_runs_as_it_deals_blocks():
     assert dealer.done(SimpleNamespace(job=0, level=0, number=1))
     assert dealer.done(SimpleNamespace(job=0, level=1, number=1))
     assert not dealer.done(SimpleNamespace(job=0, level=1, number=1))
+
+
+def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
+    class Breaking:
+        def __init__(self, n):
+            self.n_taken, self.n = 0, n
+
+        def submit(self, function, sealed, work):
+            if self.n_taken == self.n:
+                raise BrokenExecutor
+            self.n_taken += 1
+            future = Future()
+            future.set_result(SimpleNamespace(job=0, level=0, number=work.number))
+            return future
+
+    dealer = Dealer(map(SimpleBlock, range(6)))
+    sealed = [SimpleNamespace(key_alone=lambda: None)]
+    found = []
+    with pytest.raises(BrokenExecutor):
+        found.extend(submit(Breaking(3), 1, sealed, dealer))
+    assert dealer.unfinished == []
+    found.extend(submit(Breaking(6), 1, sealed, dealer))
+    assert sorted(outcome.number for outcome in found) == list(range(6))
+
+
+def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch):
+    done = []
+
+    class Quick:
+        def __init__(self, job_of):
+            pass
+
+        def run(self, work):
+            done.append(work.number)
+            return SimpleNamespace(job=0, level=0, number=work.number)
+
+    monkeypatch.setattr("paceline.backends.threads.Worker", Quick)
+    ahead = []
+    for k, _ in enumerate(Threads(2).run([None], map(SimpleBlock, range(50)))):
+        time.sleep(0.002)
+        ahead.append(len(done) - k)
+    assert max(ahead) <= 5
+    assert sorted(done) == list(range(50))
 
 
 class InRuns:

@@ -6,6 +6,7 @@ trajectory, a `Page` of its results with each subtree's partial results pickled 
 the clock.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -270,7 +271,8 @@ class Checkpoint:
     def _leave(self, error: BaseException) -> None:
         """Keep what has come until an error, and say so."""
         if self._begun and self._whole and not isinstance(error, CheckpointError):
-            self._write()
+            with contextlib.suppress(CheckpointError):  # what ends the run is something else
+                self._write()
         kept = f"what was done before is in {self._journal.path} as it was"
         if self._bare:
             self._journal.remove()

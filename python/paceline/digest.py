@@ -3,18 +3,13 @@
 Pickles would not do: they differ with the order of a set, or with which strings are one object.
 """
 
+import copyreg
 import dis
-import functools
 import hashlib
-import re
 import sys
 import sysconfig
 import types
 from collections.abc import Iterable, Iterator
-from datetime import date, timedelta
-from enum import Enum
-from numbers import Number
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -22,9 +17,7 @@ import numpy as np
 #: Where Python and packages are, in any environment: what lies elsewhere is the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-#: What says all of itself.
-_BY_REPR = (Number, Enum, range, slice, re.Pattern, date, timedelta, PurePath)
+_PLAIN = {type(None), bool, int, float, complex, str, bytes}
 #: What of a class makes a difference to what its objects do.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
@@ -33,7 +26,8 @@ def digest(*things: Any) -> str:
     """Digest of values, arrays, the user's own functions and classes, and objects of these.
 
     Of a function or class of the user's own it takes the code, and what of the same code it uses;
-    of what installed packages define, the name alone.
+    of those that installed packages define, the name alone. Of an object it takes what would be
+    pickled, and of one that cannot be pickled its class.
 
     Parameters
     ----------
@@ -58,33 +52,33 @@ def digest(*things: Any) -> str:
     return sha.hexdigest()[:32]
 
 
-def _walk(thing: Any, seen: dict[int, Any]) -> Iterator[bytes]:
+def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     """Bytes that say what a thing is; `seen` keeps what was met, so that no id is used twice."""
     kind = type(thing)
-    if isinstance(thing, _PLAIN) and kind in _PLAIN:
+    if kind in _PLAIN:
         yield f"{kind.__name__} {thing!r}".encode()
         return
     yield _name(kind)
     if isinstance(thing, np.ndarray | np.generic) and not thing.dtype.hasobject:
         yield f"{thing.dtype.str} {thing.shape}".encode()
         yield thing.tobytes()
-    elif isinstance(thing, _BY_REPR):
-        yield repr(thing).encode()
-    elif isinstance(thing, types.ModuleType | types.BuiltinFunctionType | np.ufunc):
-        yield getattr(thing, "__qualname__", thing.__name__).encode()
+    elif kind in (list, tuple) and _PLAIN.issuperset(map(type, thing)):
+        yield repr(thing).encode()  # a topology has a million bonds
+    elif isinstance(thing, types.ModuleType | np.ufunc):
+        yield thing.__name__.encode()
     elif id(thing) in seen:
-        yield b"again"
+        yield f"again {seen[id(thing)][0]}".encode()
     else:
         # Which constants are one object is the interpreter's choice.
-        if not isinstance(thing, tuple | types.CodeType):
-            seen[id(thing)] = thing
+        if not isinstance(thing, tuple | frozenset | types.CodeType):
+            seen[id(thing)] = len(seen), thing
         if isinstance(thing, set | frozenset):
             yield from sorted(digest(item).encode() for item in thing)
         else:
             yield from _walk_all(_parts(thing), seen)
 
 
-def _walk_all(things: Iterable[Any], seen: dict[int, Any]) -> Iterator[bytes]:
+def _walk_all(things: Iterable[Any], seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     for thing in things:
         yield from _walk(thing, seen)
     yield b"end"
@@ -92,21 +86,19 @@ def _walk_all(things: Iterable[Any], seen: dict[int, Any]) -> Iterator[bytes]:
 
 def _parts(thing: Any) -> Iterator[Any]:
     """What a thing is made of."""
-    if isinstance(thing, list | tuple):
+    if type(thing) in (list, tuple):
         yield from thing
     elif isinstance(thing, np.ndarray):
         yield from (thing.shape, thing.tolist())
-    elif isinstance(thing, dict | types.MappingProxyType):
+    elif type(thing) in (dict, types.MappingProxyType):
         for key in sorted(thing, key=repr):
             yield from (key, thing[key])
-    elif isinstance(thing, types.MethodType):
-        yield from (thing.__func__, thing.__self__)
+    elif isinstance(thing, types.BuiltinFunctionType):
+        yield from (thing.__qualname__, thing.__self__)  # its module, or the object of a method
     elif isinstance(thing, staticmethod | classmethod):
         yield thing.__func__
     elif isinstance(thing, property):
         yield from (thing.fget, thing.fset)
-    elif isinstance(thing, functools.partial):
-        yield from (thing.func, thing.args, thing.keywords)
     elif isinstance(thing, types.CodeType):
         yield from _parts_of_code(thing)
     elif isinstance(thing, types.FunctionType):
@@ -121,8 +113,23 @@ def _parts(thing: Any) -> Iterator[Any]:
                 if isinstance(value, _METHODS) or not name.startswith("__"):
                     yield from (name, value)
             yield from thing.__bases__
-    elif _is_own(type(thing).__module__) or type(thing).__module__.startswith("paceline."):
-        yield from (type(thing), thing.__getstate__())  # what would be pickled
+    elif hasattr(thing, "__wrapped__"):  # a function in a cache, or to be compiled
+        yield thing.__wrapped__
+    else:
+        yield from _parts_of_object(thing)
+
+
+def _parts_of_object(thing: Any) -> Iterator[Any]:
+    """What would be pickled."""
+    yield type(thing)
+    try:
+        registered = copyreg.dispatch_table.get(type(thing))
+        reduced = registered(thing) if registered else thing.__reduce_ex__(4)
+    except Exception:  # code of the object's own; it may say so in any way
+        return
+    # Items of lists and dicts come as iterators.
+    parts = reduced if isinstance(reduced, tuple) else (reduced,)
+    yield from (list(part) if isinstance(part, Iterator) else part for part in parts)
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
@@ -132,14 +139,15 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:  # not filled yet
             yield None
+    names = set(_names_of(function.__code__))
     for name in sorted(_globals_of(function.__code__)):
         if name in function.__globals__:
-            yield from (name, function.__globals__[name])
+            yield from (name, _used(function.__globals__[name], names - {name}))
 
 
 def _parts_of_code(code: types.CodeType) -> Iterator[Any]:
     """Without the places of its lines: comments may change."""
-    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars)
+    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield from code.co_consts
 
 
@@ -150,6 +158,22 @@ def _globals_of(code: types.CodeType) -> set[str]:
         if isinstance(const, types.CodeType):
             names |= _globals_of(const)
     return names
+
+
+def _names_of(code: types.CodeType) -> Iterator[str]:
+    """All names of globals and attributes in a function, and in those within it."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _names_of(const)
+
+
+def _used(thing: Any, names: set[str]) -> Any:
+    """What code that has these names uses of a global: of a module of the user's own, its parts."""
+    if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
+        return thing
+    found = sorted(names & vars(thing).keys())
+    return [(name, _used(vars(thing)[name], names - {name})) for name in found]
 
 
 def _is_own(module: str) -> bool:

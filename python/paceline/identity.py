@@ -35,6 +35,7 @@ def facts(passes: Sequence["Pass"]) -> list[Fact]:
     found = [
         _fact("version of paceline", __version__),
         _fact("version of Python", python),
+        _fact("version of NumPy", np.__version__),
         _fact("number of trajectories", str(len(passes))),
     ]
     for k, one in enumerate(passes):

@@ -4,6 +4,7 @@ The class is passed to MDAnalysis explicitly. It has no class attribute `format`
 MDAnalysis would register it for everybody who merely imports this module.
 """
 
+import math
 import time
 import weakref
 from collections import OrderedDict
@@ -311,6 +312,7 @@ class Reader(ReaderBase):
         for name in ("_files", "_columns", "_decoded"):
             del state[name]
         state["chain"] = self.chain.record()
+        state["t_init"] = math.nan  # what it takes to reopen is part of other times
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

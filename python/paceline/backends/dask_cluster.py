@@ -1,16 +1,19 @@
 """Dask workers on this machine, in processes of their own; they need no `__main__` guard.
 
 A keeper process holds the scheduler and the workers. It is told nothing of the user's script, so
-the workers import none of it, and it ends when its standard input does: with its parent, however
-that ends.
+the workers import none of it, and it ends when it is told to, or its standard input ends: with its
+parent, however that ends.
 """
 
 import atexit
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import Any
 
 from paceline.errors import WorkerError
@@ -73,8 +76,9 @@ class LocalCluster:
         self._end()
 
     def _end(self) -> None:
-        if self._keeper.stdin is not None:
-            self._keeper.stdin.close()
+        # Not by closing alone: processes that were forked meanwhile hold the pipe open as well.
+        with contextlib.suppress(BrokenPipeError), self._keeper.stdin as told:  # type: ignore[union-attr]
+            told.write(b"\n")
         self._keeper.wait(PATIENCE)
 
 
@@ -121,6 +125,10 @@ def _close_all() -> None:
 
 def _keep(n_workers: int, address_to: int) -> None:
     """Be the keeper."""
+    scratch = tempfile.mkdtemp(prefix="paceline-dask-")
+    # From now on: its parent may end while the cluster starts.
+    ending = threading.Thread(target=_end_when_told, args=(scratch,), daemon=True)
+    ending.start()
     import dask
     from distributed import LocalCluster as DaskCluster
 
@@ -139,19 +147,23 @@ def _keep(n_workers: int, address_to: int) -> None:
             "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**30),
         }
     )
-    with tempfile.TemporaryDirectory(prefix="paceline-dask-") as scratch:
-        cluster: Any = DaskCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            local_directory=scratch,
-            silence_logs="CRITICAL",
-        )
-        with os.fdopen(address_to, "w") as told:
-            told.write(cluster.scheduler_address)
-        sys.stdin.read()
+    cluster: Any = DaskCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        local_directory=scratch,
+        silence_logs="CRITICAL",
+    )
+    with os.fdopen(address_to, "w") as told:
+        told.write(cluster.scheduler_address)
+    ending.join()
+
+
+def _end_when_told(scratch: str) -> None:
+    sys.stdin.readline()
+    shutil.rmtree(scratch, ignore_errors=True)
     # To close a cluster whose workers are at work takes long; nothing of theirs is wanted.
     os.killpg(0, signal.SIGKILL)
 

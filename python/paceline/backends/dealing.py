@@ -1,6 +1,6 @@
 """Which blocks are dealt next: new ones, or, when none is left, those that somebody sits on."""
 
-import statistics
+import bisect
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -86,12 +86,18 @@ class Dealer(Generic[T]):
         self._returned: deque[T] = deque()
         self._unfinished: dict[tuple[int, int, int], _Dealt[T]] = {}
         self._losses: dict[tuple[int, int, int], int] = {}
+        # Sorted: there may be a million, and each look at what is overdue asks for their median.
         self._paces: dict[int, list[float]] = {}
 
     @property
     def finished(self) -> bool:
         """Whether every block is done."""
         return self._upcoming is None and not self._returned and not self._unfinished
+
+    @property
+    def unfinished(self) -> list[T]:
+        """Blocks that were dealt and are not done."""
+        return [dealt.work for dealt in self._unfinished.values()]
 
     def next(self) -> T | None:
         """Deal a block that nobody is at.
@@ -156,7 +162,7 @@ class Dealer(Generic[T]):
         allowed = UNKNOWN
         if paces:
             # The lower one of two in the middle: a slow worker's blocks are not what is usual.
-            usual = statistics.median_low(paces) * dealt.work.n_frames
+            usual = paces[(len(paces) - 1) // 2] * dealt.work.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         return dealt.since + allowed * 2 ** (dealt.times - 1)
 
@@ -177,7 +183,7 @@ class Dealer(Generic[T]):
         if dealt is None:
             return False
         pace = (time.monotonic() - dealt.since) / dealt.work.n_frames
-        self._paces.setdefault(outcome.job, []).append(pace)
+        bisect.insort(self._paces.setdefault(outcome.job, []), pace)
         return True
 
     def lost(self, work: T) -> None:

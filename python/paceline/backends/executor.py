@@ -118,7 +118,8 @@ def submit(
                     yield outcome
         return [future for future in pending if not future.cancel()]
     except BrokenExecutor:
-        for work in pending.values():
+        # Not only what is pending: a block may have been dealt and not been taken any more.
+        for work in dealer.unfinished:
             dealer.lost(work)
         raise
     finally:

@@ -30,7 +30,7 @@ class Threads(ForMDAnalysis):
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
     ) -> Generator[Outcome, None, None]:
         """Do every block; yield outcomes as they come."""
-        deal = _Deal(Dealer(works))
+        deal = _Deal(Dealer(works), 2 * self.n_workers)
         outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         for k in range(self.n_workers):
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
@@ -50,10 +50,15 @@ class Threads(ForMDAnalysis):
 
 
 class _Deal:
-    """A dealer that threads share."""
+    """A dealer that threads share.
 
-    def __init__(self, dealer: Dealer):
+    Where outcomes are collected more slowly than they come (a slow disk), only so many blocks are
+    under way: others would wait in memory, and be taken for overdue.
+    """
+
+    def __init__(self, dealer: Dealer, most: int):
         self._dealer = dealer
+        self._most = most
         self._changed = threading.Condition()
         self._stopped = False
 
@@ -66,10 +71,13 @@ class _Deal:
         """A block, sooner or later; None once all are done."""
         with self._changed:
             while not self._stopped and not self._dealer.finished:
-                work = self._dealer.next() or self._dealer.again()
-                if work is not None:
-                    return work
-                self._changed.wait(self._dealer.patience())
+                patience = None
+                if len(self._dealer.unfinished) < self._most:
+                    work = self._dealer.next() or self._dealer.again()
+                    if work is not None:
+                        return work
+                    patience = self._dealer.patience()
+                self._changed.wait(patience)
         return None
 
     def done(self, outcome: Outcome) -> bool:
