@@ -14,6 +14,9 @@ from paceline.outcome import Outcome
 OVERDUE = 2.0
 #: … and longer than this, seconds; less is not worth a second worker.
 SHORTEST = 0.5
+#: … by the latest of them: the median of all of some ten thousand takes milliseconds, and is asked
+#: for often.
+REMEMBERED = 255
 #: Where no block was done yet, nobody knows what is usual: so long is too long, seconds.
 UNKNOWN = 10.0
 #: A block whose workers were lost so many times is given up: it may be what kills them.
@@ -86,7 +89,7 @@ class Dealer(Generic[T]):
         self._returned: deque[T] = deque()
         self._unfinished: dict[tuple[int, int, int], _Dealt[T]] = {}
         self._losses: dict[tuple[int, int, int], int] = {}
-        self._paces: dict[int, list[float]] = {}
+        self._paces: dict[int, deque[float]] = {}
 
     @property
     def finished(self) -> bool:
@@ -177,7 +180,7 @@ class Dealer(Generic[T]):
         if dealt is None:
             return False
         pace = (time.monotonic() - dealt.since) / dealt.work.n_frames
-        self._paces.setdefault(outcome.job, []).append(pace)
+        self._paces.setdefault(outcome.job, deque(maxlen=REMEMBERED)).append(pace)
         return True
 
     def lost(self, work: T) -> None:
