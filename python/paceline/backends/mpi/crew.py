@@ -67,11 +67,13 @@ class Thread:
             self._held.append(work)
             self._queue.put(work)
 
-    def finished(self) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Take note that it is done with the first of its blocks."""
-        work, now = self._held.popleft(), time.monotonic()
-        self._pace = (now - self._since) / work.n_frames
-        self._since = now
+        self._held.popleft()
+        # By its own clock: two outcomes may be taken note of at once, however long each took.
+        (timing,) = outcome.timings
+        self._pace = max(1, timing.end - timing.start) / 1e9 / timing.n_frames
+        self._since = timing.end / 1e9
 
     def wanted(self) -> int | None:
         """Frames that it should be dealt now; None while it has enough or has asked."""
@@ -139,7 +141,7 @@ class Crew:
             while True:
                 if isinstance(outcome, BaseException):
                     raise outcome
-                self._threads[number].finished()
+                self._threads[number].finished(outcome)
                 outcomes.append(outcome)
                 number, outcome = self._done.get_nowait()
         except queue.Empty:
