@@ -80,6 +80,44 @@ except AnalysisError as reason:
     error = reason
 assert "when blocks were merged: ArithmeticError: no sum" in str(error)
 
+
+class Unopened:
+    """Cannot be opened on other ranks, and that is known only when all blocks are done."""
+
+    def __init__(self):
+        self.first = first
+
+    def __setstate__(self, state):
+        if os.getpid() != state["first"]:
+            time.sleep(0.3)
+            raise ImportError("no such module here")
+        self.__dict__.update(state)
+
+    def __call__(self, block):
+        return block.times
+
+
+error = raised(Unopened())
+assert isinstance(error, WorkerError), error
+assert "cannot open an analysis: ImportError: no such module here" in str(error)
+
+
+class Unsent(Bad):
+    class Half(Bad.Half):
+        def compute(self, block):
+            time.sleep(0.1)
+            return threading.Lock()
+
+        def merge(self, left, right):
+            return left
+
+
+try:
+    Unsent(atoms).run(block_frames=16)
+except WorkerError as reason:
+    error = reason
+assert "partial results cannot be sent" in str(error), error
+
 for schedule in ("dynamic", "static"):
     assert raised(lambda block: block.times / 0 * "", backend=MPI(schedule=schedule)) is not None
 for threads in (1, 2):

@@ -25,6 +25,7 @@ from paceline.backends.mpi.wire import (
     send_bytes,
     wait,
 )
+from paceline.errors import PacelineError, WorkerError
 from paceline.outcome import Gathered, refuse_unlike
 from paceline.room import allocate
 
@@ -237,18 +238,33 @@ def _merge_up(comm: MPI.Intracomm, keeper: Keeper) -> None:
     error: Exception | None = None
     while step < size and rank % (2 * step) == 0:
         if rank + step < size:
-            theirs = pickle.loads(receive_bytes(comm, rank + step))
+            data = receive_bytes(comm, rank + step)
             try:
+                theirs = pickle.loads(data)
                 if isinstance(theirs, Exception):
                     raise theirs
                 for tree, subtrees in zip(trees, theirs, strict=True):
                     for (level, number), value in subtrees.items():
                         tree.add(number, value, level)
-            except Exception as reason:
+            except PacelineError as reason:
                 error = error or reason
+            except Exception as reason:  # they cannot be opened
+                error = error or _unsendable(reason)
         step *= 2
     if rank > 0:
-        message = error or [tree.waiting for tree in trees]
-        send_bytes(comm, rank - step, cloudpickle.dumps(message))
+        send_bytes(comm, rank - step, _pickled(error or [tree.waiting for tree in trees]))
     elif error is not None:
         raise error
+
+
+def _pickled(message: Any) -> bytes:
+    """Partial results, or an error; or why they cannot be sent."""
+    try:
+        return cloudpickle.dumps(message)
+    except Exception as error:
+        return cloudpickle.dumps(_unsendable(error))
+
+
+def _unsendable(error: Exception) -> WorkerError:
+    reason = f"{type(error).__name__}: {error}"
+    return WorkerError(f"partial results cannot be sent from rank to rank: {reason}")

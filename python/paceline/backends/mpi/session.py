@@ -1,8 +1,6 @@
 """A program that runs on the first rank, while all others work for it."""
 
-import os
 import sys
-import traceback
 from collections.abc import Callable
 
 from paceline.errors import UnsupportedError
@@ -76,19 +74,12 @@ def _end(session: Session) -> None:
 
 
 def _serve(session: Session) -> None:
-    """Take part in runs; a rank that cannot any more ends all, for they would wait for it."""
+    """Take part in runs."""
     import signal
 
     from paceline.backends.mpi.following import serve
-    from paceline.backends.mpi.wire import abort
 
     # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        serve(session.wire)
-    except BaseException as error:
-        if os.environ.get("PACELINE_DEBUG"):
-            traceback.print_exc()
-        rank = session.wire.comm.Get_rank()
-        abort(session.wire.comm, f"rank {rank}: {type(error).__name__}: {error}")
+    serve(session.wire)

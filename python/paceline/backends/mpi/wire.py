@@ -6,6 +6,9 @@ All of it happens in the main thread, so any MPI will do that allows threads bes
 import pickle
 import sys
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -227,6 +230,28 @@ def receive_bytes(comm: MPI.Intracomm, rank: int) -> bytearray:
     for first in range(0, len(data), MOST_BYTES):
         wait(comm.Irecv([view[first : first + MOST_BYTES], MPI.BYTE], rank, _BYTES), PROMPT)
     return data
+
+
+@contextmanager
+def unbroken(comm: MPI.Intracomm, *told: type[BaseException]) -> Iterator[None]:
+    """Do what the others count on: where this rank leaves it halfway, end all, for they would wait.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Of all ranks.
+    *told : type
+        Errors of which the others were told: these may leave it.
+    """
+    try:
+        yield
+    except told:
+        raise
+    except BaseException as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        reason = traceback.format_exception_only(error)[0].strip()
+        abort(comm, f"rank {comm.Get_rank()}: {reason}")
 
 
 def abort(comm: MPI.Intracomm, reason: str) -> None:
