@@ -16,7 +16,6 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.backends.dask_cluster import LocalCluster
 
-
 #: Scripts that tests run on ranks of MPI.
 collect_ignore = ["mpi"]
 

@@ -119,6 +119,12 @@ def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
     assert found == (0, "together\n", "")
 
 
+@pytest.mark.parametrize("how", ["first rank", "every rank"])
+def test_work_that_mdanalysis_does(how, adk):
+    program = script("by_mdanalysis") if how == "first rank" else [SCRIPTS / "by_mdanalysis.py"]
+    assert mpirun(2, *program, *adk) == (0, "as MDAnalysis alone\n", "")
+
+
 def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
     found = mpirun(4, *script("bad_days"), *adk, damaged[0].trajectory, tmp_path / "hung")
     assert found == (0, "went on\n", "")
