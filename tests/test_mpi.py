@@ -165,6 +165,13 @@ def test_interrupting_ends_all(adk):
     assert err.count("paceline: error: rank 0: KeyboardInterrupt") == 1
 
 
+def test_the_end_of_the_walltime_leaves_a_checkpoint(adk, tmp_path):
+    status, _, err = mpirun(3, SCRIPTS / "walltime.py", *adk, tmp_path / "checkpoint")
+    assert status != 0
+    assert err.count("go on with: ") == 1
+    assert (tmp_path / "checkpoint").exists()
+
+
 def test_commands_that_would_be_many_copies_are_refused(adk):
     status, out, err = mpirun(3, "-c", COMMAND, "rmsd", *adk, "--backend", "threads")
     assert (status, out) == (2, "")

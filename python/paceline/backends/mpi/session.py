@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from paceline.errors import UnsupportedError
 from paceline.launch import launched, world
+from paceline.stopping import deaf
 
 #: Exit status where ranks cannot work together.
 UNUSABLE = 2
@@ -74,12 +75,8 @@ def _end(session: Session) -> None:
 
 
 def _serve(session: Session) -> None:
-    """Take part in runs."""
-    import signal
-
+    """Take part in runs. Signals are the first rank's: it ends its run, then all ranks."""
     from paceline.backends.mpi.following import serve
 
-    # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    serve(session.wire)
+    with deaf():
+        serve(session.wire)
