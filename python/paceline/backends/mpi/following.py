@@ -65,7 +65,7 @@ def _follow(wire: Wire, settings: Run) -> None:
         gather(wire.comm, member.keeper, settings.collect, error)
 
 
-def _open(data: bytes) -> tuple[Sequence[AnyJob], Exception | None]:
+def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
     """The jobs of a run, or why there are none."""
     try:
         return [pickle.loads(job) for job in pickle.loads(data)], None

@@ -137,7 +137,7 @@ class Wire:
             time.sleep(SHORTEST)
 
 
-def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
+def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes | bytearray:
     """Give bytes of the first rank to all, who may come at different times.
 
     Parameters
@@ -149,7 +149,7 @@ def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
 
     Returns
     -------
-    bytes
+    bytes or bytearray
         The same on every rank.
     """
     size = np.array([0 if data is None else len(data)])
@@ -158,7 +158,7 @@ def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
     view = memoryview(whole)
     for first in range(0, len(whole), MOST_BYTES):
         wait(comm.Ibcast([view[first : first + MOST_BYTES], MPI.BYTE], 0), PROMPT)
-    return bytes(whole)
+    return whole
 
 
 def gather_objects(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
