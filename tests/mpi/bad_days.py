@@ -9,6 +9,7 @@ import numpy as np
 
 import paceline
 from paceline.backends import MPI
+from paceline.backends.mpi import gathering
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
@@ -117,6 +118,16 @@ try:
 except WorkerError as reason:
     error = reason
 assert "partial results cannot be sent" in str(error), error
+
+
+def full(shape, dtype):
+    raise OSError(28, "No space left on device")
+
+
+allocate, gathering.allocate = gathering.allocate, full
+error = raised(lambda block: block.times)
+assert isinstance(error, OSError), error
+gathering.allocate = allocate
 
 for schedule in ("dynamic", "static"):
     assert raised(lambda block: block.times / 0 * "", backend=MPI(schedule=schedule)) is not None

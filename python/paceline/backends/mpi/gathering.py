@@ -23,6 +23,7 @@ from paceline.backends.mpi.wire import (
     gather_objects,
     receive_bytes,
     send_bytes,
+    unbroken,
     wait,
 )
 from paceline.errors import PacelineError, WorkerError
@@ -91,26 +92,29 @@ def gather(
 
     Raises
     ------
-    AnalysisError
-        On the first rank: rows of several ranks are not alike, or cannot be merged.
+    AnalysisError, WorkerError, OSError
+        On the first rank: rows of several ranks are not alike, partial results cannot be merged or
+        sent, or there is no room for all.
     """
-    own = {number: kept.places() for number, kept in keeper.jobs.items()}
-    columns = {
-        (number, k): rows
-        for number, kept in keeper.jobs.items()
-        for k, rows in kept.columns().items()
-    }
-    empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
-    told = gather_objects(comm, error or (own, empty))
+    with unbroken(comm):
+        own = {number: kept.places() for number, kept in keeper.jobs.items()}
+        columns = {
+            (number, k): rows
+            for number, kept in keeper.jobs.items()
+            for k, rows in kept.columns().items()
+        }
+        empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
+        told = gather_objects(comm, error or (own, empty))
     layouts, whole, places = _agree(comm, keeper, told)
-    for (number, k), layout in layouts.items():
-        rows = columns[number, k]
-        data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
-        if how == "one-sided":
-            _put(comm, data, own[number], layout, whole.get((number, k)))
-        else:
-            of_ranks = None if places is None else [of_rank[number] for of_rank in places]
-            _gatherv(comm, data, of_ranks, layout, whole.get((number, k)))
+    with unbroken(comm):
+        for (number, k), layout in layouts.items():
+            rows = columns[number, k]
+            data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
+            if how == "one-sided":
+                _put(comm, data, own[number], layout, whole.get((number, k)))
+            else:
+                of_ranks = None if places is None else [of_rank[number] for of_rank in places]
+                _gatherv(comm, data, of_ranks, layout, whole.get((number, k)))
     if layouts:
         _merge_up(comm, keeper)
     if comm.Get_rank() > 0:

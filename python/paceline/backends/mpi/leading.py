@@ -10,7 +10,6 @@ from paceline.backends.mpi.member import Member
 from paceline.backends.mpi.messages import Answer, Hand, Over, Report, Run, Understood
 from paceline.backends.mpi.shares import Shares
 from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, abort, broadcast, unbroken
-from paceline.errors import PacelineError
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Gathered, Outcome
 
@@ -173,7 +172,7 @@ def lead(
                 wire.send(rank, Over(dealing.last_answer(rank), failed))
             _wait_for_all(wire, failed=failed)
     error = member.settle(dealing.last_answer(0))
-    with unbroken(wire.comm, PacelineError):
+    with unbroken(wire.comm, Exception):
         gathered = gather(wire.comm, member.keeper, settings.collect, error)
     yield from gathered or ()
 
