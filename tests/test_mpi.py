@@ -14,12 +14,18 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import paceline
+from paceline.backends.mpi import crew
+from paceline.backends.mpi.member import Member
+from paceline.backends.mpi.messages import Answer
 from paceline.backends.mpi.shares import Shares
-from paceline.errors import UnsupportedError
+from paceline.errors import AnalysisError, UnsupportedError
+from paceline.job import Job, Part
 from paceline.launch import launched, world
+from paceline.outcome import Outcome
 
 pytest.importorskip("mpi4py")
 
@@ -113,6 +119,12 @@ def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
     assert found == (0, "together\n", "")
 
 
+@pytest.mark.parametrize("how", ["first rank", "every rank"])
+def test_work_that_mdanalysis_does(how, adk):
+    program = script("by_mdanalysis") if how == "first rank" else [SCRIPTS / "by_mdanalysis.py"]
+    assert mpirun(2, *program, *adk) == (0, "as MDAnalysis alone\n", "")
+
+
 def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
     found = mpirun(4, *script("bad_days"), *adk, damaged[0].trajectory, tmp_path / "hung")
     assert found == (0, "went on\n", "")
@@ -147,6 +159,17 @@ def test_interrupting_ends_all(adk):
     _, err = process.communicate(timeout=40)
     assert process.returncode != 0
     assert err.count("Traceback") == 0
+    # Where they are all at the same thing, the first rank cannot leave it alone.
+    status, out, err = mpirun(3, *script("endless"), *adk, "interrupt")
+    assert (status != 0, out) == (True, "begun\n")
+    assert err.count("paceline: error: rank 0: KeyboardInterrupt") == 1
+
+
+def test_the_end_of_the_walltime_leaves_a_checkpoint(adk, tmp_path):
+    status, _, err = mpirun(3, SCRIPTS / "walltime.py", *adk, tmp_path / "checkpoint")
+    assert status != 0
+    assert err.count("go on with: ") == 1
+    assert (tmp_path / "checkpoint").exists()
 
 
 def test_commands_that_would_be_many_copies_are_refused(adk):
@@ -249,6 +272,40 @@ def test_every_block_is_dealt_once(n_workers, options):
 def test_a_batch_is_of_one_job():
     taken = Shares(blocks(30), 1).take(0, 10**6)
     assert [work.number for work in taken] == list(range(20))
+
+
+class Slow:
+    """A worker whose blocks take 5 ms."""
+
+    def __init__(self, job_of):
+        pass
+
+    def run(self, work):
+        start = time.monotonic_ns()
+        time.sleep(0.005)
+        timing = SimpleNamespace(start=start, end=time.monotonic_ns(), n_frames=work.n_frames)
+        return SimpleNamespace(timings=[timing])
+
+
+def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
+    monkeypatch.setattr(crew, "Worker", Slow)
+    threads = crew.Crew(1, None)
+    threads.give(0, blocks(5))
+    time.sleep(0.3)
+    assert len(threads.finished(0)) == 5
+    threads.stop()
+    assert 1 <= threads.asks()[0] <= 16 * crew.BATCH / 0.005
+
+
+def test_an_unlike_block_fails_the_run_also_at_its_end():
+    part = Part("rows", None, None)
+    member = Member([Job(None, (), [part], 16, False)], [3], 0)
+    for number, shape in enumerate([(16,), (16, 3), (16,)]):
+        rows = np.zeros(shape)
+        member.keeper.report(Outcome(0, 0, number, 16 * number, 16, [rows], rows, [], []))
+    with pytest.raises(AnalysisError, match="as from the other blocks"):
+        member.take(Answer([True, True, True]))
+    assert isinstance(member.settle(Answer()), AnalysisError)
 
 
 def test_world_names_what_is_missing(monkeypatch):

@@ -44,10 +44,7 @@ class Stopping:
         self._pending: signal.Signals | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number, usual in _USUAL.items():
-                if signal.getsignal(number) == usual:
-                    self._former[number] = signal.signal(number, self._handle)
+        self._former = _handle_by(self._handle)
         return self
 
     def __exit__(
@@ -56,8 +53,7 @@ class Stopping:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for number, former in self._former.items():
-            signal.signal(number, former)
+        _restore(self._former)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -76,6 +72,32 @@ class Stopping:
             self._pending = signal.Signals(number)
         else:
             _raise(signal.Signals(number))
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore both, where another process that gets them too answers for this one."""
+    former = _handle_by(signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        _restore(former)
+
+
+def _handle_by(handler: Any) -> dict[signal.Signals, Any]:
+    """Handle the signals that are handled as usual; what handled them."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {
+        number: signal.signal(number, handler)
+        for number, usual in _USUAL.items()
+        if signal.getsignal(number) == usual
+    }
+
+
+def _restore(former: dict[signal.Signals, Any]) -> None:
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 def _raise(number: signal.Signals) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 import paceline
 from paceline.backends import MPI
+from paceline.backends.mpi import gathering
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
@@ -80,6 +81,54 @@ try:
 except AnalysisError as reason:
     error = reason
 assert "when blocks were merged: ArithmeticError: no sum" in str(error)
+
+
+class Unopened:
+    """Cannot be opened on other ranks, and that is known only when all blocks are done."""
+
+    def __init__(self):
+        self.first = first
+
+    def __setstate__(self, state):
+        if os.getpid() != state["first"]:
+            time.sleep(0.3)
+            raise ImportError("no such module here")
+        self.__dict__.update(state)
+
+    def __call__(self, block):
+        return block.times
+
+
+error = raised(Unopened())
+assert isinstance(error, WorkerError), error
+assert "cannot open an analysis: ImportError: no such module here" in str(error)
+
+
+class Unsent(Bad):
+    class Half(Bad.Half):
+        def compute(self, block):
+            time.sleep(0.1)
+            return threading.Lock()
+
+        def merge(self, left, right):
+            return left
+
+
+try:
+    Unsent(atoms).run(block_frames=16)
+except WorkerError as reason:
+    error = reason
+assert "partial results cannot be sent" in str(error), error
+
+
+def full(shape, dtype):
+    raise OSError(28, "No space left on device")
+
+
+allocate, gathering.allocate = gathering.allocate, full
+error = raised(lambda block: block.times)
+assert isinstance(error, OSError), error
+gathering.allocate = allocate
 
 for schedule in ("dynamic", "static"):
     assert raised(lambda block: block.times / 0 * "", backend=MPI(schedule=schedule)) is not None

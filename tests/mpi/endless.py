@@ -6,6 +6,7 @@ import sys
 import time
 
 import paceline
+from paceline.backends.mpi import leading
 
 first = os.getpid()
 how = sys.argv[3]
@@ -22,10 +23,18 @@ def work(block):
     return block.times
 
 
+def interrupted(*arguments):
+    """While the other ranks send what they have."""
+    raise KeyboardInterrupt
+
+
 universe = paceline.Universe(*sys.argv[1:3])
 if how == "raise":
     raise RuntimeError("in the script")
 if how == "status":
     sys.exit(7)
 print("begun", flush=True)
+if how == "interrupt":
+    leading.gather = interrupted
+    paceline.TimeSeries(lambda block: block.times, universe.atoms).run()
 paceline.TimeSeries(work, universe.atoms).run(progress=False)

@@ -1,6 +1,6 @@
 """Which blocks are dealt next: new ones, or, when none is left, those that somebody sits on."""
 
-import bisect
+import statistics
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -14,6 +14,9 @@ from paceline.outcome import Outcome
 OVERDUE = 2.0
 #: … and longer than this, seconds; less is not worth a second worker.
 SHORTEST = 0.5
+#: … by the latest of them: the median of all of some ten thousand takes milliseconds, and is asked
+#: for often.
+REMEMBERED = 255
 #: Where no block was done yet, nobody knows what is usual: so long is too long, seconds.
 UNKNOWN = 10.0
 #: A block whose workers were lost so many times is given up: it may be what kills them.
@@ -86,8 +89,7 @@ class Dealer(Generic[T]):
         self._returned: deque[T] = deque()
         self._unfinished: dict[tuple[int, int, int], _Dealt[T]] = {}
         self._losses: dict[tuple[int, int, int], int] = {}
-        # Sorted: there may be a million, and each look at what is overdue asks for their median.
-        self._paces: dict[int, list[float]] = {}
+        self._paces: dict[int, deque[float]] = {}
 
     @property
     def finished(self) -> bool:
@@ -162,7 +164,7 @@ class Dealer(Generic[T]):
         allowed = UNKNOWN
         if paces:
             # The lower one of two in the middle: a slow worker's blocks are not what is usual.
-            usual = paces[(len(paces) - 1) // 2] * dealt.work.n_frames
+            usual = statistics.median_low(paces) * dealt.work.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         return dealt.since + allowed * 2 ** (dealt.times - 1)
 
@@ -183,7 +185,7 @@ class Dealer(Generic[T]):
         if dealt is None:
             return False
         pace = (time.monotonic() - dealt.since) / dealt.work.n_frames
-        bisect.insort(self._paces.setdefault(outcome.job, []), pace)
+        self._paces.setdefault(outcome.job, deque(maxlen=REMEMBERED)).append(pace)
         return True
 
     def lost(self, work: T) -> None:

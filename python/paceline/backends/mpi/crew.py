@@ -68,9 +68,10 @@ class Thread:
     def finished(self, outcome: Outcome) -> None:
         """Take note that it is done with the first of its blocks."""
         self._held.popleft()
-        took = sum(timing.end - timing.start for timing in outcome.timings)
-        self._pace = max(1, took) / 1e9 / outcome.n_frames
-        self._since = time.monotonic()
+        # By its own clock: two outcomes may be taken note of at once, however long each took.
+        (timing,) = outcome.timings
+        self._pace = max(1, timing.end - timing.start) / 1e9 / timing.n_frames
+        self._since = timing.end / 1e9
 
     def wanted(self) -> int | None:
         """Frames that it should be dealt now; None while it has enough or has asked."""

@@ -9,8 +9,8 @@ import cloudpickle
 from paceline.backends.mpi.clocks import clock_offset
 from paceline.backends.mpi.gathering import gather
 from paceline.backends.mpi.member import Member
-from paceline.backends.mpi.messages import End, Over, Report, Understood
-from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, broadcast
+from paceline.backends.mpi.messages import End, Over, Report, Run, Understood
+from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, broadcast, unbroken
 from paceline.errors import WorkerError
 from paceline.job import AnyJob
 
@@ -28,7 +28,7 @@ def serve(wire: Wire) -> None:
 
 
 def follow(wire: Wire) -> bool:
-    """Take part in the first rank's next run.
+    """Take part in the first rank's next run. A rank that cannot ends all.
 
     Parameters
     ----------
@@ -40,9 +40,15 @@ def follow(wire: Wire) -> bool:
     bool
         Whether there will be no more.
     """
-    _, settings = wire.wait_for_message()
-    if isinstance(settings, End):
-        return True
+    with unbroken(wire.comm):
+        _, settings = wire.wait_for_message()
+        if isinstance(settings, End):
+            return True
+        _follow(wire, settings)
+    return False
+
+
+def _follow(wire: Wire, settings: Run) -> None:
     data = broadcast(wire.comm, None)
     offset = clock_offset(wire.comm) if settings.compare_clocks else 0
     jobs, error = _open(data)
@@ -55,11 +61,11 @@ def follow(wire: Wire) -> bool:
     wire.send(0, Understood())
     wire.finish_sending()
     if not over.failed:
-        gather(wire.comm, member.keeper, settings.collect, member.settle(over.answer))
-    return False
+        error = error or member.settle(over.answer)
+        gather(wire.comm, member.keeper, settings.collect, error)
 
 
-def _open(data: bytes) -> tuple[Sequence[AnyJob], Exception | None]:
+def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
     """The jobs of a run, or why there are none."""
     try:
         return [pickle.loads(job) for job in pickle.loads(data)], None

@@ -23,8 +23,10 @@ from paceline.backends.mpi.wire import (
     gather_objects,
     receive_bytes,
     send_bytes,
+    unbroken,
     wait,
 )
+from paceline.errors import PacelineError, WorkerError
 from paceline.outcome import Gathered, refuse_unlike
 from paceline.room import allocate
 
@@ -90,26 +92,29 @@ def gather(
 
     Raises
     ------
-    AnalysisError
-        On the first rank: rows of several ranks are not alike, or cannot be merged.
+    AnalysisError, WorkerError, OSError
+        On the first rank: rows of several ranks are not alike, partial results cannot be merged or
+        sent, or there is no room for all.
     """
-    own = {number: kept.places() for number, kept in keeper.jobs.items()}
-    columns = {
-        (number, k): rows
-        for number, kept in keeper.jobs.items()
-        for k, rows in kept.columns().items()
-    }
-    empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
-    told = gather_objects(comm, error or (own, empty))
+    with unbroken(comm):
+        own = {number: kept.places() for number, kept in keeper.jobs.items()}
+        columns = {
+            (number, k): rows
+            for number, kept in keeper.jobs.items()
+            for k, rows in kept.columns().items()
+        }
+        empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
+        told = gather_objects(comm, error or (own, empty))
     layouts, whole, places = _agree(comm, keeper, told)
-    for (number, k), layout in layouts.items():
-        rows = columns[number, k]
-        data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
-        if how == "one-sided":
-            _put(comm, data, own[number], layout, whole.get((number, k)))
-        else:
-            of_ranks = None if places is None else [of_rank[number] for of_rank in places]
-            _gatherv(comm, data, of_ranks, layout, whole.get((number, k)))
+    with unbroken(comm):
+        for (number, k), layout in layouts.items():
+            rows = columns[number, k]
+            data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
+            if how == "one-sided":
+                _put(comm, data, own[number], layout, whole.get((number, k)))
+            else:
+                of_ranks = None if places is None else [of_rank[number] for of_rank in places]
+                _gatherv(comm, data, of_ranks, layout, whole.get((number, k)))
     if layouts:
         _merge_up(comm, keeper)
     if comm.Get_rank() > 0:
@@ -237,18 +242,33 @@ def _merge_up(comm: MPI.Intracomm, keeper: Keeper) -> None:
     error: Exception | None = None
     while step < size and rank % (2 * step) == 0:
         if rank + step < size:
-            theirs = pickle.loads(receive_bytes(comm, rank + step))
+            data = receive_bytes(comm, rank + step)
             try:
+                theirs = pickle.loads(data)
                 if isinstance(theirs, Exception):
                     raise theirs
                 for tree, subtrees in zip(trees, theirs, strict=True):
                     for (level, number), value in subtrees.items():
                         tree.add(number, value, level)
-            except Exception as reason:
+            except PacelineError as reason:
                 error = error or reason
+            except Exception as reason:  # they cannot be opened
+                error = error or _unsendable(reason)
         step *= 2
     if rank > 0:
-        message = error or [tree.waiting for tree in trees]
-        send_bytes(comm, rank - step, cloudpickle.dumps(message))
+        send_bytes(comm, rank - step, _pickled(error or [tree.waiting for tree in trees]))
     elif error is not None:
         raise error
+
+
+def _pickled(message: Any) -> bytes:
+    """Partial results, or an error; or why they cannot be sent."""
+    try:
+        return cloudpickle.dumps(message)
+    except Exception as error:
+        return cloudpickle.dumps(_unsendable(error))
+
+
+def _unsendable(error: Exception) -> WorkerError:
+    reason = f"{type(error).__name__}: {error}"
+    return WorkerError(f"partial results cannot be sent from rank to rank: {reason}")

@@ -9,7 +9,7 @@ from paceline.backends.mpi.gathering import gather
 from paceline.backends.mpi.member import Member
 from paceline.backends.mpi.messages import Answer, Hand, Over, Report, Run, Understood
 from paceline.backends.mpi.shares import Shares
-from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, abort, broadcast
+from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, abort, broadcast, unbroken
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Gathered, Outcome
 
@@ -147,11 +147,12 @@ def lead(
     Outcome or Gathered
         As they come; what ranks keep comes at the end.
     """
-    for rank in wire.others:
-        wire.send(rank, settings)
-    broadcast(wire.comm, sealed)
-    if settings.compare_clocks:
-        answer_clocks(wire.comm)
+    with unbroken(wire.comm):
+        for rank in wire.others:
+            wire.send(rank, settings)
+        broadcast(wire.comm, sealed)
+        if settings.compare_clocks:
+            answer_clocks(wire.comm)
     member = Member(jobs, settings.n_blocks, settings.n_threads)
     dealing = Dealing(
         works,
@@ -166,11 +167,14 @@ def lead(
         failed = False
     finally:
         member.stop()
-        for rank in wire.others:
-            wire.send(rank, Over(dealing.last_answer(rank), failed))
-        _wait_for_all(wire, failed=failed)
+        with unbroken(wire.comm):
+            for rank in wire.others:
+                wire.send(rank, Over(dealing.last_answer(rank), failed))
+            _wait_for_all(wire, failed=failed)
     error = member.settle(dealing.last_answer(0))
-    yield from gather(wire.comm, member.keeper, settings.collect, error) or ()
+    with unbroken(wire.comm, Exception):
+        gathered = gather(wire.comm, member.keeper, settings.collect, error)
+    yield from gathered or ()
 
 
 def _deal(wire: Wire, dealing: Dealing, member: Member) -> Generator[Outcome, None, None]:

@@ -41,6 +41,7 @@ class Member:
         self._unreported: list[Outcome] = []
         self._reported = time.monotonic()
         self._idle: list[int] = []
+        self._error: Exception | None = None
 
     def report(self, seconds: float) -> Report | None:
         """What the first rank should know now.
@@ -77,15 +78,21 @@ class Member:
         """
         for thread, work in answer.works:
             self._crew.give(thread, [work])
-        self.keeper.settle(answer.accepted)
+        error = self.settle(answer)
+        if error is not None:
+            raise error
 
     def settle(self, answer: Answer) -> Exception | None:
-        """Hear the last answer; what `take` would raise is returned."""
-        try:
-            self.keeper.settle(answer.accepted)
-        except Exception as error:
-            return error
-        return None
+        """Hear which outcomes count, and no more; what `take` raises, now or before, is returned.
+
+        So the run fails also where the first rank learnt of it too late, when all was done.
+        """
+        if self._error is None:
+            try:
+                self.keeper.settle(answer.accepted)
+            except Exception as error:
+                self._error = error
+        return self._error
 
     def stop(self) -> None:
         """Begin no more blocks."""

@@ -1,12 +1,11 @@
 """A program that runs on the first rank, while all others work for it."""
 
-import os
 import sys
-import traceback
 from collections.abc import Callable
 
 from paceline.errors import UnsupportedError
 from paceline.launch import launched, world
+from paceline.stopping import deaf
 
 #: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
 GRACE = 60
@@ -78,19 +77,11 @@ def _end(session: Session) -> None:
 
 
 def _serve(session: Session) -> None:
-    """Take part in runs; a rank that cannot any more ends all, for they would wait for it."""
+    """Take part in runs. Signals are the first rank's: it ends its run, then all ranks."""
     import signal
 
     from paceline.backends.mpi.following import serve
-    from paceline.backends.mpi.wire import abort
 
-    # Ctrl-C and the end of the walltime are the first rank's: it ends its run, then all ranks.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
-    try:
+    with deaf():
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
         serve(session.wire)
-    except BaseException as error:
-        if os.environ.get("PACELINE_DEBUG"):
-            traceback.print_exc()
-        rank = session.wire.comm.Get_rank()
-        abort(session.wire.comm, f"rank {rank}: {type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from paceline.backends.mpi.clocks import one_clock
 from paceline.backends.mpi.following import follow
 from paceline.backends.mpi.wire import Wire, broadcast, wait
 from paceline.errors import WorkerError
+from paceline.stopping import deaf
 
 
 class Together:
@@ -83,9 +84,10 @@ class Together:
             raise pickle.loads(received)
 
     def follow(self) -> None:
-        """Take part in the run that the first rank leads."""
-        self.agree()
-        follow(self.wire)
+        """Take part in the run that the first rank leads, and that signals end there."""
+        with deaf():
+            self.agree()
+            follow(self.wire)
 
     def share(self, make: Callable[[], Any]) -> Any:
         """Give something of the first rank to all.

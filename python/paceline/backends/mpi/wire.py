@@ -7,6 +7,9 @@ import pickle
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
@@ -137,7 +140,7 @@ class Wire:
             time.sleep(SHORTEST)
 
 
-def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
+def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes | bytearray:
     """Give bytes of the first rank to all, who may come at different times.
 
     Parameters
@@ -149,7 +152,7 @@ def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
 
     Returns
     -------
-    bytes
+    bytes or bytearray
         The same on every rank.
     """
     size = np.array([0 if data is None else len(data)])
@@ -158,7 +161,7 @@ def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes:
     view = memoryview(whole)
     for first in range(0, len(whole), MOST_BYTES):
         wait(comm.Ibcast([view[first : first + MOST_BYTES], MPI.BYTE], 0), PROMPT)
-    return bytes(whole)
+    return whole
 
 
 def gather_objects(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
@@ -230,6 +233,28 @@ def receive_bytes(comm: MPI.Intracomm, rank: int) -> bytearray:
     for first in range(0, len(data), MOST_BYTES):
         wait(comm.Irecv([view[first : first + MOST_BYTES], MPI.BYTE], rank, _BYTES), PROMPT)
     return data
+
+
+@contextmanager
+def unbroken(comm: MPI.Intracomm, *told: type[BaseException]) -> Iterator[None]:
+    """Do what the others count on: where this rank leaves it halfway, end all, for they would wait.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Of all ranks.
+    *told : type
+        Errors of which the others were told: these may leave it.
+    """
+    try:
+        yield
+    except told:
+        raise
+    except BaseException as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        reason = traceback.format_exception_only(error)[0].strip()
+        abort(comm, f"rank {comm.Get_rank()}: {reason}")
 
 
 def abort(comm: MPI.Intracomm, reason: str) -> None:
