@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -272,6 +273,36 @@ def test_frames_in_their_places_are_those_in_order(ending, adk, tmp_path):
     write(ca, tmp_path / f"ordered{ending}", n_workers=2, block_frames=16, on_error="skip")
     placed = (tmp_path / f"placed{ending}").read_bytes()
     assert placed == (tmp_path / f"ordered{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("ending", [".dcd", ".nc"])
+def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monkeypatch):
+    ca = paceline.Universe(*adk).select_atoms("name CA")
+    write(ca, tmp_path / f"expected{ending}")
+    expected = (tmp_path / f"expected{ending}").read_bytes()
+    compute = convert._EncodeInPlace.compute_block
+    released, left, times = threading.Event(), threading.Event(), []
+
+    def late(self, block, first):
+        if first == 32:
+            times.append(len(times))
+            if times[-1] == 0:  # until another has done it and the file has its name
+                released.wait(10)
+                try:
+                    return compute(self, block, first)
+                finally:
+                    left.set()
+        return compute(self, block, first)
+
+    monkeypatch.setattr(convert._EncodeInPlace, "compute_block", late)
+    found = tmp_path / f"found{ending}"
+    write(ca, found, n_workers=2, block_frames=16)
+    assert found.read_bytes() == expected
+    released.set()
+    assert left.wait(10)
+    assert len(times) == 2
+    assert found.read_bytes() == expected
+    assert {path.suffix for path in tmp_path.iterdir()} == {ending}
 
 
 def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch):
