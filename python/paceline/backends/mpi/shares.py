@@ -89,9 +89,10 @@ class Shares:
         largest[1] = middle
 
     def _with_next(self, work: AnyWork, share: list[int]) -> AnyWork:
-        """The block, with where the one is that is likely to be dealt after it."""
-        if share[0] < share[1] and isinstance(work, Work):
-            following = self._works[share[0]]
-            if isinstance(following, Work) and following.job == work.job:
-                return replace(work, ahead=following.extents)
-        return work
+        """The block, with where the one is that is likely to be dealt after it, if there is one."""
+        if not isinstance(work, Work):
+            return work
+        following = self._works[share[0]] if share[0] < share[1] else None
+        if isinstance(following, Work) and following.job == work.job:
+            return replace(work, ahead=following.extents)
+        return replace(work, ahead=None)
