@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
 
     import paceline
     from paceline.passes import Pass
+    from paceline.timing import Timings
     from paceline.worker import Worker
 
     world = MPI.COMM_WORLD
@@ -102,6 +104,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         begun = time.perf_counter()
         one = Pass([series], ())
         one.deal(frames(int(n_frames)), skip_damaged=False, n_workers=world.size, block_frames=16)
+        one.collect(0, Timings(), ExitStack())
         jobs, works = [one.job], list(one.works(0, world.size))
     jobs, works = world.bcast((jobs, works))
     worker = Worker(jobs.__getitem__)

@@ -11,8 +11,9 @@ from typing import Any
 from benchmarks.measure import Unavailable
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
-#: How Python runs a program: on every rank, on the first for all, or with a pool of the others.
-EVERY_RANK, FIRST_RANK, POOL = (), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
+#: How Python runs a program: on every rank, of which one that fails ends all; on the first for all;
+#: or with a pool of the others.
+EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
 
 
 def launcher() -> list[str]:
