@@ -288,7 +288,9 @@ def test_frames_that_kill_their_workers_are_named(mortal, atoms):
         dask_scheduler.allowed_failures = n
 
     mortal.run_on_scheduler(allow, 0)
-    message = "workers died again and again while they were at frames 48 to 63: perhaps for want"
+    message = (
+        "workers died again and again while they were at frames \\d+ to \\d+: perhaps for want"
+    )
     with pytest.raises(WorkerError, match=message):
         paceline.TimeSeries(crash, atoms).run(backend=mortal, block_frames=16)
     mortal.run_on_scheduler(allow, 3)
@@ -332,7 +334,7 @@ def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
     begun = time.monotonic()
     with pytest.raises(WorkerError, match="the Dask client was closed"):
         paceline.TimeSeries(slow, atoms).run(backend=client, block_frames=16)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 #: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
