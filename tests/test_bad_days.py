@@ -701,9 +701,12 @@ def test_a_command_whose_worker_is_killed_says_so(adk, tmp_path):
     what = "os.kill(os.getpid(), 9)"
     command = Started(COMMAND.format(marker=str(marker), what=what, argv=argv), marker)
     status, out, lines = command.end(20)
-    assert (status, out, len(lines)) == (1, "", 2)
-    assert lines[0].startswith("paceline: warning: a worker process was killed")
-    assert lines[1].startswith("paceline: error: workers were killed 3 times")
+    # Python's own resource tracker may have a word on what a killed process left.
+    told = [line for line in lines if line.startswith("paceline: ")]
+    assert (status, out, len(told)) == (1, "", 2)
+    assert told[0].startswith("paceline: warning: a worker process was killed")
+    assert told[1].startswith("paceline: error: workers were killed 3 times")
+    assert not any("Traceback" in line for line in lines)
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
