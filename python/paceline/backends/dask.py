@@ -149,7 +149,7 @@ class _Session:
 
     def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
         """Do every block; return whether workers still hang at what others have done."""
-        self._runs = Runs(self._jobs, works)
+        self._runs = Runs(self._jobs, works, self._n_workers)
         self._dealer = Dealer(self._runs)
         next_look = time.monotonic() + LOOK
         try:

@@ -10,8 +10,9 @@ from concurrent.futures import BrokenExecutor, wait
 
 from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
-from paceline.backends.executor import seal, submit
+from paceline.backends.executor import RUN_SECONDS, seal, submit
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.backends.runs import Runs
 from paceline.errors import PacelineWarning
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
@@ -48,14 +49,16 @@ class Processes(ForMDAnalysis):
         """
         from loky import get_reusable_executor
 
-        sealed, dealer = seal(jobs, self.name), Dealer(works)
+        sealed = seal(jobs, self.name)
+        runs = Runs(jobs, works, self.n_workers, RUN_SECONDS)
+        dealer = Dealer(runs)
         while not dealer.finished:
             # Kept for a minute, so that the next run of a notebook finds its workers there.
             executor = get_reusable_executor(
                 self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
             )
             try:
-                left = yield from submit(executor, self.n_workers, sealed, dealer)
+                left = yield from submit(executor, self.n_workers, sealed, runs, dealer)
                 if wait(left, GRACE).not_done:
                     executor.shutdown(wait=True, kill_workers=True)
             except BrokenExecutor:
