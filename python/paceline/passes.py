@@ -171,6 +171,12 @@ class Pass:
             required.add("positions")
         return sorted(wanted), sorted(required)
 
+    @property
+    def bytes_used(self) -> int:
+        """Size of the numbers that are decoded for the analyses, of all frames."""
+        source = self.job.source
+        return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
+
     def works(self, job: int, n_workers: int) -> Iterator[Work]:
         """Every block still to be done, with its slice of the index, and of its worker's next one.
 

@@ -1,0 +1,244 @@
+"""Who is slow, by how much, and by which part of the work.
+
+A worker is measured by its time per frame: where blocks are dealt, a slow one does fewer, and all
+end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler that takes about twice
+as long as the group that finished first.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paceline.timing.records import PARTS, Abandoned, BlockTiming, host_of
+
+#: A worker whose seconds per frame exceed the median's by this factor is a straggler …
+OF_MEDIAN = 1.5
+#: … and so is one whose seconds per frame exceed those of the fastest quarter by this factor …
+OF_FASTEST = 2.0
+#: … if its frames took so many seconds more than at that pace; less is chance.
+NOTICEABLE = 0.1
+
+#: What a worker's time goes into, in the words of the report.
+CAUSES = {
+    "open": "opening",
+    "read": "reading",
+    "decode": "decoding",
+    "transform": "transforming",
+    "compute": "computing",
+    "overhead": "overhead",
+    "wait": "waiting",
+    "comm": "communicating",
+    "hang": "hanging",
+}
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A worker that is slow.
+
+    Attributes
+    ----------
+    worker, host : str
+        Which, and where.
+    factor : float
+        Its time over that of a worker of median pace for the same frames.
+    factor_fastest : float
+        The same over the fastest quarter of the workers.
+    rules : tuple of str
+        By which it is slow: "median", if `factor` exceeds 1.5; "fastest quarter", if
+        `factor_fastest` exceeds 2.
+    cause : str
+        What took it longest beyond the median: opening, reading, decoding, transforming,
+        computing, overhead, waiting, communicating, or hanging at a block that never came.
+    seconds_lost : float
+        Beyond the time of a worker of median pace, s.
+    excess : dict of str to float
+        The same by cause, s; negative where it is quicker.
+    n_frames : int
+        That it attempted.
+    """
+
+    worker: str
+    host: str
+    factor: float
+    factor_fastest: float
+    rules: tuple[str, ...]
+    cause: str
+    seconds_lost: float
+    excess: dict[str, float]
+    n_frames: int
+
+
+@dataclass
+class _Spent:
+    """What one worker spent on the frames of one job, ns by part."""
+
+    n_frames: int = 0
+    parts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def pace(self) -> float:
+        return self.parts.total() / self.n_frames
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What is usual for a frame of one job, ns, and of which parts."""
+
+    pace: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+#: By job, by worker.
+_Table = dict[int, dict[str, _Spent]]
+
+
+def find_stragglers(
+    blocks: Sequence[BlockTiming],
+    abandoned: Sequence[Abandoned],
+    *,
+    dealt: int,
+    static: bool = False,
+) -> list[Straggler]:
+    """Workers that are slow by either rule, those first that lost most.
+
+    Of two in the middle, the faster is the median: so one of two workers can be slow. Frames of
+    several trajectories are compared each with those of their own.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockTiming
+        Every block that counts.
+    abandoned : sequence of Abandoned
+        Attempts that do not: they took time all the same.
+    dealt : int
+        When blocks were first dealt, ns.
+    static : bool
+        Whether each worker had a share of its own: then the wait until its first block counts.
+
+    Returns
+    -------
+    list of Straggler
+
+    Examples
+    --------
+    >>> nothing = dict.fromkeys(("wait", "open", "read", "decode", "transform", "comm"), 0)
+    >>> blocks = [
+    ...     BlockTiming(0, k, 10 * k, 10, f"node{k}:1:1", 0, length, compute=length, bytes=0,
+    ...                 calls=1, **nothing)
+    ...     for k, length in enumerate([10**9, 10**9, 3 * 10**9])
+    ... ]
+    >>> (slow,) = find_stragglers(blocks, [], dealt=0)
+    >>> slow.host, slow.cause, slow.factor, slow.seconds_lost
+    ('node2', 'computing', 3.0, 2.0)
+    """
+    spent = _spent(blocks, abandoned, dealt, static)
+    if len({worker for of_job in spent.values() for worker in of_job}) < 2:
+        return []
+    usual = {job: _median(of_job.values()) for job, of_job in spent.items()}
+    fastest = {job: _fastest(of_job.values()) for job, of_job in spent.items()}
+    _add_hanging(spent, usual, abandoned)
+    workers = sorted({worker for of_job in spent.values() for worker in of_job})
+    found = (_judge(worker, spent, usual, fastest) for worker in workers)
+    slow = [straggler for straggler in found if straggler is not None]
+    return sorted(slow, key=lambda straggler: -straggler.seconds_lost)
+
+
+def _spent(
+    blocks: Iterable[BlockTiming], abandoned: Iterable[Abandoned], dealt: int, static: bool
+) -> _Table:
+    """What each worker spent on blocks that came, in time or too late."""
+    of_worker: dict[str, list[BlockTiming]] = {}
+    for timing in (*blocks, *(attempt.timing for attempt in abandoned if attempt.came)):
+        of_worker.setdefault(timing.worker, []).append(timing)
+    twice = {(attempt.timing.job, attempt.timing.block) for attempt in abandoned}
+    dealt_once = [block.start for block in blocks if (block.job, block.block) not in twice]
+    #: From then on a worker may have waited because nothing was left.
+    last_dealt = max(dealt_once, default=dealt)
+    table: _Table = {}
+    for worker, timings in of_worker.items():
+        free_since = dealt if static else None
+        timings.sort(key=lambda timing: timing.start)
+        for timing in timings:
+            spent = table.setdefault(timing.job, {}).setdefault(worker, _Spent())
+            spent.n_frames += timing.n_frames
+            spent.parts.update({part: getattr(timing, part) for part in (*PARTS, "overhead")})
+            had_to_wait = static or timing.start < last_dealt
+            if free_since is not None and had_to_wait and (timing.job, timing.block) not in twice:
+                spent.parts["wait"] += timing.start - free_since
+            free_since = timing.end
+        # The results of its other blocks travelled while it was at the next one.
+        spent.parts["comm"] += timings[-1].comm
+    return table
+
+
+def _median(of_job: Collection[_Spent]) -> _Usual:
+    """Median pace, and median of each part."""
+    parts = {
+        part: statistics.median_low(spent.parts[part] / spent.n_frames for spent in of_job)
+        for part in CAUSES
+    }
+    return _Usual(statistics.median_low(spent.pace for spent in of_job), parts)
+
+
+def _fastest(of_job: Collection[_Spent]) -> _Usual:
+    """Pace of the fastest quarter."""
+    quickest = sorted(of_job, key=lambda spent: spent.pace)[: math.ceil(len(of_job) / 4)]
+    n_frames = sum(spent.n_frames for spent in quickest)
+    return _Usual(sum(spent.parts.total() for spent in quickest) / n_frames)
+
+
+def _add_hanging(
+    table: _Table, usual: Mapping[int, _Usual], abandoned: Iterable[Abandoned]
+) -> None:
+    """Count attempts that never came, where they took longer than is usual."""
+    for attempt in abandoned:
+        timing = attempt.timing
+        length = timing.end - timing.start
+        if attempt.came or not timing.worker or timing.job not in usual:
+            continue
+        if length > usual[timing.job].pace * timing.n_frames:
+            spent = table[timing.job].setdefault(timing.worker, _Spent())
+            spent.n_frames += timing.n_frames
+            spent.parts["hang"] += length
+
+
+def _judge(
+    worker: str, table: _Table, usual: Mapping[int, _Usual], fastest: Mapping[int, _Usual]
+) -> Straggler | None:
+    """A worker, if it is slow."""
+    own = {job: of_job[worker] for job, of_job in table.items() if worker in of_job}
+    took = sum(spent.parts.total() for spent in own.values())
+    at_median = sum(usual[job].pace * spent.n_frames for job, spent in own.items())
+    at_fastest = sum(fastest[job].pace * spent.n_frames for job, spent in own.items())
+    rules = tuple(
+        name
+        for name, at_usual, factor in (
+            ("median", at_median, OF_MEDIAN),
+            ("fastest quarter", at_fastest, OF_FASTEST),
+        )
+        if took > factor * at_usual and took - at_usual >= NOTICEABLE * 1e9
+    )
+    if not rules:
+        return None
+    excess = {
+        name: sum(
+            spent.parts[part] - usual[job].parts[part] * spent.n_frames
+            for job, spent in own.items()
+        )
+        / 1e9
+        for part, name in CAUSES.items()
+    }
+    return Straggler(
+        worker=worker,
+        host=host_of(worker),
+        factor=took / at_median,
+        factor_fastest=took / at_fastest,
+        rules=rules,
+        cause=max(excess, key=excess.__getitem__),
+        seconds_lost=(took - at_median) / 1e9,
+        excess=excess,
+        n_frames=sum(spent.n_frames for spent in own.values()),
+    )
