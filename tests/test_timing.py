@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -12,7 +13,6 @@ import paceline
 from paceline.analysis.rms import RMSD
 from paceline.errors import TimingsError
 from paceline.timing import Abandoned, BlockTiming, Timings
-from paceline.timing.records import given_up
 
 PARTS = (
     "t_init_traj",
@@ -73,7 +73,7 @@ def test_csv_keeps_what_the_whole_run_needs(tmp_path):
         t_init_top=0.1,
         t_comm=1 / 3,
         blocks=[block(3, "node1:1:1", 7, 8)],
-        abandoned=[given_up(0, 4, 400, 100, "", 9, 10), Abandoned(block(5, "b:1:1", 7, 8), True)],
+        abandoned=[hung(4, "", 9, 1), Abandoned(block(5, "b:1:1", 7, 8), True)],
         n_workers=4,
         schedule="static",
         trajectory='a "strange"\n# name, é.xtc',
@@ -90,7 +90,7 @@ def saved(tmp_path_factory):
     """What `to_csv` writes of two blocks and an attempt."""
     path = tmp_path_factory.mktemp("saved") / "blocks.csv"
     blocks = [block(k, "node1:1:1", k, 1) for k in range(2)]
-    attempt = given_up(0, 1, 100, 100, "node2:1:1", 1, 2)
+    attempt = hung(1, "node2:1:1", 1, 1)
     Timings("threads", 0, 0, 5, blocks=blocks, abandoned=[attempt]).to_csv(path)
     return path.read_text()
 
@@ -201,6 +201,11 @@ def block(number, worker, start, length, n_frames=100):
         bytes=1_000_000,
         calls=1,
     )
+
+
+def hung(number, worker, start, length):
+    """An attempt that never came."""
+    return Abandoned(replace(block(number, worker, start, length), compute=0, calls=0), False)
 
 
 @pytest.mark.parametrize(("excess", "named"), [(0.04, False), (0.08, False), (0.16, True)])

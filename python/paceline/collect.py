@@ -12,7 +12,7 @@ from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
 from paceline.room import allocate
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 
 
 class Collected:
@@ -68,6 +68,11 @@ class Collected:
             replace(timing, job=self._number, comm=done - timing.end) for timing in outcome.timings
         )
         self._timings.t_comm += (done - begun) / 1e9
+
+    def note(self, attempt: Abandoned) -> None:
+        """Take note of an attempt that does not count."""
+        timing = replace(attempt.timing, job=self._number)
+        self._timings.abandoned.append(replace(attempt, timing=timing))
 
     def take(self, gathered: Gathered) -> None:
         """Take the results of all blocks, that were kept where they were done."""

@@ -16,7 +16,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 from paceline.transform import Transform
 
 #: What a run gives to an analysis.
@@ -228,6 +228,9 @@ def _outcomes(
         for outcome in outcomes:
             if isinstance(outcome, Gathered):
                 passes[outcome.job].take(outcome)
+                continue
+            if isinstance(outcome, Abandoned):
+                passes[outcome.timing.job].collected.note(outcome)
                 continue
             if kept:
                 kept.add(outcome)

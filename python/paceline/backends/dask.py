@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from paceline._core import __version__
+from paceline.backends.attempts import given_up
 from paceline.backends.base import available_cpus
 from paceline.backends.clocks import Clocks
 from paceline.backends.dask_task import SharedJob, do_packed
@@ -21,6 +22,7 @@ from paceline.backends.runs import Run, Runs
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.job import AnyJob, AnyWork, Calls
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 #: Runs given to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2
@@ -92,7 +94,7 @@ class Dask(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes of runs as they come.
 
         Raises
@@ -142,12 +144,12 @@ class _Session:
         self._clocks = Clocks()
         # No SimpleQueue: in CPython 3.11 its `get` may forget a short timeout, and wait.
         self._ended: queue.Queue[Any] = queue.Queue()
-        self._pending: dict[Any, tuple[Any, Run]] = {}
+        self._pending: dict[Any, tuple[Any, Run, int]] = {}
         self._scattered: list[Any] = []
         self._n_tasks = 0
-        self._hanging = False
+        self._abandoned: list[Abandoned] = []
 
-    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
+    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome | Abandoned, None, bool]:
         """Do every block; return whether workers still hang at what others have done."""
         self._runs = Runs(self._jobs, works, self._n_workers)
         self._dealer = Dealer(self._runs)
@@ -161,7 +163,8 @@ class _Session:
                 if time.monotonic() >= next_look:
                     self._look()
                     next_look = time.monotonic() + LOOK
-            return self._hanging
+            yield from self._abandoned
+            return bool(self._abandoned)
         except Exception as error:
             if self._client.status in ("closing", "closed"):
                 raise WorkerError(
@@ -170,7 +173,7 @@ class _Session:
             raise
         finally:
             # Also what a traceback that somebody keeps would keep: then files stay open.
-            self._cancel([*(future for future, _ in self._pending.values()), *self._scattered])
+            self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
         """Put the jobs into every worker's memory; a worker that comes later asks the others."""
@@ -214,7 +217,7 @@ class _Session:
             allow_other_workers=bool(workers),
         )
         self._n_tasks += 1
-        self._pending[future.key] = future, run
+        self._pending[future.key] = future, run, time.monotonic_ns()
         future.add_done_callback(self._ended.put)
 
     def _next_outcome(self, latest: float) -> Outcome | None:
@@ -223,7 +226,7 @@ class _Session:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
         except queue.Empty:
             return None
-        _, run = self._pending.pop(future.key, (None, None))
+        _, run, _ = self._pending.pop(future.key, (None, None, None))
         if run is None:
             return None
         if future.status == "error":
@@ -240,10 +243,22 @@ class _Session:
         self._runs.took(outcome)
         if not self._dealer.done(outcome):
             return None
-        copies = [other for other, its in self._pending.values() if its is run]
-        self._hanging |= bool(copies)
-        self._cancel(copies)
+        self._give_up(run)
         return self._clocks.here(outcome)
+
+    def _give_up(self, run: Run) -> None:
+        """Have the cluster forget what it is still at, of a run that is done."""
+        copies = {
+            future.key: (future, since)
+            for future, its, since in self._pending.values()
+            if its is run
+        }
+        if copies and self._client.status == "running":
+            for address, keys in self._client.processing().items():
+                self._abandoned += [
+                    given_up(run, address, copies[key][1]) for key in keys if key in copies
+                ]
+            self._cancel([future for future, _ in copies.values()])
 
     def _look(self) -> None:
         """See how many workers there are, and give those with nothing to do what is overdue."""

@@ -70,29 +70,6 @@ class Abandoned:
     came: bool
 
 
-def given_up(
-    job: int, block: int, first_frame: int, n_frames: int, worker: str, start: int, end: int
-) -> Abandoned:
-    """An attempt that never came.
-
-    Parameters
-    ----------
-    job, block, first_frame, n_frames : int
-        What was attempted.
-    worker : str
-        By whom; empty where nobody knows.
-    start, end : int
-        When it was dealt and given up, ns of this host's clock.
-
-    Returns
-    -------
-    Abandoned
-    """
-    nothing = dict.fromkeys(("wait", *PARTS, "comm", "bytes", "calls"), 0)
-    timing = BlockTiming(job, block, first_frame, n_frames, worker, start, end, **nothing)
-    return Abandoned(timing, came=False)
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerTiming:
     """Sums over the blocks of one worker, seconds.

@@ -1,5 +1,6 @@
 """Sums over the blocks of each worker."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from paceline.timing.records import PARTS, Abandoned, BlockTiming, WorkerTiming
@@ -47,8 +48,7 @@ def _sum_worker(
     """Sums of one worker; `dealt` and `last` are the ends of its wall time."""
     parts = {key: sum(getattr(block, key) for block in blocks) for key in PARTS}
     busy = sum(block.end - block.start for block in blocks)
-    # What goes on after the last block that counts is no part of the wall time.
-    lost = sum(max(0, min(attempt.end, last) - attempt.start) for attempt in attempts)
+    lost = _length(attempts, last)
     at_work = [*blocks, *attempts]
     return WorkerTiming(
         worker=name,
@@ -68,3 +68,16 @@ def _sum_worker(
         bytes=sum(block.bytes for block in blocks),
         calls=sum(block.calls for block in blocks),
     )
+
+
+def _length(attempts: Iterable[BlockTiming], last: int) -> int:
+    """How long a worker was at attempts, ns, until the last block that counts was done.
+
+    It may have been dealt another while it was still at one.
+    """
+    length, done = 0, -math.inf
+    for attempt in sorted(attempts, key=lambda attempt: attempt.start):
+        begin, end = max(attempt.start, done), min(attempt.end, last)
+        length += max(0, int(end - begin))
+        done = max(done, end)
+    return length

@@ -13,6 +13,7 @@ from paceline.errors import UnsupportedError
 from paceline.job import AnyJob, AnyWork
 from paceline.launch import threads_a_rank, world
 from paceline.outcome import Gathered, Outcome
+from paceline.timing import Abandoned
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
@@ -97,7 +98,7 @@ class MPI(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Gathered, None, None]:
+    ) -> Generator[Outcome | Gathered | Abandoned, None, None]:
         """Do every block; yield outcomes as they come. Called on the first rank alone.
 
         Raises
