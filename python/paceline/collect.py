@@ -74,11 +74,20 @@ class Collected:
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
-    def take(self, gathered: Gathered) -> None:
-        """Take the results of all blocks, that were kept where they were done."""
+    def take(self, gathered: Gathered, since: int) -> None:
+        """Take the results of all blocks, that were kept where they were done.
+
+        Parameters
+        ----------
+        gathered : Gathered
+            The results.
+        since : int
+            When the last of them was done, or the last job's were taken, ns.
+        """
         for collector, value in zip(self._collectors, gathered.values, strict=True):
             collector.take(value)
         self.times = gathered.times
+        self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
     def since(self, mark: Mark) -> tuple[Page, Mark]:
         """What came since some moment.

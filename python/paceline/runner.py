@@ -225,18 +225,21 @@ def _outcomes(
     )
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
+        heard = time.monotonic_ns()
         for outcome in outcomes:
-            if isinstance(outcome, Gathered):
-                passes[outcome.job].take(outcome)
-                continue
             if isinstance(outcome, Abandoned):
-                passes[outcome.timing.job].collected.note(outcome)
+                passes[outcome.timing.job].note(outcome)
+                continue
+            if isinstance(outcome, Gathered):
+                passes[outcome.job].take(outcome, heard)
+                heard = time.monotonic_ns()
                 continue
             if kept:
                 kept.add(outcome)
             else:
                 passes[outcome.job].add(outcome)
             yield outcome
+            heard = time.monotonic_ns()
 
 
 def _share(company: Company, analyses: Sequence[Analysis]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from paceline.timing import Abandoned, Straggler, Timings, WorkerTiming
 
-#: Quantities of a worker, s: all but the last add up to its wall time.
-QUANTITIES = (
+#: Quantities of a worker that add up to its wall time, s …
+PARTS = (
     "t_init_traj",
     "t_io",
     "t_decode",
@@ -21,8 +21,9 @@ QUANTITIES = (
     "t_overhead",
     "t_abandoned",
     "t_wait",
-    "t_comm",
 )
+#: … and others.
+BESIDE = ("t_wait_first", "t_wait_last", "t_work", "t_comm")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Report:
         As in the timings.
     n_workers : int
         Workers that came to a block.
+    n_asked : int
+        Workers for whom blocks were cut.
     n_hosts : int
         Machines that they are on.
     n_blocks, n_frames : int
@@ -68,10 +71,11 @@ class Report:
     workers : list of WorkerTiming
         Sums for each worker.
     over_workers : dict of str to Spread
-        Of `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`, `t_overhead`,
-        `t_abandoned`, `t_wait` and `t_comm` of the workers.
+        Of the workers' `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`,
+        `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
+        `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        What part of the workers' wall time each of these took, but for `t_comm`; from 0 to 1.
+        What part of the workers' wall time each of the former took, from 0 to 1.
     R_comp_IO : float
         Computing over reading and decoding (equation 7); infinite without the latter.
     R_comp_comm : float
@@ -97,6 +101,7 @@ class Report:
     schedule: str
     trajectory: str
     n_workers: int
+    n_asked: int
     n_hosts: int
     n_blocks: int
     n_frames: int
@@ -160,9 +165,9 @@ def report_of(timings: Timings) -> Report:
     last = max((block.end for block in timings.blocks), default=timings.dealt)
     t_blocks = (last - timings.dealt) / 1e9
     over_workers = {
-        name: _spread([getattr(worker, name) for worker in workers]) for name in QUANTITIES
+        name: _spread([getattr(worker, name) for worker in workers]) for name in PARTS + BESIDE
     }
-    wall = sum(over_workers[name].mean for name in QUANTITIES if name != "t_comm")
+    wall = sum(over_workers[name].mean for name in PARTS)
     computing = over_workers["t_compute"].mean
     bytes_read = sum(worker.bytes for worker in workers)
     return Report(
@@ -170,6 +175,7 @@ def report_of(timings: Timings) -> Report:
         schedule=timings.schedule,
         trajectory=timings.trajectory,
         n_workers=len(workers),
+        n_asked=timings.n_workers,
         n_hosts=len({worker.host for worker in workers}),
         n_blocks=len(timings.blocks),
         n_frames=timings.n_frames,
@@ -182,12 +188,10 @@ def report_of(timings: Timings) -> Report:
         t_comm=timings.t_comm,
         workers=workers,
         over_workers=over_workers,
-        shares={
-            name: _ratio(over_workers[name].mean, wall) for name in QUANTITIES if name != "t_comm"
-        },
+        shares={name: _ratio(over_workers[name].mean, wall) for name in PARTS},
         R_comp_IO=_ratio(computing, over_workers["t_io"].mean + over_workers["t_decode"].mean),
         R_comp_comm=_ratio(computing, timings.t_comm),
-        imbalance=_ratio(t_blocks, t_blocks - _spread([w.t_wait_last for w in workers]).mean),
+        imbalance=_ratio(t_blocks, t_blocks - over_workers["t_wait_last"].mean),
         bytes_read=bytes_read,
         calls=sum(worker.calls for worker in workers),
         bytes_used=timings.bytes_used,

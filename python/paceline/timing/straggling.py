@@ -50,10 +50,11 @@ class Straggler:
         By which it is slow: "median", if `factor` exceeds 1.5; "fastest quarter", if
         `factor_fastest` exceeds 2.
     cause : str
-        What took it longest beyond the median: opening, reading, decoding, transforming,
+        What took it longest beyond what is usual, which is the median, or the fastest quarter
+        where it is slow by that alone: opening, reading, decoding, transforming,
         computing, overhead, waiting, communicating, or hanging at a block that never came.
     seconds_lost : float
-        Beyond the time of a worker of median pace, s.
+        Beyond the time of a worker of usual pace, s.
     excess : dict of str to float
         The same by cause, s; negative where it is quicker.
     n_frames : int
@@ -88,7 +89,7 @@ class _Usual:
     """What is usual for a frame of one job, ns, and of which parts."""
 
     pace: float
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float]
 
 
 #: By job, by worker.
@@ -184,10 +185,11 @@ def _median(of_job: Collection[_Spent]) -> _Usual:
 
 
 def _fastest(of_job: Collection[_Spent]) -> _Usual:
-    """Pace of the fastest quarter."""
+    """Mean pace of the fastest quarter, and of each part."""
     quickest = sorted(of_job, key=lambda spent: spent.pace)[: math.ceil(len(of_job) / 4)]
     n_frames = sum(spent.n_frames for spent in quickest)
-    return _Usual(sum(spent.parts.total() for spent in quickest) / n_frames)
+    parts = {part: sum(spent.parts[part] for spent in quickest) / n_frames for part in CAUSES}
+    return _Usual(sum(parts.values()), parts)
 
 
 def _add_hanging(
@@ -206,39 +208,38 @@ def _add_hanging(
 
 
 def _judge(
-    worker: str, table: _Table, usual: Mapping[int, _Usual], fastest: Mapping[int, _Usual]
+    worker: str, table: _Table, median: Mapping[int, _Usual], fastest: Mapping[int, _Usual]
 ) -> Straggler | None:
     """A worker, if it is slow."""
     own = {job: of_job[worker] for job, of_job in table.items() if worker in of_job}
     took = sum(spent.parts.total() for spent in own.values())
-    at_median = sum(usual[job].pace * spent.n_frames for job, spent in own.items())
-    at_fastest = sum(fastest[job].pace * spent.n_frames for job, spent in own.items())
-    rules = tuple(
-        name
-        for name, at_usual, factor in (
-            ("median", at_median, OF_MEDIAN),
-            ("fastest quarter", at_fastest, OF_FASTEST),
-        )
-        if took > factor * at_usual and took - at_usual >= NOTICEABLE * 1e9
+    at_median, at_fastest = (
+        sum(usual[job].pace * spent.n_frames for job, spent in own.items())
+        for usual in (median, fastest)
     )
-    if not rules:
-        return None
-    excess = {
-        name: sum(
-            spent.parts[part] - usual[job].parts[part] * spent.n_frames
-            for job, spent in own.items()
-        )
-        / 1e9
-        for part, name in CAUSES.items()
+    by_rule = {
+        "median": took > OF_MEDIAN * at_median and took - at_median >= NOTICEABLE * 1e9,
+        "fastest quarter": took > OF_FASTEST * at_fastest and took - at_fastest >= NOTICEABLE * 1e9,
     }
+    if not any(by_rule.values()):
+        return None
+    usual, at_usual = (median, at_median) if by_rule["median"] else (fastest, at_fastest)
+    excess = {name: _beyond(own, usual, part) / 1e9 for part, name in CAUSES.items()}
     return Straggler(
         worker=worker,
         host=host_of(worker),
-        factor=took / at_median,
-        factor_fastest=took / at_fastest,
-        rules=rules,
+        factor=took / at_median if at_median else math.inf,
+        factor_fastest=took / at_fastest if at_fastest else math.inf,
+        rules=tuple(rule for rule, slow in by_rule.items() if slow),
         cause=max(excess, key=excess.__getitem__),
-        seconds_lost=(took - at_median) / 1e9,
+        seconds_lost=(took - at_usual) / 1e9,
         excess=excess,
         n_frames=sum(spent.n_frames for spent in own.values()),
+    )
+
+
+def _beyond(own: Mapping[int, _Spent], usual: Mapping[int, _Usual], part: str) -> float:
+    """What a worker spent on a part beyond what is usual for its frames, ns."""
+    return sum(
+        spent.parts[part] - usual[job].parts[part] * spent.n_frames for job, spent in own.items()
     )

@@ -1,0 +1,138 @@
+"""Whether the report names the slow worker, and what made it slow, every time.
+
+    python -m benchmarks stragglers [folder] [--repeats 20] [--only "threads, computing" …] [--tsv]
+
+Four workers share the blocks of a trajectory. One is slow: its function sleeps longer, or its reads
+take longer. Processes and ranks read through a slow file system (`slowfs.py`), which answers one of
+them later than the others; threads have one hand on the file system, so that a thread's reads are
+made slow in Python.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare import options, report
+from benchmarks.data import Dataset
+from benchmarks.measure import Spread, Unavailable
+from benchmarks.ranks import FIRST_RANK, launcher
+from benchmarks.slowed import N_WORKERS, SLOW
+from benchmarks.slowfs import SlowFileSystem
+from benchmarks.table import Table
+
+PROGRAM = Path(__file__).with_name("slowed.py")
+#: Where blocks are computed, and what one worker is slow at.
+CASES = {
+    f"{backend}, {slow}": (backend, slow)
+    for backend in ("threads", "processes", "mpi")
+    for slow in ("computing", "reading", "nothing")
+}
+#: Of a request, seconds; of the server, bytes/s; how many times as long the slow process waits.
+LATENCY, BANDWIDTH, FACTOR = 1e-4, 200e6, 60.0
+#: Frames of a run, seconds of a frame being those of `slowed.py`.
+N_FRAMES = 6000
+#: What the report may take of a run's time.
+SHARE = 0.01
+HEADINGS = ("case", "runs", "right worker", "and cause", "others named", "factor", "report %")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run's report said."""
+
+    named: list[dict[str, Any]]
+    slow: str | None
+    share: float
+
+    def is_slow(self, worker: str) -> bool:
+        """Whether that is the slow worker: host:process:thread, or its process alone is known."""
+        _, process, thread = worker.rsplit(":", 2)
+        return self.slow in (process, f"{process}:{thread}")
+
+
+def run(data: Dataset, backend: str, slow: str) -> Trial:
+    """One run, in a process or in ranks of its own."""
+    files = data.topology, data.trajectory("xtc")
+    through_file_system = slow == "reading" and backend != "threads"
+    told = "nothing" if through_file_system else slow
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*command_of(backend), PROGRAM, *files, backend, told, N_FRAMES, folder]
+        if not through_file_system:
+            found = output_of(command, {})
+            return Trial(found["named"], found["slow"], found["report"] / found["seconds"])
+        # The process that deals to others opens the file before any of these.
+        number = SLOW if backend == "mpi" else SLOW + 1
+        with SlowFileSystem(
+            data.folder,
+            latency=LATENCY,
+            bandwidth=BANDWIDTH,
+            slow_process=number,
+            slow_factor=FACTOR,
+        ) as slowly:
+            found = output_of(command, slowly.environment())
+            pids = {counts.process: str(counts.pid) for counts in slowly.counts()}
+    return Trial(found["named"], pids.get(number), found["report"] / found["seconds"])
+
+
+def command_of(backend: str) -> list[Any]:
+    if backend == "mpi":
+        return [*launcher(), "-n", N_WORKERS, sys.executable, *FIRST_RANK]
+    return [sys.executable]
+
+
+def output_of(command: list[Any], environment: dict[str, str]) -> dict[str, Any]:
+    libraries = Path(command[0]).resolve().parents[1] / "lib"
+    settings = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(PROGRAM.parents[1])}
+    if list(libraries.glob("libmpi.*")):
+        settings["MPI4PY_LIBMPI"] = str(libraries)
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=os.environ | settings | environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row_of(case: str, trials: list[Trial], cause: str) -> tuple[str, ...]:
+    slow = [[one for one in trial.named if trial.is_slow(one["worker"])] for trial in trials]
+    found = [named[0] for named in slow if named]
+    factors = Spread.of(one["factor"] for one in found) if found else None
+    return (
+        case,
+        f"{len(trials)}",
+        f"{len(found)}" if cause != "nothing" else "-",
+        f"{sum(one['cause'] == cause for one in found)}" if cause != "nothing" else "-",
+        f"{sum(len(trial.named) for trial in trials) - len(found)}",
+        f"{factors.median:.1f} ({factors.low:.1f} to {factors.high:.1f})" if factors else "-",
+        f"{100 * max(trial.share for trial in trials):.3f}",
+    )
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    asked.print_head()
+    data, _ = asked.datasets()
+    table = Table(f"one slow worker of {N_WORKERS}", HEADINGS)
+    skipped = []
+    for case, (backend, slow) in CASES.items():
+        if not asked.wants(case):
+            continue
+        report(case)
+        try:
+            trials = [run(data, backend, slow) for _ in range(asked.effort.repeats)]
+        except Unavailable as reason:
+            skipped.append(f"{case}: {reason}")
+            continue
+        table.rows.append(row_of(case, trials, slow))
+    asked.print_tables([table], skipped)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The run that `bench_stragglers` does again and again: one worker of several is slow.
+
+    python slowed.py topology trajectory backend slow n_frames folder
+
+Prints as JSON whom the report names, who was slow, and what run and report took. `slow` says
+whether the worker that comes third is slow at computing, or at reading; or nobody is, as far as
+this program knows.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Workers, and which of them is slow, by the order in which they come.
+N_WORKERS, SLOW = 4, 2
+#: Seconds of a frame, and how many more where a worker is slow.
+FRAME, EXTRA = 1e-3, 2e-3
+
+
+class Turn:
+    """Tells a worker whether it is the slow one: files in a folder say who came when."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def is_slow(self) -> bool:
+        """Whether the calling thread is that."""
+        own = f"{os.getpid()}:{threading.get_native_id()}"
+        if not (self._folder / own).exists():
+            for number in range(N_WORKERS):
+                with suppress(FileExistsError):
+                    (self._folder / f"turn {number}").symlink_to(own)
+                    break
+            (self._folder / own).touch()
+        return self.slow() == own
+
+    def slow(self) -> str | None:
+        """Process and thread of the slow one, once it has come."""
+        with suppress(FileNotFoundError):
+            return os.readlink(self._folder / f"turn {SLOW}")
+        return None
+
+
+class Sleeper:
+    """Does nothing for so long a frame, and longer if it is slow."""
+
+    def __init__(self, turn: Turn | None) -> None:
+        self._turn = turn
+
+    def __call__(self, block: Any) -> np.ndarray:
+        extra = EXTRA if self._turn is not None and self._turn.is_slow() else 0.0
+        time.sleep(len(block) * (FRAME + extra))
+        return block.times
+
+
+class SlowSource:
+    """Frames that take one worker longer to read."""
+
+    def __init__(self, source: Any, turn: Turn) -> None:
+        self._source, self._turn = source, turn
+        self.n_wanted, self.fields = source.n_wanted, source.fields
+        self.required, self.clock = source.required, source.clock
+
+    def open(self) -> "SlowReader":
+        return SlowReader(self._source.open(), self._turn)
+
+    def name_of(self, extents: Any, row: int) -> str:
+        return self._source.name_of(extents, row)
+
+
+class SlowReader:
+    """One worker's hand on them; says as the core does how long reading took."""
+
+    def __init__(self, reader: Any, turn: Turn) -> None:
+        self._reader, self._turn = reader, turn
+        self.read_ahead = reader.read_ahead
+
+    def read(self, extents: Any, decoded: Any, *, skip: bool) -> Any:
+        begun = time.monotonic_ns()
+        if self._turn.is_slow():
+            time.sleep(len(extents) * EXTRA)
+        slept = time.monotonic_ns() - begun
+        cost = self._reader.read(extents, decoded, skip=skip)
+        return cost._replace(read=cost.read + slept)
+
+
+def read_slowly(turn: Turn) -> None:
+    """Let the source of every job from here on be slow."""
+    from paceline.passes import Pass
+
+    deal = Pass.deal
+
+    def deal_slowly(self: Pass, *arguments: Any, **options: Any) -> None:
+        deal(self, *arguments, **options)
+        self.job = replace(self.job, source=SlowSource(self.job.source, turn))
+
+    Pass.deal = deal_slowly  # type: ignore[method-assign]
+
+
+def main(
+    topology: str, trajectory: str, backend: str, slow: str, n_frames: str, folder: str
+) -> None:
+    import paceline
+    from paceline.report import report_of
+
+    turn = Turn(Path(folder))
+    if slow == "reading":
+        read_slowly(turn)
+    atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
+    series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
+    workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
+    series.run(stop=int(n_frames), backend=backend, block_frames=16, progress=False, **workers)
+    begun = time.perf_counter()
+    report = report_of(series.timings)
+    took = time.perf_counter() - begun
+    found = {
+        "named": [asdict(straggler) for straggler in report.stragglers],
+        "slow": turn.slow(),
+        "seconds": report.t_total,
+        "report": took,
+    }
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
