@@ -10,6 +10,7 @@ made slow in Python.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,22 +50,27 @@ class Trial:
     slow: str | None
     share: float
 
+    @classmethod
+    def of(cls, found: dict[str, Any], slow: str | None) -> "Trial":
+        """What the program printed; who was slow may be known to others alone."""
+        return cls(found["named"], slow, found["report"] / found["seconds"])
+
     def is_slow(self, worker: str) -> bool:
         """Whether that is the slow worker: host:process:thread, or its process alone is known."""
         _, process, thread = worker.rsplit(":", 2)
         return self.slow in (process, f"{process}:{thread}")
 
 
-def run(data: Dataset, backend: str, slow: str) -> Trial:
-    """One run, in a process or in ranks of its own."""
-    files = data.topology, data.trajectory("xtc")
+def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
+    """Some runs in a process or in ranks of their own."""
     through_file_system = slow == "reading" and backend != "threads"
     told = "nothing" if through_file_system else slow
+    files = data.topology, data.trajectory("xtc")
     with tempfile.TemporaryDirectory() as folder:
-        command = [*command_of(backend), PROGRAM, *files, backend, told, N_FRAMES, folder]
+        told_all = *files, backend, told, N_FRAMES, repeats, folder
+        command = [*command_of(backend), PROGRAM, *told_all]
         if not through_file_system:
-            found = output_of(command, {})
-            return Trial(found["named"], found["slow"], found["report"] / found["seconds"])
+            return [Trial.of(found, found["slow"]) for found in output_of(command, {})]
         # The process that deals to others opens the file before any of these.
         number = SLOW if backend == "mpi" else SLOW + 1
         with SlowFileSystem(
@@ -74,9 +80,9 @@ def run(data: Dataset, backend: str, slow: str) -> Trial:
             slow_process=number,
             slow_factor=FACTOR,
         ) as slowly:
-            found = output_of(command, slowly.environment())
+            lines = output_of(command, slowly.environment())
             pids = {counts.process: str(counts.pid) for counts in slowly.counts()}
-    return Trial(found["named"], pids.get(number), found["report"] / found["seconds"])
+    return [Trial.of(found, pids.get(number)) for found in lines]
 
 
 def command_of(backend: str) -> list[Any]:
@@ -85,8 +91,8 @@ def command_of(backend: str) -> list[Any]:
     return [sys.executable]
 
 
-def output_of(command: list[Any], environment: dict[str, str]) -> dict[str, Any]:
-    libraries = Path(command[0]).resolve().parents[1] / "lib"
+def output_of(command: list[Any], environment: dict[str, str]) -> list[dict[str, Any]]:
+    libraries = Path(shutil.which(command[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     settings = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(PROGRAM.parents[1])}
     if list(libraries.glob("libmpi.*")):
         settings["MPI4PY_LIBMPI"] = str(libraries)
@@ -97,7 +103,7 @@ def output_of(command: list[Any], environment: dict[str, str]) -> dict[str, Any]
         stdout=subprocess.PIPE,
         text=True,
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def row_of(case: str, trials: list[Trial], cause: str) -> tuple[str, ...]:
@@ -126,7 +132,7 @@ def main() -> None:
             continue
         report(case)
         try:
-            trials = [run(data, backend, slow) for _ in range(asked.effort.repeats)]
+            trials = run(data, backend, slow, asked.effort.repeats)
         except Unavailable as reason:
             skipped.append(f"{case}: {reason}")
             continue

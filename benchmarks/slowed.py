@@ -1,8 +1,9 @@
 """The run that `bench_stragglers` does again and again: one worker of several is slow.
 
-    python slowed.py topology trajectory backend slow n_frames folder
+    python slowed.py topology trajectory backend slow n_frames repeats folder
 
-Prints as JSON whom the report names, who was slow, and what run and report took. `slow` says
+Prints of each run a line of JSON: whom the report names, who was slow, and what run and report
+took. `slow` says
 whether the worker that comes third is slow at computing, or at reading; or nobody is, as far as
 this program knows.
 """
@@ -92,42 +93,57 @@ class SlowReader:
         return cost._replace(read=cost.read + slept)
 
 
-def read_slowly(turn: Turn) -> None:
-    """Let the source of every job from here on be slow."""
+def slow_pass(turn: Turn) -> Any:
+    """What makes jobs whose source is slow, in the place of `paceline.passes.Pass`."""
     from paceline.passes import Pass
 
-    deal = Pass.deal
+    class SlowPass(Pass):
+        def deal(self, *arguments: Any, **options: Any) -> None:
+            super().deal(*arguments, **options)
+            self.job = replace(self.job, source=SlowSource(self.job.source, turn))
 
-    def deal_slowly(self: Pass, *arguments: Any, **options: Any) -> None:
-        deal(self, *arguments, **options)
-        self.job = replace(self.job, source=SlowSource(self.job.source, turn))
-
-    Pass.deal = deal_slowly  # type: ignore[method-assign]
+    return SlowPass
 
 
-def main(
-    topology: str, trajectory: str, backend: str, slow: str, n_frames: str, folder: str
-) -> None:
+def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dict[str, Any]:
+    """One run, and what its report says."""
     import paceline
-    from paceline.report import report_of
+    from paceline import runner
+    from paceline.report import advice_of, report_of
 
-    turn = Turn(Path(folder))
     if slow == "reading":
-        read_slowly(turn)
-    atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
+        runner.Pass = slow_pass(turn)  # type: ignore[misc]
     series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
     workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
-    series.run(stop=int(n_frames), backend=backend, block_frames=16, progress=False, **workers)
+    series.run(stop=n_frames, backend=backend, block_frames=16, progress=False, **workers)
     begun = time.perf_counter()
     report = report_of(series.timings)
+    advice_of(report)
     took = time.perf_counter() - begun
-    found = {
+    return {
         "named": [asdict(straggler) for straggler in report.stragglers],
         "slow": turn.slow(),
         "seconds": report.t_total,
         "report": took,
     }
-    print(json.dumps(found), flush=True)
+
+
+def main(
+    topology: str,
+    trajectory: str,
+    backend: str,
+    slow: str,
+    n_frames: str,
+    repeats: str,
+    folder: str,
+) -> None:
+    import paceline
+
+    atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
+    for k in range(int(repeats)):
+        turns = Path(folder, str(k))
+        turns.mkdir()
+        print(json.dumps(trial(atoms, backend, slow, int(n_frames), Turn(turns))), flush=True)
 
 
 if __name__ == "__main__":

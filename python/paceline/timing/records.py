@@ -47,11 +47,6 @@ class BlockTiming:
     bytes: int
     calls: int
 
-    @property
-    def overhead(self) -> int:
-        """The rest of the time at the block, ns."""
-        return self.end - self.start - sum(getattr(self, part) for part in PARTS)
-
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:

@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from paceline.timing.columns import Columns
 from paceline.timing.records import PARTS, Abandoned, BlockTiming, host_of
 
 #: A worker whose seconds per frame exceed the median's by this factor is a straggler …
@@ -135,6 +138,8 @@ def find_stragglers(
     >>> slow.host, slow.cause, slow.factor, slow.seconds_lost
     ('node2', 'computing', 3.0, 2.0)
     """
+    if not blocks:
+        return []
     spent = _spent(blocks, abandoned, dealt, static)
     if len({worker for of_job in spent.values() for worker in of_job}) < 2:
         return []
@@ -148,31 +153,60 @@ def find_stragglers(
 
 
 def _spent(
-    blocks: Iterable[BlockTiming], abandoned: Iterable[Abandoned], dealt: int, static: bool
+    blocks: Sequence[BlockTiming], abandoned: Sequence[Abandoned], dealt: int, static: bool
 ) -> _Table:
     """What each worker spent on blocks that came, in time or too late."""
-    of_worker: dict[str, list[BlockTiming]] = {}
-    for timing in (*blocks, *(attempt.timing for attempt in abandoned if attempt.came)):
-        of_worker.setdefault(timing.worker, []).append(timing)
-    twice = {(attempt.timing.job, attempt.timing.block) for attempt in abandoned}
-    dealt_once = [block.start for block in blocks if (block.job, block.block) not in twice]
-    #: From then on a worker may have waited because nothing was left.
-    last_dealt = max(dealt_once, default=dealt)
+    columns = Columns([*blocks, *(attempt.timing for attempt in abandoned if attempt.came)])
+    waits, comm = _waits(columns, abandoned, dealt, static), _last_comm(columns)
+    n_workers = len(columns.workers)
+    keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
+    parts = {part: columns.sums(part, groups, len(keys)) for part in (*PARTS, "overhead")}
+    parts["wait"] = np.bincount(groups, waits, len(keys))
+    parts["comm"] = np.bincount(groups, comm, len(keys))
+    n_frames = columns.sums("n_frames", groups, len(keys))
     table: _Table = {}
-    for worker, timings in of_worker.items():
-        free_since = dealt if static else None
-        timings.sort(key=lambda timing: timing.start)
-        for timing in timings:
-            spent = table.setdefault(timing.job, {}).setdefault(worker, _Spent())
-            spent.n_frames += timing.n_frames
-            spent.parts.update({part: getattr(timing, part) for part in (*PARTS, "overhead")})
-            had_to_wait = static or timing.start < last_dealt
-            if free_since is not None and had_to_wait and (timing.job, timing.block) not in twice:
-                spent.parts["wait"] += timing.start - free_since
-            free_since = timing.end
-        # The results of its other blocks travelled while it was at the next one.
-        spent.parts["comm"] += timings[-1].comm
+    for k, (job, worker) in enumerate(zip(*divmod(keys, n_workers), strict=True)):
+        of_group = Counter({part: float(of_groups[k]) for part, of_groups in parts.items()})
+        spent = _Spent(int(n_frames[k]), of_group)
+        table.setdefault(int(job), {})[columns.workers[worker]] = spent
     return table
+
+
+def _waits(
+    columns: Columns, abandoned: Sequence[Abandoned], dealt: int, static: bool
+) -> np.ndarray:
+    """How long each block's worker had to wait for it, ns, since it was done with its last one.
+
+    Where blocks are dealt, the first does not count: a process may have to start. Nor do those
+    blocks that were dealt twice, or after which none was dealt: there was nothing else to do.
+    """
+    order = np.lexsort((columns["start"], columns.worker))
+    worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]
+    follows = worker[1:] == worker[:-1]
+    waits = np.zeros(len(order), np.int64)
+    waits[order[1:]] = np.where(follows, start[1:] - end[:-1], 0)
+    if static:
+        firsts = order[np.concatenate(([True], ~follows))]
+        waits[firsts] = columns["start"][firsts] - dealt
+        return waits
+    twice = {(attempt.timing.job, attempt.timing.block) for attempt in abandoned}
+    keys = zip(columns["job"].tolist(), columns["block"].tolist(), strict=True)
+    once = np.array([key not in twice for key in keys] if twice else np.ones(len(order)), bool)
+    last_dealt = columns["start"][once].max(initial=dealt)
+    return np.where(once & (columns["start"] < last_dealt), waits, 0)
+
+
+def _last_comm(columns: Columns) -> np.ndarray:
+    """How long the results of each worker's last block were on their way, ns; 0 of its others.
+
+    Those travelled while it was at the next one.
+    """
+    order = np.lexsort((columns["end"], columns.worker))
+    worker = columns.worker[order]
+    lasts = order[np.concatenate((worker[1:] != worker[:-1], [True]))]
+    comm = np.zeros(len(order), np.int64)
+    comm[lasts] = columns["comm"][lasts]
+    return comm
 
 
 def _median(of_job: Collection[_Spent]) -> _Usual:

@@ -3,6 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from paceline.timing.columns import Columns
 from paceline.timing.records import PARTS, Abandoned, BlockTiming, WorkerTiming
 
 
@@ -24,49 +27,67 @@ def sum_workers(
     -------
     list of WorkerTiming
     """
-    blocks_of: dict[str, list[BlockTiming]] = {}
     attempts_of: dict[str, list[BlockTiming]] = {}
-    for block in blocks:
-        blocks_of.setdefault(block.worker, []).append(block)
     for attempt in abandoned:
         if attempt.timing.worker:
             attempts_of.setdefault(attempt.timing.worker, []).append(attempt.timing)
+    sums_of = _sums_of_blocks(blocks)
     last = max((block.end for block in blocks), default=dealt)
     return [
-        _sum_worker(name, blocks_of.get(name, []), attempts_of.get(name, []), dealt, last)
-        for name in sorted({*blocks_of, *attempts_of})
+        _sum_worker(name, sums_of.get(name, _NOTHING), attempts_of.get(name, []), dealt, last)
+        for name in sorted({*sums_of, *attempts_of})
     ]
+
+
+_SUMMED = ("n_frames", *PARTS, "overhead", "length", "comm", "bytes", "calls")
+#: What a worker has that was done with no block in time.
+_NOTHING = dict.fromkeys(("n_blocks", *_SUMMED), 0)
+
+
+def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
+    """Of each worker the sums of its blocks, and the ends of the time from first to last."""
+    columns = Columns(blocks)
+    n = len(columns.workers)
+    sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
+    sums["n_blocks"] = np.bincount(columns.worker, minlength=n)
+    first, last = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, columns.worker, columns["start"])
+    np.maximum.at(last, columns.worker, columns["end"])
+    sums |= {"first": first, "last": last}
+    return {
+        worker: {name: int(of_workers[k]) for name, of_workers in sums.items()}
+        for k, worker in enumerate(columns.workers)
+    }
 
 
 def _sum_worker(
     name: str,
-    blocks: Sequence[BlockTiming],
+    sums: dict[str, int],
     attempts: Sequence[BlockTiming],
     dealt: int,
     last: int,
 ) -> WorkerTiming:
     """Sums of one worker; `dealt` and `last` are the ends of its wall time."""
-    parts = {key: sum(getattr(block, key) for block in blocks) for key in PARTS}
-    busy = sum(block.end - block.start for block in blocks)
     lost = _length(attempts, last)
-    at_work = [*blocks, *attempts]
+    begun = min([sums.get("first", math.inf), *(attempt.start for attempt in attempts)])
+    done = max([sums.get("last", -math.inf), *(attempt.end for attempt in attempts)])
     return WorkerTiming(
         worker=name,
-        n_blocks=len(blocks),
-        n_frames=sum(block.n_frames for block in blocks),
-        t_init_traj=parts["open"] / 1e9,
-        t_io=parts["read"] / 1e9,
-        t_decode=parts["decode"] / 1e9,
-        t_transform=parts["transform"] / 1e9,
-        t_compute=parts["compute"] / 1e9,
+        n_blocks=sums["n_blocks"],
+        n_frames=sums["n_frames"],
+        t_init_traj=sums["open"] / 1e9,
+        t_io=sums["read"] / 1e9,
+        t_decode=sums["decode"] / 1e9,
+        t_transform=sums["transform"] / 1e9,
+        t_compute=sums["compute"] / 1e9,
         t_abandoned=lost / 1e9,
-        t_wait=(last - dealt - busy - lost) / 1e9,
-        t_wait_first=(min(one.start for one in at_work) - dealt) / 1e9,
-        t_wait_last=max(0, last - max(one.end for one in at_work)) / 1e9,
-        t_overhead=(busy - sum(parts.values())) / 1e9,
-        t_comm=sum(block.comm for block in blocks) / 1e9,
-        bytes=sum(block.bytes for block in blocks),
-        calls=sum(block.calls for block in blocks),
+        t_wait=(last - dealt - sums["length"] - lost) / 1e9,
+        t_wait_first=(begun - dealt) / 1e9,
+        t_wait_last=max(0, last - done) / 1e9,
+        t_overhead=sums["overhead"] / 1e9,
+        t_comm=sums["comm"] / 1e9,
+        bytes=sums["bytes"],
+        calls=sums["calls"],
     )
 
 
