@@ -115,7 +115,8 @@ def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dic
         runner.Pass = slow_pass(turn)  # type: ignore[misc]
     series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
     workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
-    series.run(stop=n_frames, backend=backend, block_frames=16, progress=False, **workers)
+    frames = np.arange(n_frames) % atoms.universe.trajectory.n_frames
+    series.run(frames=frames, backend=backend, block_frames=16, progress=False, **workers)
     begun = time.perf_counter()
     report = report_of(series.timings)
     advice_of(report)

@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -281,3 +285,22 @@ def test_advice_is_told_with_the_run_s_own_numbers():
     assert balance.heuristic == "1"
     assert "the blocks would take about 3.2 s rather than 6.4 s" in computing.text
     assert computing.numbers == pytest.approx({"share": 0.625, "t_blocks": 6.4})
+
+
+#: Runs in which one of four workers is slow, for the benchmark and here.
+SLOWED = Path(__file__).parents[1] / "benchmarks" / "slowed.py"
+
+
+@pytest.mark.parametrize(
+    ("backend", "slow"),
+    [("threads", "computing"), ("threads", "reading"), ("processes", "reading")],
+)
+def test_the_slow_worker_is_named_and_why(backend, slow, adk, tmp_path):
+    command = [SLOWED, *adk, backend, slow, 3000, 1, tmp_path]
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], env=environment, capture_output=True, check=True
+    )
+    found = json.loads(done.stdout)
+    named = {one["worker"].split(":", 1)[1]: one["cause"] for one in found["named"]}
+    assert named[found["slow"]] == slow
