@@ -41,7 +41,7 @@ FRAME = 2.5e-4
 
 
 def rate(data: Dataset, effort: Effort) -> Table:
-    """RMSDs of all frames again and again, by 2 threads, processes and ranks."""
+    """RMSDs of all frames again and again, by 2 threads, processes, Dask workers and ranks."""
     table = Table(
         f"rate of two workers, one job of {JOB if effort.judged else effort.job:g} s or more",
         ("case", "workers", "seconds", "rate / threads", "min", "max", "target"),
@@ -66,6 +66,7 @@ def rate(data: Dataset, effort: Effort) -> Table:
     ways: dict[str, Callable[[], dict[str, Any]]] = {
         "threads": lambda: here(n_frames, "threads"),
         "processes": lambda: here(n_frames, "processes"),
+        "dask": lambda: here(n_frames, "dask"),
         "mpi": lambda: on_ranks(2, FIRST_RANK, "rate", *files, n_frames, "mpi", 1),
     }
     taken = _in_turn(ways, effort.repeats)
