@@ -1,6 +1,6 @@
 """Whether the report names the slow worker, and what made it slow, every time.
 
-    python -m benchmarks stragglers [folder] [--repeats 20] [--only "mpi, reading" …] [--tsv] [--tiny]
+    python -m benchmarks stragglers [folder] [--repeats 20] [--only "mpi, reading"] [--tsv] [--tiny]
 
 Four workers share the blocks of a trajectory. One is slow: its function sleeps longer, or its reads
 take longer. Processes and ranks read through a slow file system (`slowfs.py`), which answers one of

@@ -15,8 +15,8 @@ from paceline.outcome import Outcome
 from paceline.timing import Abandoned
 from paceline.worker import SealedJob
 
-#: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its next
-#: one, and 11 % of the time where it was given single blocks of 14 ms.
+#: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its
+#: next one, and 11 % of the time where it was given single blocks of 14 ms.
 RUN_SECONDS = 0.1
 
 
