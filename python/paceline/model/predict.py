@@ -1,0 +1,200 @@
+"""The formula: from what a frame costs to the time of a run."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from paceline.errors import UnsupportedError
+from paceline.model.cost import FrameCost
+from paceline.model.queueing import queued
+from paceline.model.sharing import Unevenness, dynamic_time, opening_dealt, static_time
+from paceline.model.systems import FILE_SYSTEMS, FileSystem, Network
+from paceline.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
+
+Schedule = Literal["dynamic", "static"]
+Layout = Literal["shared", "split", "h5md"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a run is expected to take, seconds: the parts add up to `t_total`.
+
+    Attributes
+    ----------
+    n_workers : int
+        Who share the work.
+    t_start : float
+        Until the first worker can begin.
+    t_open : float
+        Opening the file, as far as it delays the end.
+    t_io, t_decode, t_comp : float
+        Reading, decoding and computing, mean over workers. Waiting for one another at the file
+        system is part of `t_io`.
+    t_wait : float
+        From when a worker of mean pace is done until the slowest is.
+    t_comm : float
+        Bringing results together.
+    """
+
+    n_workers: int
+    t_start: float
+    t_open: float
+    t_io: float
+    t_decode: float
+    t_comp: float
+    t_wait: float
+    t_comm: float
+
+    @property
+    def t_total(self) -> float:
+        """The whole run, s."""
+        at_work = self.t_io + self.t_decode + self.t_comp
+        return self.t_start + self.t_open + at_work + self.t_wait + self.t_comm
+
+
+def predict(
+    cost: FrameCost,
+    n_frames: int,
+    n_workers: int,
+    *,
+    file_system: FileSystem = FILE_SYSTEMS["memory"],
+    per_node: int | None = None,
+    schedule: Schedule = "dynamic",
+    layout: Layout = "shared",
+    network: Network | None = None,
+    uneven: Unevenness | None = None,
+    block_frames: int | None = None,
+    request_frames: int | None = None,
+    result_bytes: float = 16.0,
+    t_start: float = 0.0,
+) -> Prediction:
+    """Predict how long a run takes.
+
+    Parameters
+    ----------
+    cost : FrameCost
+        Of one frame, measured with one worker.
+    n_frames : int
+        Frames of the run.
+    n_workers : int
+        Threads, processes or ranks.
+    file_system : FileSystem
+        Where the trajectory lies; by default nothing is shared but the work.
+    per_node : int, optional
+        Workers on one node; by default all are on one.
+    schedule : {"dynamic", "static"}
+        Blocks dealt as workers come free, or equal shares.
+    layout : {"shared", "split", "h5md"}
+        One file for all, one for each worker, or one that is opened together (MPI-IO).
+    network : Network, optional
+        Over which results come back; by default at no cost.
+    uneven : Unevenness, optional
+        How workers differ; by default not at all.
+    block_frames : int, optional
+        Frames of a block; by default as paceline cuts them.
+    request_frames : int, optional
+        Frames that are read at once; by default a block.
+    result_bytes : float
+        Of results per frame.
+    t_start : float
+        What starting the workers takes, s.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    UnsupportedError
+        A number that must be positive is not, or no such schedule or layout.
+
+    Examples
+    --------
+    >>> cost = FrameCost(read=0.0, decode=300e-6, compute=100e-6, bytes=12_000)
+    >>> [f"{predict(cost, 100_000, n).t_total:.2f} s" for n in (1, 2, 4)]
+    ['40.00 s', '20.07 s', '10.12 s']
+    """
+    _check(n_frames, n_workers, per_node, schedule, layout)
+    uneven = uneven or Unevenness()
+    network = network or Network()
+    busy = min(n_workers, n_frames)
+    on_a_node = min(busy, per_node or busy)
+    block_frames = block_frames or _block_frames(cost, n_frames, busy)
+    request_frames = request_frames or block_frames
+
+    frame = _frame_time(cost, file_system, layout, busy, on_a_node, request_frames)
+    share = n_frames / busy * frame
+    t_open = _last_open(file_system, layout, busy)
+    if schedule == "static":
+        slowest = static_time(math.ceil(n_frames / busy) * frame, busy, uneven)
+    else:
+        block = min(block_frames, n_frames / busy) * frame
+        slowest = dynamic_time(share, block, busy, uneven)
+        if layout == "shared":
+            t_open = opening_dealt(share * busy, busy, t_open / busy)
+    return Prediction(
+        n_workers=n_workers,
+        t_start=t_start,
+        t_open=t_open,
+        t_io=n_frames / busy * (cost.read + frame - cost.seconds),
+        t_decode=n_frames / busy * cost.decode,
+        t_comp=n_frames / busy * cost.compute,
+        t_wait=slowest - share,
+        t_comm=_gathering(network, n_frames * result_bytes, n_workers, on_a_node),
+    )
+
+
+def _check(n_frames: int, n_workers: int, per_node: int | None, schedule: str, layout: str) -> None:
+    for what, value in (
+        ("frames", n_frames),
+        ("workers", n_workers),
+        ("a node's workers", per_node),
+    ):
+        if value is not None and value < 1:
+            raise UnsupportedError(f"number of {what}: expected 1 or more, found {value}")
+    if schedule not in ("dynamic", "static"):
+        raise UnsupportedError(f"schedule: expected dynamic or static, found {schedule!r}")
+    if layout not in ("shared", "split", "h5md"):
+        raise UnsupportedError(f"layout: expected shared, split or h5md, found {layout!r}")
+
+
+def _block_frames(cost: FrameCost, n_frames: int, n_workers: int) -> int:
+    """Frames of a block, about as `paceline.plan.make_plan` chooses them."""
+    wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
+    size = LEAF_FRAMES
+    while 2 * size <= wanted:
+        size *= 2
+    return size
+
+
+def _frame_time(
+    cost: FrameCost,
+    system: FileSystem,
+    layout: Layout,
+    n_workers: int,
+    on_a_node: int,
+    request_frames: int,
+) -> float:
+    """Time of a frame, waiting for others included."""
+    servers = system.stripe_count
+    if layout == "split":
+        servers = min(system.servers, n_workers * system.stripe_count)
+    at_server = cost.bytes / system.server_bandwidth + system.t_request / request_frames
+    frame = cost.seconds
+    if layout == "shared":
+        frame = queued(frame, system.t_lock / request_frames, on_a_node)
+    frame = queued(frame, cost.bytes / system.node_bandwidth, on_a_node)
+    return queued(frame, at_server / servers, n_workers)
+
+
+def _last_open(system: FileSystem, layout: Layout, n_workers: int) -> float:
+    """When the last worker has opened its file, s."""
+    in_line = n_workers if layout == "shared" else 1
+    return in_line * system.t_open + n_workers * system.t_metadata
+
+
+def _gathering(network: Network, n_bytes: float, n_workers: int, on_a_node: int) -> float:
+    """Bring results to one process, over a tree; a node's own cross no network."""
+    if n_workers <= on_a_node:
+        return 0.0
+    return math.ceil(math.log2(n_workers)) * network.latency + n_bytes / network.bandwidth

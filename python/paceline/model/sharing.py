@@ -1,0 +1,126 @@
+"""How long the slowest worker takes, where work is shared out beforehand or dealt."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from paceline.backends.dealing import OVERDUE, SHORTEST
+
+
+@dataclass(frozen=True, slots=True)
+class Unevenness:
+    """How workers differ.
+
+    Attributes
+    ----------
+    spread : float
+        Standard deviation of workers' time per frame, as a part of its mean.
+    slow_fraction : float
+        Part of the workers that are slow.
+    slow_factor : float
+        How many times as long those take.
+    """
+
+    spread: float = 0.0
+    slow_fraction: float = 0.0
+    slow_factor: float = 1.0
+
+    @property
+    def pace(self) -> float:
+        """Mean number of frames that workers do while one that is not slow does one."""
+        return 1 - self.slow_fraction + self.slow_fraction / self.slow_factor
+
+
+def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
+    """When the last of equal shares is done, expected.
+
+    Parameters
+    ----------
+    share : float
+        What a share takes a worker that is not slow, s.
+    n_workers : int
+        Who have a share.
+    uneven : Unevenness
+        How workers differ.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> static_time(10.0, 100, Unevenness(slow_fraction=0.5, slow_factor=3))
+    30.0
+    """
+    some_slow = 1 - (1 - uneven.slow_fraction) ** n_workers
+    # Blom's approximation: the largest of so many normal deviates.
+    largest = NormalDist().inv_cdf((n_workers - 0.375) / (n_workers + 0.25))
+    return share * (1 + uneven.spread * largest + (uneven.slow_factor - 1) * some_slow)
+
+
+def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
+    """When the last block is done where workers take the next as they come free, expected.
+
+    Nobody is idle until no block is left; then workers are in the midst of one each. The last of
+    them to end is almost a block's time away, and a slow one's block is done once more by another
+    when it is overdue.
+
+    Parameters
+    ----------
+    share : float
+        All work divided by the workers, for one that is not slow, s.
+    block : float
+        What a block takes it, s.
+    n_workers : int
+        Who take blocks.
+    uneven : Unevenness
+        How workers differ.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> dynamic_time(10.0, 0.1, 1, Unevenness())
+    10.0
+    """
+    none_left = (share - block / 2) / uneven.pace
+    n_slow = uneven.slow_fraction * n_workers
+    n_others = n_workers - n_slow
+    repeated = max(OVERDUE * block, SHORTEST) + block
+    last_slow = min(uneven.slow_factor * block, repeated) * n_slow / (n_slow + 1)
+    last = max(block * n_others / (n_others + 1), last_slow)
+    return none_left + last
+
+
+def opening_dealt(work: float, n_workers: int, t_open: float) -> float:
+    """How much later dealt blocks are done because workers open the file one after another.
+
+    Who opened it works while others wait for their turn; who comes too late finds nothing left.
+
+    Parameters
+    ----------
+    work : float
+        All work, for one worker, s.
+    n_workers : int
+        Who open the file.
+    t_open : float
+        An open, s.
+
+    Returns
+    -------
+    float
+        Seconds beside ``work / n_workers``.
+
+    Examples
+    --------
+    >>> opening_dealt(100.0, 2, 1.0), opening_dealt(1.0, 1000, 1.0)
+    (1.5, 1.999)
+    """
+    useful = n_workers
+    if t_open > 0:
+        useful = min(n_workers, max(1, math.isqrt(int(2 * work / t_open))))
+    return work / useful + t_open * (useful + 1) / 2 - work / n_workers

@@ -1,0 +1,107 @@
+"""Figures for file systems and networks."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """Where files lie.
+
+    Attributes
+    ----------
+    servers : int
+        Disks or servers that hold data.
+    stripe_count : int
+        Those among which one file is divided.
+    server_bandwidth : float
+        Bytes per second from one of them.
+    node_bandwidth : float
+        Bytes per second that one client node can take in.
+    latency : float
+        From asking for bytes to the first of them, s. It counts only where reading was not
+        measured: see `read_time`.
+    t_request : float
+        What a request costs the server beside its bytes, s.
+    t_lock : float
+        How long a request holds a lock that the processes of a node share with all that read the
+        same file, s.
+    t_open : float
+        An open, s. Those of one file are served one after another.
+    t_metadata : float
+        What an open of any file costs the metadata server, s.
+    """
+
+    servers: int = 1
+    stripe_count: int = 1
+    server_bandwidth: float = math.inf
+    node_bandwidth: float = math.inf
+    latency: float = 0.0
+    t_request: float = 0.0
+    t_lock: float = 0.0
+    t_open: float = 0.0
+    t_metadata: float = 0.0
+
+    def read_time(self, n_bytes: float, request_frames: float = 1) -> float:
+        """Time to read a frame, where it was not measured.
+
+        Parameters
+        ----------
+        n_bytes : float
+            Of a frame.
+        request_frames : float
+            Frames that are read at once.
+
+        Returns
+        -------
+        float
+            Seconds, of one worker alone.
+
+        Examples
+        --------
+        >>> FileSystem(server_bandwidth=1e9, latency=1e-3).read_time(10_000, request_frames=100)
+        2e-05
+        """
+        bandwidth = min(self.stripe_count * self.server_bandwidth, self.node_bandwidth)
+        return (self.latency + self.t_request) / request_frames + n_bytes / bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How results come back.
+
+    Attributes
+    ----------
+    latency : float
+        Of a message, s.
+    bandwidth : float
+        Bytes per second into one node.
+    """
+
+    latency: float = 0.0
+    bandwidth: float = math.inf
+
+
+#: Round figures of common kinds, to begin with; measure your own.
+FILE_SYSTEMS = {
+    "memory": FileSystem(),
+    "ssd": FileSystem(server_bandwidth=2e9, latency=1e-4, t_open=1e-5),
+    "hdd": FileSystem(server_bandwidth=150e6, latency=8e-3, t_open=1e-2),
+    "nfs": FileSystem(
+        server_bandwidth=110e6, node_bandwidth=110e6, latency=1e-3, t_open=1e-3, t_metadata=1e-3
+    ),
+    "lustre": FileSystem(
+        servers=32,
+        stripe_count=1,
+        server_bandwidth=2e9,
+        node_bandwidth=7e9,
+        latency=5e-4,
+        t_open=1e-3,
+        t_metadata=5e-5,
+    ),
+}
+NETWORKS = {
+    "none": Network(),
+    "ethernet": Network(latency=5e-5, bandwidth=117e6),
+    "infiniband": Network(latency=2e-6, bandwidth=7e9),
+}
