@@ -130,8 +130,7 @@ def predict(
     else:
         block = min(block_frames, n_frames / busy) * frame
         slowest = dynamic_time(share, block, busy, uneven)
-        if layout == "shared":
-            t_open = opening_dealt(share * busy, busy, t_open / busy)
+        t_open = opening_dealt(share * busy, busy, t_open / busy)
     return Prediction(
         n_workers=n_workers,
         t_start=t_start,
@@ -189,8 +188,8 @@ def _frame_time(
 
 def _last_open(system: FileSystem, layout: Layout, n_workers: int) -> float:
     """When the last worker has opened its file, s."""
-    in_line = n_workers if layout == "shared" else 1
-    return in_line * system.t_open + n_workers * system.t_metadata
+    each = system.t_metadata + (system.t_open if layout == "shared" else 0.0)
+    return n_workers * each
 
 
 def _gathering(network: Network, n_bytes: float, n_workers: int, on_a_node: int) -> float:

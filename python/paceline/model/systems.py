@@ -27,7 +27,7 @@ class FileSystem:
         How long a request holds a lock that the processes of a node share with all that read the
         same file, s.
     t_open : float
-        An open, s. Those of one file are served one after another.
+        What opening a file adds that all workers open, s: they do it one after another.
     t_metadata : float
         What an open of any file costs the metadata server, s.
     """
@@ -82,22 +82,25 @@ class Network:
     bandwidth: float = math.inf
 
 
-#: Round figures of common kinds, to begin with; measure your own.
+#: Round figures of common kinds, to begin with, as data sheets give them: measure your own. Those
+#: of "comet" are of SDSC Comet's Lustre and MDAnalysis 0.17, fitted to the published times
+#: (`python -m benchmarks model`); "lustre" borrows its locks, and opens a file without parsing.
 FILE_SYSTEMS = {
     "memory": FileSystem(),
-    "ssd": FileSystem(server_bandwidth=2e9, latency=1e-4, t_open=1e-5),
-    "hdd": FileSystem(server_bandwidth=150e6, latency=8e-3, t_open=1e-2),
-    "nfs": FileSystem(
-        server_bandwidth=110e6, node_bandwidth=110e6, latency=1e-3, t_open=1e-3, t_metadata=1e-3
-    ),
+    "ssd": FileSystem(server_bandwidth=2e9, latency=1e-4, t_metadata=1e-5),
+    "hdd": FileSystem(server_bandwidth=150e6, latency=8e-3, t_metadata=1e-2),
+    "nfs": FileSystem(server_bandwidth=117e6, node_bandwidth=117e6, latency=5e-4, t_metadata=1e-3),
     "lustre": FileSystem(
         servers=32,
-        stripe_count=1,
         server_bandwidth=2e9,
         node_bandwidth=7e9,
         latency=5e-4,
-        t_open=1e-3,
-        t_metadata=5e-5,
+        t_request=0.93e-6,
+        t_lock=21.7e-6,
+        t_metadata=50e-6,
+    ),
+    "comet": FileSystem(
+        servers=32, node_bandwidth=7e9, t_request=0.93e-6, t_lock=21.7e-6, t_open=0.49
     ),
 }
 NETWORKS = {
