@@ -10,7 +10,6 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.model_figures import draw_published
 from benchmarks.model_fit import fit
 from benchmarks.model_rows import FACTOR, FITTED_ON, Case, Constants, at_work, cases, stated
 from benchmarks.table import Table
@@ -89,6 +88,8 @@ def main() -> None:
     for table in (constants_table(values, errors), rows_table(values), stated_table(values)):
         print(f"{table.render(asked.tsv)}\n")
     if asked.figure is not None:
+        from benchmarks.model_figures import draw_published
+
         draw_published(values).savefig(asked.figure)
 
 
