@@ -58,25 +58,30 @@ def test_more_workers_never_do_the_work_more_slowly(schedule, layout):
 
 
 @pytest.mark.parametrize(
-    "name", ["server_bandwidth", "node_bandwidth", "t_lock", "t_request", "t_open", "t_metadata"]
+    ("name", "figure", "worse"),
+    [
+        ("server_bandwidth", 300e6, 200e6),
+        ("node_bandwidth", 100e6, 50e6),
+        ("t_lock", 50e-6, 70e-6),
+        ("t_request", 50e-6, 70e-6),
+        ("t_open", 0.1, 0.2),
+        ("t_metadata", 0.1, 0.2),
+    ],
 )
-def test_a_worse_file_system_never_helps(name):
-    factor = 0.5 if name.endswith("bandwidth") else 2.0
-    figures = {
-        "server_bandwidth": 300e6,
-        "node_bandwidth": 200e6,
-        "t_lock": 2e-3,
-        "t_request": 1e-3,
-        "t_open": 0.1,
-        "t_metadata": 0.1,
-    }
-    worse = figures | {name: figures[name] * factor}
+def test_a_worse_file_system_is_slower(name, figure, worse):
     for n in (2, 24, 384):
-        better, slower = (
-            predict(COST, 10**5, n, file_system=FileSystem(**chosen), per_node=24).t_total
-            for chosen in (figures, worse)
+        ideal, better, slower = (
+            predict(COST, 10**5, n, file_system=system, per_node=24, request_frames=1).t_total
+            for system in (FileSystem(), FileSystem(**{name: figure}), FileSystem(**{name: worse}))
         )
-        assert slower > better
+        assert ideal < better < slower
+
+
+def test_only_the_longest_queue_is_waited_in():
+    server, link = FileSystem(server_bandwidth=300e6), FileSystem(node_bandwidth=300e6)
+    both = FileSystem(server_bandwidth=300e6, node_bandwidth=300e6)
+    times = [predict(COST, 10**5, 24, file_system=chosen).t_io for chosen in (server, link, both)]
+    assert times[0] == times[1] == times[2]
 
 
 def test_many_workers_take_as_long_as_what_they_share():
@@ -245,6 +250,21 @@ def test_what_makes_no_sense_is_refused(named, wanted):
     given = {"n_frames": 10, "n_workers": 2} | named
     with pytest.raises(UnsupportedError, match=wanted):
         predict(COST, given.pop("n_frames"), given.pop("n_workers"), **given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"),
+    [
+        (FileSystem, {"servers": 0}, "servers"),
+        (FileSystem, {"node_bandwidth": -1.0}, "node_bandwidth"),
+        (FileSystem, {"t_open": math.nan}, "t_open"),
+        (Unevenness, {"slow_fraction": 1.5}, "slow_fraction"),
+        (Unevenness, {"slow_factor": 0.5}, "slow_factor"),
+    ],
+)
+def test_figures_that_make_no_sense_are_refused(kind, given, wanted):
+    with pytest.raises(UnsupportedError, match=wanted):
+        kind(**given)
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])

@@ -4,13 +4,15 @@
 """
 
 from paceline.model.cost import FrameCost
-from paceline.model.predict import Prediction, predict
+from paceline.model.predict import LAYOUTS, SCHEDULES, Prediction, predict
 from paceline.model.sharing import Unevenness
 from paceline.model.systems import FILE_SYSTEMS, NETWORKS, FileSystem, Network
 
 __all__ = [
     "FILE_SYSTEMS",
+    "LAYOUTS",
     "NETWORKS",
+    "SCHEDULES",
     "FileSystem",
     "FrameCost",
     "Network",

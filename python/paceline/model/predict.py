@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from paceline.errors import UnsupportedError
 from paceline.model.cost import FrameCost
@@ -13,6 +13,8 @@ from paceline.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
 Schedule = Literal["dynamic", "static"]
 Layout = Literal["shared", "split", "h5md"]
+SCHEDULES: tuple[str, ...] = get_args(Schedule)
+LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +153,9 @@ def _check(n_frames: int, n_workers: int, per_node: int | None, schedule: str, l
     ):
         if value is not None and value < 1:
             raise UnsupportedError(f"number of {what}: expected 1 or more, found {value}")
-    if schedule not in ("dynamic", "static"):
-        raise UnsupportedError(f"schedule: expected dynamic or static, found {schedule!r}")
-    if layout not in ("shared", "split", "h5md"):
-        raise UnsupportedError(f"layout: expected shared, split or h5md, found {layout!r}")
+    for what, chosen, known in (("schedule", schedule, SCHEDULES), ("layout", layout, LAYOUTS)):
+        if chosen not in known:
+            raise UnsupportedError(f"{what}: expected one of {', '.join(known)}, found {chosen!r}")
 
 
 def _block_frames(cost: FrameCost, n_frames: int, n_workers: int) -> int:
@@ -179,11 +180,14 @@ def _frame_time(
     if layout == "split":
         servers = min(system.servers, n_workers * system.stripe_count)
     at_server = cost.bytes / system.server_bandwidth + system.t_request / request_frames
-    frame = cost.seconds
+    queues = [
+        (at_server / servers, n_workers),
+        (cost.bytes / system.node_bandwidth, on_a_node),
+    ]
     if layout == "shared":
-        frame = queued(frame, system.t_lock / request_frames, on_a_node)
-    frame = queued(frame, cost.bytes / system.node_bandwidth, on_a_node)
-    return queued(frame, at_server / servers, n_workers)
+        queues.append((system.t_lock / request_frames, on_a_node))
+    # Who waits in the longest queue comes to the others when they are short.
+    return max(queued(cost.seconds, service, n) for service, n in queues)
 
 
 def _last_open(system: FileSystem, layout: Layout, n_workers: int) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from paceline.backends.dealing import OVERDUE, SHORTEST
+from paceline.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,24 @@ class Unevenness:
         Part of the workers that are slow.
     slow_factor : float
         How many times as long those take.
+
+    Raises
+    ------
+    UnsupportedError
+        A part is not between 0 and 1, `spread` is negative, or who is slow is fast.
     """
 
     spread: float = 0.0
     slow_fraction: float = 0.0
     slow_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.spread >= 0 and 0 <= self.slow_fraction <= 1 and self.slow_factor >= 1):
+            raise UnsupportedError(
+                "workers' unevenness: expected spread of 0 or more, slow_fraction from 0 to 1 and "
+                f"slow_factor of 1 or more, found {self.spread}, {self.slow_fraction} and "
+                f"{self.slow_factor}"
+            )
 
     @property
     def pace(self) -> float:

@@ -1,7 +1,9 @@
 """Figures for file systems and networks."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from paceline.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class FileSystem:
         What opening a file adds that all workers open, s: they do it one after another.
     t_metadata : float
         What an open of any file costs the metadata server, s.
+
+    Raises
+    ------
+    UnsupportedError
+        A count or a bandwidth is not above 0, or a time is negative.
     """
 
     servers: int = 1
@@ -41,6 +48,16 @@ class FileSystem:
     t_lock: float = 0.0
     t_open: float = 0.0
     t_metadata: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_time = field.name.startswith("t_") or field.name == "latency"
+            if not (value >= 0 if is_time else value > 0):
+                wanted = "0 s or more" if is_time else "more than 0"
+                raise UnsupportedError(
+                    f"{field.name} of a file system: expected {wanted}, found {value}"
+                )
 
     def read_time(self, n_bytes: float, request_frames: float = 1) -> float:
         """Time to read a frame, where it was not measured.
@@ -82,9 +99,12 @@ class Network:
     bandwidth: float = math.inf
 
 
-#: Round figures of common kinds, to begin with, as data sheets give them: measure your own. Those
-#: of "comet" are of SDSC Comet's Lustre and MDAnalysis 0.17, fitted to the published times
-#: (`python -m benchmarks model`); "lustre" borrows its locks, and opens a file without parsing.
+#: Figures to begin with: measure your own. They are round ones of data sheets, but for
+#:
+#: - "comet": SDSC Comet's Lustre as MDAnalysis 0.17 used it; `t_lock`, `t_request` and `t_open` are
+#:   fitted to published times (`python -m benchmarks model`).
+#: - "lustre": the same locks and requests, without MDAnalysis's opening. Servers gave at least
+#:   4.8 GB/s of one file: 30 GB to 160 ranks in 6.24 s (Khoshlessan et al. 2020, Table 5).
 FILE_SYSTEMS = {
     "memory": FileSystem(),
     "ssd": FileSystem(server_bandwidth=2e9, latency=1e-4, t_metadata=1e-5),
@@ -92,7 +112,7 @@ FILE_SYSTEMS = {
     "nfs": FileSystem(server_bandwidth=117e6, node_bandwidth=117e6, latency=5e-4, t_metadata=1e-3),
     "lustre": FileSystem(
         servers=32,
-        server_bandwidth=2e9,
+        server_bandwidth=4.8e9,
         node_bandwidth=7e9,
         latency=5e-4,
         t_request=0.93e-6,
