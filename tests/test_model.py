@@ -15,7 +15,7 @@ from paceline.backends import dealing
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Unevenness, predict
 from paceline.model.queueing import queued
-from paceline.model.sharing import dynamic_time, opening_dealt, static_time
+from paceline.model.sharing import dynamic_time, static_time
 from paceline.model.simulate import simulate
 
 ROOT = Path(__file__).parents[1]
@@ -146,10 +146,14 @@ def test_opens_are_served_in_line():
 
 
 def test_dealt_blocks_wait_less_for_those_who_open_late():
-    # Three workers, opens of 1 s, 9 s of work: 1 … x, 2 … x and 3 … x, hence x = 5.
-    assert opening_dealt(9.0, 3, 1.0) == pytest.approx(5 - 9 / 3)
-    # Those who come when all is done don't matter.
-    assert opening_dealt(9.0, 10**6, 1.0) + 9 / 10**6 == opening_dealt(9.0, 4, 1.0) + 9 / 4
+    cost, opening = FrameCost(read=0.0, decode=0.0, compute=1e-3, bytes=0), FileSystem(t_open=1.0)
+    options = {"file_system": opening, "block_frames": 1}
+    # Three workers, who open it at 1, 2 and 3 s, and 9 s of work: done at 5 s.
+    assert predict(cost, 9000, 3, **options).t_total == pytest.approx(5.0, abs=0.001)
+    assert predict(cost, 9000, 3, schedule="static", **options).t_total == pytest.approx(6.0)
+    # Who would open it when all is done does no harm.
+    ends = [predict(cost, 9000, n, **options).t_total for n in (4, 5, 1000)]
+    assert ends == pytest.approx([4.75] * 3, abs=0.001)
 
 
 def test_the_queue_is_close_to_its_exact_solution():

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from paceline.errors import UnsupportedError
 from paceline.model.cost import FrameCost
 from paceline.model.queueing import queued
-from paceline.model.sharing import Unevenness, dynamic_time, opening_dealt, static_time
+from paceline.model.sharing import Unevenness, dynamic_time, opened_in_time, static_time
 from paceline.model.systems import FILE_SYSTEMS, FileSystem, Network
 from paceline.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
@@ -30,8 +30,8 @@ class Prediction:
     t_open : float
         Opening the file, as far as it delays the end.
     t_io, t_decode, t_comp : float
-        Reading, decoding and computing, mean over workers. Waiting for one another at the file
-        system is part of `t_io`.
+        Reading, decoding and computing, mean over the workers that find something to do. Waiting
+        for one another at the file system is part of `t_io`.
     t_wait : float
         From when a worker of mean pace is done until the slowest is.
     t_comm : float
@@ -120,19 +120,24 @@ def predict(
     uneven = uneven or Unevenness()
     network = network or Network()
     busy = min(n_workers, n_frames)
-    on_a_node = min(busy, per_node or busy)
     block_frames = block_frames or _block_frames(cost, n_frames, busy)
-    request_frames = request_frames or block_frames
+    requests = 1 / (request_frames or block_frames)
 
-    frame = _frame_time(cost, file_system, layout, busy, on_a_node, request_frames)
+    def frame_time(n: int) -> float:
+        return _frame_time(cost, file_system, layout, n, min(n, per_node or n), requests)
+
+    t_each = file_system.t_metadata + (file_system.t_open if layout == "shared" else 0.0)
+    if schedule == "static":
+        t_open = busy * t_each
+    else:
+        busy = opened_in_time(lambda n: n_frames * frame_time(n), busy, t_each)
+        t_open = (busy + 1) / 2 * t_each
+    frame = frame_time(busy)
     share = n_frames / busy * frame
-    t_open = _last_open(file_system, layout, busy)
     if schedule == "static":
         slowest = static_time(math.ceil(n_frames / busy) * frame, busy, uneven)
     else:
-        block = min(block_frames, n_frames / busy) * frame
-        slowest = dynamic_time(share, block, busy, uneven)
-        t_open = opening_dealt(share * busy, busy, t_open / busy)
+        slowest = dynamic_time(share, min(block_frames * frame, share), busy, uneven)
     return Prediction(
         n_workers=n_workers,
         t_start=t_start,
@@ -141,7 +146,7 @@ def predict(
         t_decode=n_frames / busy * cost.decode,
         t_comp=n_frames / busy * cost.compute,
         t_wait=slowest - share,
-        t_comm=_gathering(network, n_frames * result_bytes, n_workers, on_a_node),
+        t_comm=_gathering(network, n_frames * result_bytes, n_workers, per_node),
     )
 
 
@@ -173,31 +178,25 @@ def _frame_time(
     layout: Layout,
     n_workers: int,
     on_a_node: int,
-    request_frames: int,
+    requests: float,
 ) -> float:
-    """Time of a frame, waiting for others included."""
+    """Time of a frame, waiting for others included; `requests` are those of a frame."""
     servers = system.stripe_count
     if layout == "split":
         servers = min(system.servers, n_workers * system.stripe_count)
-    at_server = cost.bytes / system.server_bandwidth + system.t_request / request_frames
+    at_server = cost.bytes / system.server_bandwidth + requests * system.t_request
     queues = [
         (at_server / servers, n_workers),
         (cost.bytes / system.node_bandwidth, on_a_node),
     ]
     if layout == "shared":
-        queues.append((system.t_lock / request_frames, on_a_node))
+        queues.append((requests * system.t_lock, on_a_node))
     # Who waits in the longest queue comes to the others when they are short.
     return max(queued(cost.seconds, service, n) for service, n in queues)
 
 
-def _last_open(system: FileSystem, layout: Layout, n_workers: int) -> float:
-    """When the last worker has opened its file, s."""
-    each = system.t_metadata + (system.t_open if layout == "shared" else 0.0)
-    return n_workers * each
-
-
-def _gathering(network: Network, n_bytes: float, n_workers: int, on_a_node: int) -> float:
+def _gathering(network: Network, n_bytes: float, n_workers: int, per_node: int | None) -> float:
     """Bring results to one process, over a tree; a node's own cross no network."""
-    if n_workers <= on_a_node:
+    if n_workers <= (per_node or n_workers):
         return 0.0
     return math.ceil(math.log2(n_workers)) * network.latency + n_bytes / network.bandwidth

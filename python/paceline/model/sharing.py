@@ -1,6 +1,7 @@
 """How long the slowest worker takes, where work is shared out beforehand or dealt."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -110,15 +111,16 @@ def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness)
     return none_left + last
 
 
-def opening_dealt(work: float, n_workers: int, t_open: float) -> float:
-    """How much later dealt blocks are done because workers open the file one after another.
+def opened_in_time(work: Callable[[int], float], n_workers: int, t_open: float) -> int:
+    """How many of those who open the file one after another find blocks left to do.
 
-    Who opened it works while others wait for their turn; who comes too late finds nothing left.
+    Who has opened it works while others wait for their turn. The last of n who is in time opens it
+    when the others are done: n (n - 1) / 2 opens take as long as all work.
 
     Parameters
     ----------
-    work : float
-        All work, for one worker, s.
+    work : callable
+        From a number of workers to the time that all blocks take them together, s.
     n_workers : int
         Who open the file.
     t_open : float
@@ -126,15 +128,19 @@ def opening_dealt(work: float, n_workers: int, t_open: float) -> float:
 
     Returns
     -------
-    float
-        Seconds beside ``work / n_workers``.
+    int
+        At least 1.
 
     Examples
     --------
-    >>> opening_dealt(100.0, 2, 1.0), opening_dealt(1.0, 1000, 1.0)
-    (1.5, 1.999)
+    >>> opened_in_time(lambda n: 100.0, 1000, 1.0), opened_in_time(lambda n: 100.0, 1000, 0.0)
+    (14, 1000)
     """
-    useful = n_workers
-    if t_open > 0:
-        useful = min(n_workers, max(1, math.isqrt(int(2 * work / t_open))))
-    return work / useful + t_open * (useful + 1) / 2 - work / n_workers
+    in_time = 1
+    while True:
+        more = n_workers
+        if t_open > 0:
+            more = min(n_workers, int(0.5 + math.sqrt(0.25 + 2 * work(in_time) / t_open)))
+        if more <= in_time:
+            return in_time
+        in_time = more
