@@ -1,16 +1,21 @@
-"""The figures of the model: published times beside it, and what it says of many ranks.
+"""The figures and tables of the manual's pages about the model; arithmetic alone.
 
-python -m benchmarks.model_figures docs/images
+python -m benchmarks.model_figures docs
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.bench_model import constants_table, rows_table, stated_table
+from benchmarks.many_ranks import layout_lines, schedule_lines
+from benchmarks.many_ranks_figures import draw_layouts, draw_schedules
 from benchmarks.model_fit import fit
 from benchmarks.model_rows import Case, Constants, at_work, cases
+from benchmarks.table import Table, is_number
 
 PANELS = {
     "single": "one shared XTC file",
@@ -31,6 +36,8 @@ def draw_published(constants: Constants) -> Figure:
         _draw_lines(found, constants, above)
         _draw_allowed(found, below)
         above.set(title=title, xscale="log", yscale="log")
+        above.set_yticks([3, 10, 30, 100], labels=["3", "10", "30", "100"])
+        above.minorticks_off()
         below.set_xlabel("ranks")
         below.set_xticks([24, 48, 96, 192, 384], labels=["24", "48", "96", "192", "384"])
         below.minorticks_off()
@@ -95,7 +102,32 @@ def _add_legend(axes: Axes) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     constants, _ = fit()
-    draw_published(constants).savefig(folder / "model-published.svg")
+    figures = {
+        "model-published": draw_published(constants),
+        "many-ranks-layouts": draw_layouts(),
+        "many-ranks-schedules": draw_schedules(),
+    }
+    for name, figure in figures.items():
+        figure.savefig(folder / "images" / f"{name}.svg")
+    tables = {
+        "model-constants": markdown(constants_table(*fit())),
+        "model-rows": markdown(rows_table(constants)),
+        "model-stated": markdown(stated_table(constants)),
+        "many-ranks-layouts": layout_lines(),
+        "many-ranks-schedules": schedule_lines(),
+    }
+    (folder / "tables").mkdir(exist_ok=True)
+    for name, lines in tables.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / "tables" / f"{name}.txt").write_text(text, encoding="utf-8")
+
+
+def markdown(table: Table) -> Iterator[str]:
+    """A table for the manual, numbers flush right."""
+    columns = zip(*table.rows, strict=True)
+    rules = ("---:" if all(map(is_number, column)) else "---" for column in columns)
+    for cells in (table.headings, rules, *table.rows):
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import astuple
+from functools import cache
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -12,6 +13,7 @@ from benchmarks.model_rows import FACTOR, FITTED_ON, TOTALS, Constants, at_work,
 BEGIN = Constants(t_lock=10e-6, t_request=1e-6, t_open=0.1)
 
 
+@cache
 def fit() -> tuple[Constants, Constants]:
     """Least squares of what each row differs by, in units of what is allowed.
 

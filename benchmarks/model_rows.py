@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from paceline.model import NETWORKS, FileSystem, FrameCost, Prediction, predict
@@ -99,6 +100,7 @@ def at_work(prediction: Prediction) -> float:
     return prediction.t_io + prediction.t_decode + prediction.t_comp
 
 
+@cache
 def cases() -> list[Case]:
     """Rows of Table 5 of more than one rank."""
     rows = list(_rows("khoshlessan2020_table5.csv"))
@@ -155,6 +157,7 @@ _SERIES_OF = {
 }
 
 
+@cache
 def stated() -> list[Stated]:
     """Times of Comet's parallel runs that the text states."""
     known = {(case.cluster, case.gather, case.access, case.n_ranks): case for case in cases()}

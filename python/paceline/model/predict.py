@@ -120,7 +120,7 @@ def predict(
     uneven = uneven or Unevenness()
     network = network or Network()
     busy = min(n_workers, n_frames)
-    block_frames = block_frames or _block_frames(cost, n_frames, busy)
+    block_frames = block_frames or usual_block(cost, n_frames, busy)
     requests = 1 / (request_frames or block_frames)
 
     def frame_time(n: int) -> float:
@@ -163,8 +163,23 @@ def _check(n_frames: int, n_workers: int, per_node: int | None, schedule: str, l
             raise UnsupportedError(f"{what}: expected one of {', '.join(known)}, found {chosen!r}")
 
 
-def _block_frames(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Frames of a block, about as `paceline.plan.make_plan` chooses them."""
+def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
+    """Choose the frames of a block, about as `paceline.plan.make_plan` does.
+
+    Parameters
+    ----------
+    cost : FrameCost
+        Of one frame.
+    n_frames : int
+        Frames of the run.
+    n_workers : int
+        Who share them.
+
+    Returns
+    -------
+    int
+        At least those of a small system's leaf.
+    """
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
     size = LEAF_FRAMES
     while 2 * size <= wanted:
