@@ -13,7 +13,16 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from benchmarks.model_fit import fit
-from benchmarks.model_rows import CORES, FRAME_BYTES, N_FRAMES, Constants, at_work, cases, stated
+from benchmarks.model_rows import (
+    CORES,
+    FRAME_BYTES,
+    N_FRAMES,
+    Constants,
+    at_work,
+    cases,
+    published_deal,
+    stated,
+)
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Prediction, Unevenness
 from paceline.model import predict as predict_run
 from paceline.model.predict import usual_block
@@ -55,6 +64,7 @@ class Reading:
         schedule: str | None = None,
         uneven: Unevenness | None = None,
         times: int = 1,
+        t_deal: float = 0.0,
     ) -> Prediction:
         """The job, or one of so many times as many frames."""
         layout, series, stripes = FILES[self.file]
@@ -69,6 +79,7 @@ class Reading:
             network=NETWORKS["infiniband"],
             uneven=uneven,
             request_frames=1 if self.way == PAPERS else None,
+            t_deal=t_deal,
         )
 
     def _file_system(self, stripes: int) -> FileSystem:
@@ -162,6 +173,21 @@ def schedule_lines() -> Iterator[str]:
         ratios = [slowed(n, schedule, uneven) for schedule in ("static", "dynamic")]
         ratios.append(slowed_by_events(n, uneven))
         yield f"| {n:,} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+
+
+def dealing_lines() -> Iterator[str]:
+    """A Markdown table: what it costs that one process deals, at the most ranks."""
+    yield "| frames | frames a block | t_total | with what dealing takes |"
+    yield "| ---: | ---: | ---: | ---: |"
+    n_ranks, reading = RANKS[-1], _split_file()
+    for times in (1, 10, 100):
+        n_frames = times * N_FRAMES
+        block = usual_block(serial_cost("splitting"), n_frames, n_ranks)
+        totals = (
+            reading.predict(n_ranks, times=times, t_deal=t_deal).t_total
+            for t_deal in (0.0, published_deal())
+        )
+        yield f"| {n_frames:,} | {block:,} | {' | '.join(map(_seconds, totals))} |"
 
 
 def slowed(n_ranks: int, schedule: str, uneven: Unevenness) -> float:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.bench_model import constants_table, rows_table, stated_table
-from benchmarks.many_ranks import layout_lines, schedule_lines
+from benchmarks.many_ranks import dealing_lines, layout_lines, schedule_lines
 from benchmarks.many_ranks_figures import draw_layouts, draw_schedules
 from benchmarks.model_fit import fit
 from benchmarks.model_rows import Case, Constants, at_work, cases
@@ -111,10 +111,11 @@ def main() -> None:
         figure.savefig(folder / "images" / f"{name}.svg")
     tables = {
         "model-constants": markdown(constants_table(*fit())),
-        "model-rows": markdown(rows_table(constants)),
+        "model-rows": markdown(rows_table(constants), leave_out="role"),
         "model-stated": markdown(stated_table(constants)),
         "many-ranks-layouts": layout_lines(),
         "many-ranks-schedules": schedule_lines(),
+        "many-ranks-dealing": dealing_lines(),
     }
     (folder / "tables").mkdir(exist_ok=True)
     for name, lines in tables.items():
@@ -122,11 +123,13 @@ def main() -> None:
         (folder / "tables" / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
-def markdown(table: Table) -> Iterator[str]:
-    """A table for the manual, numbers flush right."""
-    columns = zip(*table.rows, strict=True)
-    rules = ("---:" if all(map(is_number, column)) else "---" for column in columns)
-    for cells in (table.headings, rules, *table.rows):
+def markdown(table: Table, leave_out: str | None = None) -> Iterator[str]:
+    """A table for the manual, numbers flush right, without a column that is too much for a page."""
+    kept = [k for k, heading in enumerate(table.headings) if heading != leave_out]
+    rows = [[row[k] for k in kept] for row in table.rows]
+    columns = zip(*rows, strict=True)
+    rules = ["---:" if all(map(is_number, column)) else "---" for column in columns]
+    for cells in ([table.headings[k] for k in kept], rules, *rows):
         yield f"| {' | '.join(cells)} |"
 
 

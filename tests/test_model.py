@@ -17,6 +17,7 @@ from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Uneven
 from paceline.model.queueing import queued
 from paceline.model.sharing import dynamic_time, static_time
 from paceline.model.simulate import simulate
+from paceline.timing import BlockTiming
 
 ROOT = Path(__file__).parents[1]
 COST = FrameCost(read=200e-6, decode=100e-6, compute=90e-6, bytes=12_000)
@@ -96,6 +97,32 @@ def test_many_workers_take_as_long_as_what_they_share():
     assert at_work(split) == pytest.approx(5, 2e-2)
 
 
+def test_frames_that_were_measured_in_memory_take_what_the_disk_takes():
+    cost = FrameCost(read=0.0, decode=1e-6, compute=1e-6, bytes=12_000)
+    for n in (1, 24):
+        found = predict(cost, 10**5, n, file_system=FileSystem(server_bandwidth=120e6))
+        assert at_work(found) == pytest.approx(10.0)
+
+
+def test_costs_of_a_run():
+    blocks = [
+        BlockTiming(
+            **{"job": 0, "block": k, "first_frame": 16 * k, "n_frames": 16, "worker": "a:1:1"},
+            **{"start": 10**6 * k, "end": 10**6 * (k + 1), "wait": 0, "open": 4 * 10**5 * (k == 0)},
+            **{"read": 10**5, "decode": 2 * 10**5, "transform": 0, "compute": 2 * 10**5},
+            **{"comm": 0, "bytes": 3200, "calls": 1},
+        )
+        for k in range(2)
+    ]
+    cost = FrameCost.of(blocks)
+    assert (cost.read, cost.decode) == pytest.approx((1e-4 / 16, 2e-4 / 16))
+    # With transformations and what is none of the parts; without opening.
+    assert cost.compute == pytest.approx((1.6e-3 - 6e-4) / 32)
+    assert cost.bytes == 200
+    with pytest.raises(UnsupportedError, match="no frames"):
+        FrameCost.of([])
+
+
 def test_a_lock_is_shared_within_nodes_and_only_by_those_who_read_the_same_file():
     locked = FileSystem(t_lock=100e-6)
     options = {"file_system": locked, "request_frames": 1}
@@ -154,6 +181,15 @@ def test_dealt_blocks_wait_less_for_those_who_open_late():
     # Who would open it when all is done does no harm.
     ends = [predict(cost, 9000, n, **options).t_total for n in (4, 5, 1000)]
     assert ends == pytest.approx([4.75] * 3, abs=0.001)
+
+
+def test_who_deals_can_be_too_slow():
+    options = {"block_frames": 16, "t_deal": 1e-3}
+    # 62,500 blocks at 1 ms each: a minute, whoever computes.
+    assert predict(COST, 10**6, 10_000, **options).t_total == pytest.approx(62.5, rel=0.01)
+    few, free = (predict(COST, 10**6, 3, block_frames=16, t_deal=t).t_total for t in (1e-3, 0.0))
+    assert free < few < 1.25 * free
+    assert predict(COST, 10**6, 24, schedule="static", **options).t_wait < COST.seconds
 
 
 def test_the_queue_is_close_to_its_exact_solution():
@@ -294,11 +330,13 @@ N_ROWS = 50
 
 
 @pytest.fixture(scope="module")
-def published():
-    """Tables that the benchmark prints, by title."""
-    command = [sys.executable, "-m", "benchmarks", "model", "--tsv"]
+def published(tmp_path_factory):
+    """Tables that the benchmark prints, by title; it draws its figure as well."""
+    figure = tmp_path_factory.mktemp("model") / "model.svg"
+    command = [sys.executable, "-m", "benchmarks", "model", "--tsv", "--figure", figure]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert figure.stat().st_size > 0
     tables = {}
     for part in done.stdout.strip().split("\n\n"):
         title, headings, *rows = part.splitlines()

@@ -103,6 +103,13 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     )
     add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
     add("--start", type=seconds, default=0.0, metavar="TIME", help="until workers begin [0s]")
+    add(
+        "--t-deal",
+        type=seconds,
+        default=0.0,
+        metavar="TIME",
+        help="what a block costs the process that deals [0s]",
+    )
     add("--spread", type=float, default=0.0, metavar="X", help="workers' standard deviation [0]")
     add("--slow-fraction", type=float, default=0.0, metavar="X", help="part that is slow [0]")
     add("--slow-factor", type=float, default=1.0, metavar="X", help="times as long they take [1]")
@@ -183,6 +190,7 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
             request_frames=args.request_frames,
             result_bytes=args.result_bytes,
             t_start=args.start,
+            t_deal=args.t_deal,
         )
         for schedule, layout in itertools.product(args.schedule, args.layout)
     }

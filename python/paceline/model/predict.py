@@ -33,7 +33,8 @@ class Prediction:
         Reading, decoding and computing, mean over the workers that find something to do. Waiting
         for one another at the file system is part of `t_io`.
     t_wait : float
-        From when a worker of mean pace is done until the slowest is.
+        Waiting to be dealt blocks, and from when a worker of mean pace is done until the slowest
+        is.
     t_comm : float
         Bringing results together.
     """
@@ -69,6 +70,7 @@ def predict(
     request_frames: int | None = None,
     result_bytes: float = 16.0,
     t_start: float = 0.0,
+    t_deal: float = 0.0,
 ) -> Prediction:
     """Predict how long a run takes.
 
@@ -100,6 +102,8 @@ def predict(
         Of results per frame.
     t_start : float
         What starting the workers takes, s.
+    t_deal : float
+        What a block costs the process that deals, s.
 
     Returns
     -------
@@ -137,7 +141,9 @@ def predict(
     if schedule == "static":
         slowest = static_time(math.ceil(n_frames / busy) * frame, busy, uneven)
     else:
-        slowest = dynamic_time(share, min(block_frames * frame, share), busy, uneven)
+        dealt = queued(frame + t_deal / block_frames, t_deal / block_frames, busy)
+        block = min(block_frames * frame, share)
+        slowest = dynamic_time(n_frames / busy * dealt, block, busy, uneven)
     return Prediction(
         n_workers=n_workers,
         t_start=t_start,

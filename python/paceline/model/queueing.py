@@ -16,7 +16,8 @@ def queued(alone: float, service: float, n_workers: float) -> float:
     alone : float
         Time of a frame for a worker alone, s, its turn included.
     service : float
-        How long its turn takes, s; not longer than `alone`.
+        How long its turn takes, s. If that is longer than `alone`, the frame was measured where
+        there was no turn to wait for, and takes no less than it.
     n_workers : float
         Who take turns.
 
@@ -32,7 +33,6 @@ def queued(alone: float, service: float, n_workers: float) -> float:
     >>> f"{queued(alone=1.0, service=0.1, n_workers=10):.2f} {queued(1.0, 0.1, 1000):.1f}"
     '1.25 100.0'
     """
-    service = min(service, alone)
-    own = alone - service
+    own = max(0.0, alone - service)
     busy = n_workers * service
     return (own + busy + math.sqrt((own - busy) ** 2 + 4 * own * service)) / 2
