@@ -25,7 +25,7 @@ from benchmarks.model_rows import (
 )
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Prediction, Unevenness
 from paceline.model import predict as predict_run
-from paceline.model.predict import usual_block
+from paceline.model.formula import usual_block
 from paceline.model.simulate import simulate
 from paceline.model.sweep import last_that_pays
 

@@ -111,8 +111,8 @@ def main() -> None:
         figure.savefig(folder / "images" / f"{name}.svg")
     tables = {
         "model-constants": markdown(constants_table(*fit())),
-        "model-rows": markdown(rows_table(constants), leave_out="role"),
-        "model-stated": markdown(stated_table(constants)),
+        "model-rows": markdown(rows_table(constants), joined=4, leave_out="role"),
+        "model-stated": markdown(stated_table(constants), joined=3),
         "many-ranks-layouts": layout_lines(),
         "many-ranks-schedules": schedule_lines(),
         "many-ranks-dealing": dealing_lines(),
@@ -123,13 +123,14 @@ def main() -> None:
         (folder / "tables" / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
-def markdown(table: Table, leave_out: str | None = None) -> Iterator[str]:
-    """A table for the manual, numbers flush right, without a column that is too much for a page."""
+def markdown(table: Table, *, joined: int = 1, leave_out: str = "") -> Iterator[str]:
+    """A table for the manual, whose pages are narrow: its first columns are put into one."""
     kept = [k for k, heading in enumerate(table.headings) if heading != leave_out]
-    rows = [[row[k] for k in kept] for row in table.rows]
+    lines = [[row[k] for k in kept] for row in (table.headings, *table.rows)]
+    heads, *rows = [[", ".join(line[:joined]), *line[joined:]] for line in lines]
     columns = zip(*rows, strict=True)
     rules = ["---:" if all(map(is_number, column)) else "---" for column in columns]
-    for cells in ([table.headings[k] for k in kept], rules, *rows):
+    for cells in (heads, rules, *rows):
         yield f"| {' | '.join(cells)} |"
 
 

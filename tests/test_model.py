@@ -279,9 +279,11 @@ def test_static_shares_wait_for_the_slowest():
 @pytest.mark.parametrize(
     ("named", "wanted"),
     [
-        ({"n_frames": 0}, "frames"),
-        ({"n_workers": 0}, "workers"),
-        ({"per_node": 0}, "node"),
+        ({"n_frames": 0}, "n_frames"),
+        ({"n_workers": 0}, "n_workers"),
+        ({"per_node": 0}, "per_node"),
+        ({"block_frames": 0}, "block_frames"),
+        ({"t_deal": math.nan}, "t_deal"),
         ({"schedule": "random"}, "schedule"),
         ({"layout": "tape"}, "layout"),
     ],

@@ -4,7 +4,7 @@
 """
 
 from paceline.model.cost import FrameCost
-from paceline.model.predict import LAYOUTS, SCHEDULES, Prediction, predict
+from paceline.model.formula import LAYOUTS, SCHEDULES, Prediction, predict
 from paceline.model.sharing import Unevenness
 from paceline.model.systems import FILE_SYSTEMS, NETWORKS, FileSystem, Network
 

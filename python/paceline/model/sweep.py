@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from paceline.model.cost import FrameCost
-from paceline.model.predict import Prediction, predict
+from paceline.model.formula import Prediction, predict
 
 #: A worker should save at least so much of what it could.
 EFFICIENCY = 0.5

@@ -120,7 +120,16 @@ def predict(
     >>> [f"{predict(cost, 100_000, n).t_total:.2f} s" for n in (1, 2, 4)]
     ['40.00 s', '20.07 s', '10.12 s']
     """
-    _check(n_frames, n_workers, per_node, schedule, layout)
+    _check_choices(schedule, layout)
+    _check_numbers(
+        1,
+        n_frames=n_frames,
+        n_workers=n_workers,
+        per_node=per_node,
+        block_frames=block_frames,
+        request_frames=request_frames,
+    )
+    _check_numbers(0, result_bytes=result_bytes, t_start=t_start, t_deal=t_deal)
     uneven = uneven or Unevenness()
     network = network or Network()
     busy = min(n_workers, n_frames)
@@ -156,17 +165,16 @@ def predict(
     )
 
 
-def _check(n_frames: int, n_workers: int, per_node: int | None, schedule: str, layout: str) -> None:
-    for what, value in (
-        ("frames", n_frames),
-        ("workers", n_workers),
-        ("a node's workers", per_node),
-    ):
-        if value is not None and value < 1:
-            raise UnsupportedError(f"number of {what}: expected 1 or more, found {value}")
+def _check_choices(schedule: str, layout: str) -> None:
     for what, chosen, known in (("schedule", schedule, SCHEDULES), ("layout", layout, LAYOUTS)):
         if chosen not in known:
             raise UnsupportedError(f"{what}: expected one of {', '.join(known)}, found {chosen!r}")
+
+
+def _check_numbers(least: int, **numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and not least <= value < math.inf:
+            raise UnsupportedError(f"{name}: expected {least} or more, found {value}")
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
