@@ -27,6 +27,7 @@ PYTHON_LAYERS = (
     ("outcome",),
     ("worker",),
     ("backends",),
+    ("model",),
     ("collect",),
     ("opening",),
     ("restarts", "joining"),
