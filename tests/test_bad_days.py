@@ -500,6 +500,11 @@ def test_a_worker_that_hangs_holds_nobody(backend, atoms, tmp_path):
     assert begun.exists()
     np.testing.assert_array_equal(analysis.results.timeseries, analysis.results.times)
     assert sorted(block.block for block in analysis.timings.blocks) == list(range(7))
+    (attempt,) = analysis.timings.abandoned
+    assert (attempt.timing.block, attempt.timing.n_frames, attempt.came) == (2, 16, False)
+    assert attempt.timing.end - attempt.timing.start > 1e8
+    # An executor does not tell who is at what.
+    assert bool(attempt.timing.worker) == (backend == "threads")
 
 
 #: A command whose first block takes longer than anybody waits, or does what else is wanted.

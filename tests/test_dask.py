@@ -317,6 +317,9 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     assert np.array_equal(series.results.timeseries, series.times)
     # The copy that lost was not added.
     assert series.timings.n_frames == 98
+    (attempt,) = series.timings.abandoned
+    assert (attempt.timing.block, attempt.came) == (2, False)
+    assert attempt.timing.worker in dask_client.scheduler_info()["workers"]
 
 
 def test_a_client_that_is_closed_midway_is_told(mortal, atoms):

@@ -19,6 +19,7 @@ PYTHON_LAYERS = (
     ("journal", "room", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
     ("timing",),
+    ("report",),
     ("pages",),
     ("plan",),
     ("block",),

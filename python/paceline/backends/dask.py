@@ -10,6 +10,7 @@ from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 
 class Dask(ForMDAnalysis):
@@ -72,7 +73,7 @@ class Dask(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes of runs as they come.
 
         Raises

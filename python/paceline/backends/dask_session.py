@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError, Future, wait
 from typing import Any
 
 from paceline._core import __version__
+from paceline.backends.attempts import given_up, too_late
 from paceline.backends.clocks import Clocks
 from paceline.backends.dask_task import SharedJob, do_packed
 from paceline.backends.dealing import Dealer
@@ -20,6 +21,7 @@ from paceline.backends.runs import Run, Runs
 from paceline.errors import WorkerError
 from paceline.job import AnyJob, AnyWork, Calls
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 #: Runs given to the cluster at a time, for each of its threads: none waits for the next one.
 AHEAD = 2
@@ -53,12 +55,12 @@ class Session:
         self._clocks = Clocks()
         # No SimpleQueue: in CPython 3.11 its `get` may forget a short timeout, and wait.
         self._ended: queue.Queue[Any] = queue.Queue()
-        self._pending: dict[Any, tuple[Any, Run]] = {}
+        self._pending: dict[Any, tuple[Any, Run, int]] = {}
         self._scattered: list[Any] = []
         self._n_tasks = 0
-        self._hanging = False
+        self._abandoned: list[Abandoned] = []
 
-    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome, None, bool]:
+    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome | Abandoned, None, bool]:
         """Do every block.
 
         Parameters
@@ -73,7 +75,7 @@ class Session:
 
         Yields
         ------
-        Outcome
+        Outcome or Abandoned
 
         Raises
         ------
@@ -93,7 +95,8 @@ class Session:
                 if time.monotonic() >= next_look:
                     self._look()
                     next_look = time.monotonic() + LOOK
-            return self._hanging
+            yield from self._abandoned
+            return any(not attempt.came for attempt in self._abandoned)
         except Exception as error:
             if self._closed:
                 raise WorkerError(
@@ -102,7 +105,7 @@ class Session:
             raise
         finally:
             # Also what a traceback that somebody keeps would keep: then files stay open.
-            self._cancel([*(future for future, _ in self._pending.values()), *self._scattered])
+            self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
         """Put the jobs into every worker's memory; a worker that comes later asks the others."""
@@ -146,7 +149,7 @@ class Session:
             allow_other_workers=bool(workers),
         )
         self._n_tasks += 1
-        self._pending[future.key] = future, run
+        self._pending[future.key] = future, run, time.monotonic_ns()
         future.add_done_callback(self._ended.put)
 
     def _next_outcome(self, latest: float) -> Outcome | None:
@@ -155,7 +158,7 @@ class Session:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
         except queue.Empty:
             return None
-        _, run = self._pending.pop(future.key, (None, None))
+        _, run, _ = self._pending.pop(future.key, (None, None, None))
         if run is None:
             return None
         if future.status == "error":
@@ -170,12 +173,27 @@ class Session:
                 self._scatter()
             return None
         self._runs.took(outcome)
+        outcome = self._clocks.here(outcome)
         if not self._dealer.done(outcome):
+            self._abandoned += too_late(outcome)
             return None
-        copies = [other for other, its in self._pending.values() if its is run]
-        self._hanging |= bool(copies)
-        self._cancel(copies)
-        return self._clocks.here(outcome)
+        self._give_up(run)
+        return outcome
+
+    def _give_up(self, run: Run) -> None:
+        """Have the cluster forget what it is still at, of a run that is done."""
+        copies = {
+            future.key: (future, since)
+            for future, its, since in self._pending.values()
+            if its is run
+        }
+        if not copies or self._client.status != "running":
+            return
+        for address, keys in self._ask(self._client.processing).items():
+            self._abandoned += [
+                given_up(run, address, copies[key][1]) for key in keys if key in copies
+            ]
+        self._cancel([future for future, _ in copies.values()])
 
     def _look(self) -> None:
         """See how many workers there are, and give those with nothing to do what is overdue."""

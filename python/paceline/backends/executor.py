@@ -1,8 +1,10 @@
 """Any pool of workers with the interface of `concurrent.futures`."""
 
+import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 
+from paceline.backends.attempts import given_up, too_late
 from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
 from paceline.backends.mdanalysis import ForMDAnalysis
@@ -10,6 +12,7 @@ from paceline.backends.runs import Run, Runs, run_sealed
 from paceline.errors import WorkerError
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 from paceline.worker import SealedJob
 
 #: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its
@@ -35,17 +38,18 @@ class Pool(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes as they come."""
         sealed = seal(jobs, self.name)
         runs = Runs(jobs, works, self.n_workers, RUN_SECONDS)
         try:
-            yield from submit(self._executor, self.n_workers, sealed, runs, Dealer(runs))
+            left = yield from submit(self._executor, self.n_workers, sealed, runs, Dealer(runs))
         except BrokenExecutor as error:
             raise WorkerError(
                 f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
                 "memory, or the analysis crashed it"
             ) from error
+        yield from left.values()
 
 
 def seal(jobs: Sequence[AnyJob], name: str) -> list[SealedJob]:
@@ -82,7 +86,7 @@ def submit(
     sealed: Sequence[SealedJob],
     runs: Runs,
     dealer: Dealer[Run],
-) -> Generator[Outcome, None, list[Future[Outcome | None]]]:
+) -> Generator[Outcome | Abandoned, None, dict[Future[Outcome | None], Abandoned]]:
     """Do every block that a dealer has; yield outcomes as they come.
 
     Parameters
@@ -100,12 +104,12 @@ def submit(
 
     Returns
     -------
-    list of Future
+    dict of Future to Abandoned
         What is still being done, of blocks of which another outcome came first.
 
     Yields
     ------
-    Outcome
+    Outcome or Abandoned
 
     Raises
     ------
@@ -113,25 +117,31 @@ def submit(
         Its workers are gone.
     """
     sender = _Sender(executor, n_workers, sealed)
-    pending: dict[Future[Outcome | None], Run] = {}
+    pending: dict[Future[Outcome | None], tuple[Run, int]] = {}
     try:
         while not dealer.finished:
             # Twice as many as workers: none waits for a block while its last one is returned.
             while len(pending) < 2 * n_workers and (run := dealer.next()) is not None:
-                pending[sender.send(run)] = run
+                pending[sender.send(run)] = run, time.monotonic_ns()
             while len(pending) < n_workers and (run := dealer.again()) is not None:
-                pending[sender.send(run)] = run
+                pending[sender.send(run)] = run, time.monotonic_ns()
             idle = len(pending) < n_workers
             done, _ = wait(pending, dealer.patience() if idle else None, FIRST_COMPLETED)
             for future in done:
-                outcome, run = future.result(), pending.pop(future)
+                outcome, (run, since) = future.result(), pending.pop(future)
                 if outcome is None:
-                    pending[sender.send(run, whole=True)] = run
+                    pending[sender.send(run, whole=True)] = run, since
                     continue
                 runs.took(outcome)
                 if dealer.done(outcome):
                     yield outcome
-        return [future for future in pending if not future.cancel()]
+                else:
+                    yield from too_late(outcome)
+        return {
+            future: given_up(run, "", since)
+            for future, (run, since) in pending.items()
+            if not future.cancel()
+        }
     except BrokenExecutor:
         # Not only what is pending: a block may have been dealt and not been taken any more.
         for run in dealer.unfinished:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, wait
 
+from paceline.backends.attempts import too_late
 from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
 from paceline.backends.executor import RUN_SECONDS, seal, submit
@@ -16,6 +17,7 @@ from paceline.backends.runs import Runs
 from paceline.errors import PacelineWarning
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5
@@ -39,7 +41,7 @@ class Processes(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes as they come. New processes take the place of dead ones.
 
         Raises
@@ -59,8 +61,14 @@ class Processes(ForMDAnalysis):
             )
             try:
                 left = yield from submit(executor, self.n_workers, sealed, runs, dealer)
-                if wait(left, GRACE).not_done:
+                late, hanging = wait(left, GRACE)
+                if hanging:
                     executor.shutdown(wait=True, kill_workers=True)
+                for future in late:
+                    if not future.exception() and (outcome := future.result()) is not None:
+                        yield from too_late(outcome)
+                for future in hanging:
+                    yield left[future]
             except BrokenExecutor:
                 executor.shutdown(wait=True, kill_workers=True)
                 _warn_of_loss()
