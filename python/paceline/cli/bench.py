@@ -59,7 +59,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         output=None,
         plot=[],
         overwrite=False,
-        backend="threads",
+        backend=None,
         debug=False,
         one_run=None,
     )
@@ -188,12 +188,13 @@ def counts(text: str) -> list[int]:
     return sorted(found)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Do it."""
     if args.one_run is not None:
         from paceline.cli.one_run import one_run
 
-        return one_run(args)
-    from paceline.cli.scaling import measure
+        one_run(args)
+    else:
+        from paceline.cli.scaling import measure
 
-    return measure(args)
+        measure(args)

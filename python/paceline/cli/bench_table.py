@@ -2,10 +2,11 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline._core import __version__
+from paceline.backends import available_cpus
 from paceline.cli.common import size_in_words
 from paceline.machine import describe_machine, describe_system, describe_versions
 from paceline.scaling import Point, ScalingRun, Spread, points
@@ -15,66 +16,115 @@ if TYPE_CHECKING:
 
 #: Packages that a backend stands on.
 _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": ("mpi4py",)}
-#: Columns of the table, beside those of speed-up and efficiency: title, and column of the runs.
-_COLUMNS = (
-    ("command (s)", "t_command (s)"),
-    ("in task (s)", "t_in_task mean (s)"),
-    ("scheduler (s)", "t_scheduler (s)"),
-    ("read (s)", "t_io mean (s)"),
-    ("decode (s)", "t_decode mean (s)"),
-    ("compute (s)", "t_compute mean (s)"),
-    ("start-up (s)", "t_startup mean (s)"),
-    ("wait (s)", "t_wait mean (s)"),
+
+
+class _Column(NamedTuple):
+    """A column of the table."""
+
+    title: str
+    of: Callable[[Point], Spread]
+    digits: int = 3
+    with_spread: bool = False
+
+
+def _mean(title: str, name: str, *, with_spread: bool = False) -> _Column:
+    return _Column(title, lambda point: point.columns[name], 3, with_spread)
+
+
+_WHOLE = (
+    _mean("total (s)", "t_total (s)", with_spread=True),
+    _Column("speed-up", lambda point: point.speed_up, 2, True),
+    _Column("efficiency", lambda point: point.efficiency, 2, True),
+    _mean("command (s)", "t_command (s)", with_spread=True),
+    _mean("in task (s)", "t_in_task mean (s)"),
+    _mean("scheduler (s)", "t_scheduler (s)"),
 )
-HEADINGS = (
-    *("scaling", "workers", "frames", "runs", "total (s)", "± (s)"),
-    *("speed-up", "± (speed-up)", "efficiency", "± (efficiency)"),
-    *(title for title, _ in _COLUMNS),
+_PARTS = (
+    _mean("read (s)", "t_io mean (s)"),
+    _mean("decode (s)", "t_decode mean (s)"),
+    _mean("transform (s)", "t_transform mean (s)"),
+    _mean("compute (s)", "t_compute mean (s)"),
+    _mean("overhead (s)", "t_overhead mean (s)"),
+    _mean("start-up (s)", "t_startup mean (s)"),
+    _mean("wait (s)", "t_wait mean (s)"),
+    _mean("around (s)", "t_around (s)"),
 )
 
 
-def table_of(runs: Sequence[ScalingRun], *, separated_by_tabs: bool) -> list[str]:
-    """Lines of the table: means over repeats, and standard deviations.
+def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make one line for each mode and number of workers, separated by tabs.
 
     Parameters
     ----------
     runs : sequence of ScalingRun
         Of all modes.
-    separated_by_tabs : bool
-        Whether for programs, rather than for people.
 
-    Returns
-    -------
-    list of str
+    Yields
+    ------
+    str
+        Means over repeats and, in columns with ±, standard deviations; titles first.
     """
-    rows = [HEADINGS]
+    columns = _WHOLE + _PARTS
+    spreads = [title for one in columns for title in _titles(one)]
+    yield "\t".join(("scaling", "workers", "frames", "runs", *spreads))
+    for mode, some in _by_mode(runs):
+        for point in some:
+            cells = (cell for one in columns for cell in _cells(one, point))
+            yield "\t".join((mode, *_whose(point), *cells))
+
+
+def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make aligned tables for each mode: the whole, and the parts of the mean worker's time.
+
+    Parameters
+    ----------
+    runs : sequence of ScalingRun
+        Of all modes.
+
+    Yields
+    ------
+    str
+        A line.
+    """
+    for mode, some in _by_mode(runs):
+        for what, columns in ((f"{mode} scaling", _WHOLE), ("parts, mean of the workers", _PARTS)):
+            yield what
+            rows = [("workers", "frames", "runs", *(one.title for one in columns))]
+            for point in some:
+                cells = (" ± ".join(_cells(one, point)) for one in columns)
+                rows.append((*_whose(point), *cells))
+            yield from _aligned(rows)
+            yield ""
+
+
+def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
     for mode in dict.fromkeys(run.mode for run in runs):
-        some = points([run for run in runs if run.mode == mode])
-        rows += [_row(mode, point) for point in some]
-    if separated_by_tabs:
-        return ["\t".join(row) for row in rows]
+        yield mode, points([run for run in runs if run.mode == mode])
+
+
+def _whose(point: Point) -> tuple[str, str, str]:
+    """Workers, frames and runs."""
+    frames = point.columns["frames"]
+    return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
+
+
+def _titles(column: _Column) -> list[str]:
+    return [column.title, *([f"{column.title} ±"] if column.with_spread else [])]
+
+
+def _cells(column: _Column, point: Point) -> list[str]:
+    """A mean, and its spread where that is shown."""
+    spread = column.of(point)
+    values = (spread.mean, spread.sd) if column.with_spread else (spread.mean,)
+    return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
+    return (
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
-    ]
-
-
-def _row(mode: str, point: Point) -> tuple[str, ...]:
-    total = point.columns["t_total (s)"]
-    return (
-        *(mode, f"{point.workers}", f"{point.columns['frames'].mean:.0f}", f"{total.n}"),
-        *_both(total),
-        *_both(point.speed_up, digits=2),
-        *_both(point.efficiency, digits=2),
-        *(f"{point.columns[name].mean:.3f}" for _, name in _COLUMNS),
     )
-
-
-def _both(spread: Spread, digits: int = 3) -> tuple[str, str]:
-    return tuple(
-        "-" if math.isnan(value) else f"{value:.{digits}f}" for value in (spread.mean, spread.sd)
-    )  # type: ignore[return-value]
 
 
 def notes_of(bench: "Bench") -> Iterator[str]:
@@ -94,14 +144,14 @@ def notes_of(bench: "Bench") -> Iterator[str]:
     yield f"command: {bench.command_line}"
     yield f"started: {bench.started}"
     yield f"runs: {bench.how_far}, in turn over the numbers of workers, every second time backwards"
-    yield f"machine: {describe_machine(bench.cpus)}"
+    yield f"machine: {describe_machine(available_cpus())}"
     yield f"hosts that computed: {', '.join(sorted(bench.hosts))}"
     yield f"system: {describe_system()}"
     packages = ("MDAnalysis", "numpy", *_OF_BACKEND.get(bench.backend, ()))
     yield f"versions: paceline {__version__}, {describe_versions(packages)}"
     if bench.launcher:
         threads = first["n_workers"] // bench.counts[-1]
-        yield f"MPI: {first['mpi']}; started by {bench.launcher}; {threads} threads a rank"
+        yield f"MPI: {first['mpi']}; started by {bench.launcher}; threads a rank: {threads}"
     yield from (
         f"trajectory: {path}, {size_in_words(os.path.getsize(path))}" for path in bench.files
     )

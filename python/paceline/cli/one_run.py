@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 
-def one_run(args: argparse.Namespace) -> int:
+def one_run(args: argparse.Namespace) -> None:
     """Run the analysis, and tell in one line of JSON what it took."""
     begun = time.time()
     from paceline.backends import make_backend
@@ -38,7 +38,6 @@ def one_run(args: argparse.Namespace) -> int:
         "mpi": _mpi_library() if is_mpi else None,
     }
     print(json.dumps(told), flush=True)
-    return 0
 
 
 def _mpi_library() -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.backends import available_cpus
-from paceline.cli.bench_table import notes_of, table_of
+from paceline.cli.bench_table import notes_of, table_for_people, table_for_programs
 from paceline.cli.common import size_in_words
-from paceline.errors import AnalysisError, UnsupportedError
+from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.files import refuse_impossible
 from paceline.launch import launched
 from paceline.opening import files_named
@@ -24,27 +24,21 @@ from paceline.stopping import Stopping
 
 #: Runs that are shorter than this tell little, seconds.
 SHORT = 0.5
-#: Exit status after Ctrl-C.
-INTERRUPTED = 130
 
 
-def measure(args: argparse.Namespace) -> int:
+def measure(args: argparse.Namespace) -> None:
     """Do all runs; write and print what was asked for."""
     _refuse(args)
     bench = Bench(args)
-    status = 0
     with Stopping():
         try:
             bench.begin()
             bench.do_all()
-        except KeyboardInterrupt:
-            if not bench.runs:
-                raise
-            status = INTERRUPTED
-    if status:
-        print(f"paceline: interrupted after {bench.how_far}", file=sys.stderr)
+        except (KeyboardInterrupt, WorkerError):
+            if bench.runs:
+                bench.tell()
+            raise
     bench.tell()
-    return status
 
 
 def _refuse(args: argparse.Namespace) -> None:
@@ -79,7 +73,7 @@ class Bench:
         self._args = args
         self._command = shlex.split(args.command_line)[1:]
         self._launcher = _launcher(args)
-        self.cpus = _cpus(args.backend)
+        self.cpus = _cpus(self.backend)
         self.counts = args.workers or _default_counts(self.cpus)
         self.modes = ["strong"] if args.strong or not args.weak else []
         self.modes += ["weak"] if args.weak else []
@@ -154,6 +148,8 @@ class Bench:
                 f"a run takes {self.first['values']['t_total (s)']:.2g} s, much of which is "
                 "chance: take more frames, or a larger selection"
             )
+        if len(self.hosts) > 1 and self._args.cold:
+            yield "the trajectory was dropped on this machine alone: --copies are new to all hosts"
         n_blocks = self.first["values"]["blocks"]
         if n_blocks < self.counts[-1]:
             yield (
@@ -163,8 +159,8 @@ class Bench:
 
     def tell(self) -> None:
         """Print the table, and draw the figures."""
-        tab = not sys.stdout.isatty()
-        print("\n".join(table_of(self.runs, separated_by_tabs=tab)), flush=True)
+        table = table_for_people if sys.stdout.isatty() else table_for_programs
+        print(*table(self.runs), sep="\n", flush=True)
         if self._args.plot:
             from paceline.scaling.figure import draw, save
 
@@ -191,7 +187,7 @@ class Bench:
     @property
     def backend(self) -> str:
         """What the workers are."""
-        return str(self._args.backend)
+        return self._args.backend or "threads"
 
     @property
     def launcher(self) -> str:

@@ -92,7 +92,7 @@ def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
     _draw_total(total, mode, some)
-    _draw_ratios(speed_up, some, "speed_up", "speed-up")
+    _draw_ratios(speed_up, some, "speed_up", "scaled speed-up" if mode == "weak" else "speed-up")
     _draw_ratios(efficiency, some, "efficiency", "efficiency")
     shown = _worth_showing(some)
     _draw_parts(parts, some, shown)
