@@ -233,11 +233,12 @@ class Pretended:
     """
 
     def __init__(self, monkeypatch):
-        self.asked = []
+        self.asked, self.shown = [], []
         self.answer = {}
         monkeypatch.setattr(scaling, "run_command", self)
 
-    def __call__(self, arguments, launcher):
+    def __call__(self, arguments, launcher, *, show):
+        self.shown.append(show)
         asked = json.loads(arguments[-1])
         assert arguments[-2] == "--one-run"
         self.asked.append((asked["workers"], asked["frames"]))
@@ -264,7 +265,7 @@ class Pretended:
             "n_frames": 1000,
             "mpi": None,
         }
-        return told | changed, seconds + 1, ""
+        return told | changed, seconds + 1
 
 
 @pytest.fixture
@@ -277,6 +278,7 @@ def test_runs_go_back_and_forth_over_the_numbers(adk, run, pretended):
     assert status == 0
     # The first one is not counted.
     assert [n for n, _ in pretended.asked] == [4, 1, 2, 4, 4, 2, 1]
+    assert pretended.shown == [True] + 6 * [False]
     assert {n for _, n in pretended.asked} == {None}
     told = pd.read_csv(io.StringIO(out), sep="\t")
     assert told["speed-up"].tolist() == [1, 2, 4]

@@ -105,8 +105,7 @@ class Bench:
             f"{_size(self.files)}; first a run with {_workers(n, self.backend)} that is not "
             f"counted, then {self.planned} runs"
         )
-        self.first, self._first_seconds, said = self._once(n, None)
-        sys.stderr.write(said)
+        self.first, self._first_seconds = self._once(n, None, show=True)
         self._digests[self.first["values"]["frames"]] = self.first["digest"]
         if self.first["backend"] != self.backend:
             raise UnsupportedError(
@@ -210,14 +209,17 @@ class Bench:
             return None
         return n * int(self.first["values"]["frames"] // self.counts[-1])
 
-    def _once(self, n: int, n_frames: int | None) -> tuple[dict[str, Any], float, str]:
-        """One run; what it told, its seconds, and what it said."""
+    def _once(
+        self, n: int, n_frames: int | None, *, show: bool = False
+    ) -> tuple[dict[str, Any], float]:
+        """One run; what it told, and its seconds."""
         load = os.getloadavg()[0]
         with self.state.ready() as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
             launcher = [*self._launcher, "-n", str(n)] if self._launcher else []
             begun = time.time()
-            told, seconds, said = run_command([*self._command, "--one-run", asked], launcher)
+            command = [*self._command, "--one-run", asked]
+            told, seconds = run_command(command, launcher, show=show)
         values = told["values"]
         start = told["begun"] - begun
         opening = values["t_init_top (s)"] + values["t_init_traj (s)"]
@@ -230,10 +232,10 @@ class Bench:
             "load before": load,
         }
         self.hosts.update(told["hosts"])
-        return told, seconds, said
+        return told, seconds
 
     def _measured(self, mode: str, repeat: int, n: int) -> ScalingRun:
-        told, _, _ = self._once(n, self._frames(mode, n))
+        told, _ = self._once(n, self._frames(mode, n))
         return ScalingRun(mode, told["backend"], n, repeat, told["values"], told["digest"])
 
     def _compare(self, run: ScalingRun) -> None:

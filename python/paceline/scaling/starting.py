@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,13 @@ from typing import Any
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.launch import INSTALL
 
-PROGRAM = (sys.executable, "-c", "import sys; from paceline.cli import main; sys.exit(main())")
+#: -P: what lies in the working directory is not imported, as it is not by `paceline` itself.
+PROGRAM = (
+    *(sys.executable, "-P", "-c"),
+    "import sys; from paceline.cli import main; sys.exit(main())",
+)
+#: What the line of an error begins with.
+ERROR = "paceline: error: "
 #: Exit status of a command that was asked for what is not there, or not done.
 BAD_ARGUMENTS = 2
 #: What a process that is asked to end may take for it, seconds.
@@ -42,7 +50,9 @@ def find_launcher() -> list[str]:
     )
 
 
-def run_command(arguments: Sequence[str], launcher: Sequence[str] = ()) -> tuple[Any, float, str]:
+def run_command(
+    arguments: Sequence[str], launcher: Sequence[str] = (), *, show: bool = False
+) -> tuple[Any, float]:
     """Run a paceline command that ends with a line of JSON.
 
     Parameters
@@ -51,6 +61,8 @@ def run_command(arguments: Sequence[str], launcher: Sequence[str] = ()) -> tuple
         Of the command.
     launcher : sequence of str
         What starts it on ranks of MPI, if anything.
+    show : bool
+        Whether its warnings and its progress are shown.
 
     Returns
     -------
@@ -58,8 +70,6 @@ def run_command(arguments: Sequence[str], launcher: Sequence[str] = ()) -> tuple
         Its last line.
     seconds : float
         From its start to its end, s.
-    said : str
-        What it wrote on standard error.
 
     Raises
     ------
@@ -69,22 +79,30 @@ def run_command(arguments: Sequence[str], launcher: Sequence[str] = ()) -> tuple
         The command failed in another way; the message is its own.
     """
     begun = time.perf_counter()
-    with _started([*launcher, *PROGRAM, *arguments]) as process:
-        out, said = process.communicate()
+    with (
+        ThreadPoolExecutor(1) as threads,
+        _started([*launcher, *PROGRAM, *arguments], by_launcher=bool(launcher)) as process,
+    ):
+        said = threads.submit(_listen, process, show)
+        told = process.stdout.read()  # type: ignore[union-attr]
+        status = process.wait()
         seconds = time.perf_counter() - begun
+        lines = said.result()
     try:
-        told = json.loads(out.splitlines()[-1])
+        answer = json.loads(told.splitlines()[-1])
     except (ValueError, IndexError):
-        told = None
-    if process.returncode != 0 or told is None:
-        kind = UnsupportedError if process.returncode == BAD_ARGUMENTS else WorkerError
-        raise kind(_reason(said, process.returncode, launcher))
-    return told, seconds, said
+        answer = None
+    if status != 0 or answer is None:
+        kind = UnsupportedError if status == BAD_ARGUMENTS else WorkerError
+        raise kind(_reason(lines, status, launcher))
+    return answer, seconds
 
 
 @contextmanager
-def _started(command: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
+def _started(command: Sequence[str], *, by_launcher: bool) -> "Iterator[subprocess.Popen[str]]":
     """A process, which is ended with this block."""
+    # Ours ends its workers at Ctrl-C; srun would only tell of its ranks then.
+    ending = signal.SIGTERM if by_launcher else signal.SIGINT
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
@@ -92,22 +110,33 @@ def _started(command: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
         )
     except FileNotFoundError:
         raise UnsupportedError(f"there is no command {command[0]}") from None
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.communicate(timeout=GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(ending)
+                try:
+                    process.wait(GRACE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
-def _reason(said: str, status: int, launcher: Sequence[str]) -> str:
+def _listen(process: "subprocess.Popen[str]", show: bool) -> list[str]:
+    """Lines of standard error, until its end."""
+    lines = []
+    for line in process.stderr or ():
+        lines.append(line)
+        if show and not line.startswith(ERROR):
+            sys.stderr.write(line)
+    return lines
+
+
+def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
     """The error that a command has told, or all that is known of one that told none."""
-    told = [line for line in said.splitlines() if line.startswith("paceline: error: ")]
+    told = [line for line in said if line.startswith(ERROR)]
     if told:
-        return told[-1].removeprefix("paceline: error: ")
+        return told[-1].removeprefix(ERROR).strip()
     what = f"the run under {' '.join(launcher)}" if launcher else "the run"
-    return f"{what} ended with status {status}: {' '.join(said.split())[-500:] or 'no message'}"
+    words = " ".join(" ".join(said).split())[-500:]
+    return f"{what} ended with status {status}: {words or 'no message'}"
