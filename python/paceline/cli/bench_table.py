@@ -47,7 +47,7 @@ _PARTS = (
     _mean("overhead (s)", "t_overhead mean (s)"),
     _mean("start-up (s)", "t_startup mean (s)"),
     _mean("wait (s)", "t_wait mean (s)"),
-    _mean("around (s)", "t_around (s)"),
+    _mean("plan, collect (s)", "t_around (s)"),
 )
 
 

@@ -15,7 +15,7 @@ def one_run(args: argparse.Namespace) -> None:
     from paceline.scaling import quantities
 
     asked = json.loads(args.one_run)
-    args.output = args.plot = None
+    args.output = args.plot = args.checkpoint = args.report = None
     args.timings, args.n_workers = False, None
     args.trajectory = asked["trajectory"] or args.trajectory
     # The number of ranks is the launcher's.

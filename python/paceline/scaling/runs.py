@@ -74,9 +74,11 @@ def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
     """
     last = max(block.end for block in timings.blocks)
     window = (last - timings.dealt) / 1e9
-    first = {block.worker: block.start for block in reversed(_by_start(timings))}
+    first: dict[str, int] = {}
+    for block in timings.blocks:
+        first[block.worker] = min(block.start, first.get(block.worker, block.start))
     workers = timings.workers()
-    rows = [_parts(one, (first[one.worker] - timings.dealt) / 1e9) for one in workers]
+    rows = [_parts(one, window, (first[one.worker] - timings.dealt) / 1e9) for one in workers]
     idle = {**dict.fromkeys(PARTS, 0.0), "t_wait": window}
     rows += [idle] * (n_workers - len(rows))
     in_task = [sum(row[part] for part in IN_TASK) for row in rows]
@@ -98,23 +100,20 @@ def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
     return found
 
 
-def _by_start(timings: Timings) -> list:
-    return sorted(timings.blocks, key=lambda block: block.start)
-
-
-def _parts(worker: WorkerTiming, until_first: float) -> dict[str, float]:
+def _parts(worker: WorkerTiming, window: float, until_first: float) -> dict[str, float]:
     """A worker's time, s, by part. Clocks of other hosts may be off by some milliseconds."""
-    startup = min(max(until_first, 0.0), max(worker.t_wait, 0.0))
-    return {
+    parts = {
         "t_open": worker.t_init_traj,
         "t_io": worker.t_io,
         "t_decode": worker.t_decode,
         "t_transform": worker.t_transform,
         "t_compute": worker.t_compute,
         "t_overhead": worker.t_overhead,
-        "t_startup": startup,
-        "t_wait": worker.t_wait - startup,
     }
+    idle = window - sum(parts.values())
+    parts["t_startup"] = max(min(until_first, idle), 0.0)
+    parts["t_wait"] = idle - parts["t_startup"]
+    return parts
 
 
 def _mean_and_max(name: str, values: Sequence[float]) -> dict[str, float]:
