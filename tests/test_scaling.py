@@ -16,6 +16,7 @@ import pytest
 
 from paceline.cli import main, scaling
 from paceline.cli.bench import counts
+from paceline.cli.bench_table import table_for_people
 from paceline.errors import UnsupportedError
 from paceline.pagecache import cached_fraction, drop_from_cache
 from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
@@ -120,6 +121,19 @@ def test_runs_are_read_by_pandas(tmp_path):
     assert table["t_total (s)"].tolist() == [8, 4]
     with pytest.raises(FileExistsError):
         save_runs(path, runs_of({1: [8]}), [])
+
+
+def test_people_get_aligned_columns():
+    whole = dict.fromkeys(quantities(Timings(blocks=[block(0, "a", 0, 8)]), 1), 0.5)
+    times = [("t_total (s)", 8.0), ("t_command (s)", 9.25), ("frames", 98.0)]
+    run = ScalingRun("strong", "threads", 1, 1, whole | dict(times), "")
+    lines = list(table_for_people([run]))
+    assert lines[0] == "strong scaling"
+    assert lines[1].split("  ")[:3] == ["workers", "frames", "runs"]
+    cells = "1 98 1 8.000 ± - 1.00 ± - 1.00 ± - 9.250 ± - 0.500 0.500"
+    assert lines[2].split() == cells.split()
+    assert len(lines[1]) == len(lines[2])
+    assert lines[6].split() == ["1", *(8 * ["0.500"])]
 
 
 def test_numbers_of_workers():

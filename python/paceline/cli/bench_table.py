@@ -87,14 +87,19 @@ def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
         A line.
     """
     for mode, some in _by_mode(runs):
-        for what, columns in ((f"{mode} scaling", _WHOLE), ("parts, mean of the workers", _PARTS)):
-            yield what
-            rows = [("workers", "frames", "runs", *(one.title for one in columns))]
-            for point in some:
-                cells = (" ± ".join(_cells(one, point)) for one in columns)
-                rows.append((*_whose(point), *cells))
-            yield from _aligned(rows)
-            yield ""
+        yield f"{mode} scaling"
+        rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
+        for point in some:
+            cells = (" ± ".join(_cells(one, point)) for one in _WHOLE)
+            rows.append((*_whose(point), *cells))
+        yield from _aligned(rows)
+        yield ""
+        yield "parts of the mean worker's time (s)"
+        rows = [("workers", *(one.title.removesuffix(" (s)") for one in _PARTS))]
+        for point in some:
+            rows.append((f"{point.workers}", *(_cells(one, point)[0] for one in _PARTS)))
+        yield from _aligned(rows)
+        yield ""
 
 
 def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
