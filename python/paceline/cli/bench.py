@@ -122,7 +122,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--repeats", type=positive, metavar="N", help="runs at each [5]")
     add("--strong", action="store_true", help="the same frames for any number; so by default")
-    add("--weak", action="store_true", help="as many frames for each worker, so that more of them do more")
+    add(
+        "--weak",
+        action="store_true",
+        help="as many frames for each worker, so that more of them do more",
+    )
     add(
         "--backend",
         choices=("threads", "processes", "dask", "mpi"),
