@@ -14,7 +14,7 @@ CRATE = ROOT / "src"
 #: Each name may import those of the groups before its own.
 PYTHON_LAYERS = (
     ("_core", "errors"),
-    ("launch",),
+    ("launch", "machine", "pagecache"),
     ("files", "progress", "digest"),
     ("journal", "room", "stopping"),
     ("copying", "pieces", "ordered", "shipped"),
@@ -43,6 +43,7 @@ PYTHON_LAYERS = (
     ("mpi",),
     ("analysis",),
     ("convert",),
+    ("scaling",),
     ("cli",),
 )
 RUST_LAYERS = (

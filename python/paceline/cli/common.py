@@ -143,7 +143,12 @@ def _save(args: argparse.Namespace, results: Any) -> None:
 
 
 def run_analysis(
-    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Any = None
+    args: argparse.Namespace,
+    universe: Any,
+    analysis: Any,
+    *,
+    checkpoint: Any = None,
+    most_frames: int | None = None,
 ) -> None:
     """Run an analysis over the frames that were asked for, and tell what was left out.
 
@@ -157,13 +162,16 @@ def run_analysis(
         Of this Universe.
     checkpoint : Checkpoint, optional
         Where finished work is kept.
+    most_frames : int, optional
+        Leave out those after so many.
     """
     from paceline.cli.frames import frames_between
 
+    frames = frames_between(universe.trajectory, args.begin, args.end)[:: args.step]
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
+        frames=frames[:most_frames],
         transforms=_transforms(args),
         on_error=args.on_error,
         checkpoint=checkpoint,
