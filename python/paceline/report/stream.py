@@ -1,0 +1,213 @@
+"""Blocks as arrays, in the order of workers and on one clock: what is drawn over time."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.report.parts import WORKING, Part
+from paceline.timing import Timings
+from paceline.timing.records import host_of
+
+#: Time stamps may be out by so many seconds before a host's clock is called another one.
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Blocks over time, and attempts at blocks that did not count.
+
+    Attributes
+    ----------
+    workers : list of str
+        Their names, by host and number.
+    row : numpy.ndarray, shape (n_blocks,), int
+        Which of `workers` did the block.
+    start, end : numpy.ndarray, shape (n_blocks,), float
+        Of the block, s since blocks were first dealt.
+    parts : numpy.ndarray, shape (n_parts, n_blocks), float
+        Length of each of `paceline.report.parts.WORKING`, s; of an attempt that did not count, of
+        the last one alone.
+    comm : numpy.ndarray, shape (n_blocks,), float
+        From `end` until the results were in their place, s.
+    frames, bytes : numpy.ndarray, shape (n_blocks,), int
+        Of the block, and read for it if it counted.
+    moved : list of str
+        Hosts whose clock shows another time than that of the run, and whose blocks were moved to
+        end with it.
+    """
+
+    workers: list[str]
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    parts: np.ndarray
+    comm: np.ndarray
+    frames: np.ndarray
+    bytes: np.ndarray
+    moved: list[str]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def kinds(self) -> list[Part]:
+        """Parts that took any time."""
+        return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
+
+    @property
+    def borders(self) -> np.ndarray:
+        """When each part of each block begins, and the last one ends; shape (n_parts + 1, n), s."""
+        return np.vstack((self.start, self.start + np.cumsum(self.parts, axis=0)))
+
+
+def stream_of(timings: Timings) -> Stream:
+    """Blocks of a run as arrays.
+
+    Parameters
+    ----------
+    timings : Timings
+        Of the run.
+
+    Returns
+    -------
+    Stream
+    """
+    lost = [attempt.timing for attempt in timings.abandoned if attempt.timing.worker]
+    blocks = [*timings.blocks, *lost]
+    workers = sorted({block.worker for block in blocks}, key=natural)
+    rows = {worker: row for row, worker in enumerate(workers)}
+    hosts = list(dict.fromkeys(map(host_of, workers)))
+    numbers = {host: number for number, host in enumerate(hosts)}
+    row = np.array([rows[block.worker] for block in blocks], dtype=int)
+    host = np.array([numbers[host_of(worker)] for worker in workers], dtype=int)[row]
+    start, end, comm, frames, size = _columns(blocks, ("start", "end", "comm", "n_frames", "bytes"))
+    start, end = (start - timings.dealt) / 1e9, (end - timings.dealt) / 1e9
+    shifts = _clock_shifts(host, start, end, (timings.end - timings.dealt) / 1e9)
+    start, end = start + shifts[host], end + shifts[host]
+    parts = np.zeros((len(WORKING), len(blocks)))
+    counted = len(timings.blocks)
+    parts[:-1, :counted] = _columns(timings.blocks, [part.block for part in WORKING[:-1]]) / 1e9
+    # What goes on after the last block that counts is no part of the run.
+    last = max(end[:counted].max(initial=0), 0)
+    end[counted:] = np.clip(last, start[counted:], end[counted:])
+    parts[-1, counted:] = (end - start)[counted:]
+    size[counted:] = 0
+    moved = [hosts[number] for number in np.flatnonzero(shifts)]
+    return Stream(workers, row, start, end, parts, comm / 1e9, frames, size, moved)
+
+
+def _columns(blocks: Sequence, names: Sequence[str]) -> np.ndarray:
+    """Numbers of blocks, a row a name."""
+    # Nanoseconds since a host was started, some 2^55 in a year: float64 would round them by 4.
+    values = np.array(
+        [[getattr(block, name) for block in blocks] for name in names], dtype=np.int64
+    )
+    return values.reshape(len(names), len(blocks))
+
+
+def _clock_shifts(hosts: np.ndarray, start: np.ndarray, end: np.ndarray, last: float) -> np.ndarray:
+    """What to add to times of each host, s: not 0 where its blocks are not within the run."""
+    n_hosts = hosts.max(initial=-1) + 1
+    first_start, last_end = np.full(n_hosts, np.inf), np.full(n_hosts, -np.inf)
+    np.minimum.at(first_start, hosts, start)
+    np.maximum.at(last_end, hosts, end)
+    last = max(last, np.max(last_end - first_start, initial=0))
+    within = (first_start >= -TOLERANCE) & (last_end <= last + TOLERANCE)
+    return np.where(within, 0, last - last_end)
+
+
+def accumulated(
+    start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
+) -> np.ndarray:
+    """How much had come by some times, where amounts come evenly between a start and an end.
+
+    Parameters
+    ----------
+    start, end : numpy.ndarray, shape (n,), float
+        Of each, s.
+    amount : numpy.ndarray, shape (n,), float
+        Of each, in any unit.
+    at : numpy.ndarray, shape (n_times,), float
+        Times, ascending, s.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n_times,), float
+        Sums, in the unit of `amount`.
+
+    Examples
+    --------
+    >>> from numpy import array
+    >>> accumulated(array([0.0, 1.0]), array([2.0, 3.0]), array([4.0, 8.0]), array([1.0, 2.0, 9.0]))
+    array([ 2.,  8., 12.])
+    """
+    if len(start) == 0:
+        return np.zeros(len(at))
+    end = np.maximum(end, start + 1e-9)
+    rate = amount / (end - start)
+    times, changes = np.concatenate((start, end)), np.concatenate((rate, -rate))
+    order = np.argsort(times, kind="stable")
+    times, rates = times[order], np.cumsum(changes[order])
+    sums = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(times))))
+    return np.interp(at, times, sums)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """What names are sorted by so that numbers in them count as such.
+
+    Parameters
+    ----------
+    name : str
+        Of a worker, or a host.
+
+    Returns
+    -------
+    list of tuple
+        To be compared with those of other names.
+
+    Examples
+    --------
+    >>> sorted(["node10:7:7", "node9:7:7", "node9:12:12"], key=natural)
+    ['node9:7:7', 'node9:12:12', 'node10:7:7']
+    """
+    pieces = re.findall(r"\d+|\D+", name)
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces]
+
+
+def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
+    """Names of hosts, as short as tells them apart.
+
+    Parameters
+    ----------
+    hosts : sequence of str
+        Their full names.
+    most : int
+        Characters, if that tells them apart.
+
+    Returns
+    -------
+    dict of str to str
+        By full name.
+
+    Examples
+    --------
+    >>> short_names(["node1.cluster.org", "node2.cluster.org"])
+    {'node1.cluster.org': 'node1', 'node2.cluster.org': 'node2'}
+    >>> short_names(["a.east.org", "a.west.org"])
+    {'a.east.org': 'a.east.org', 'a.west.org': 'a.west.org'}
+    """
+    half = most // 2
+    for shorten in (
+        lambda host: _elide(host.partition(".")[0], most - half, half - 1),
+        lambda host: _elide(host, most - half, half - 1),
+    ):
+        names = {host: shorten(host) for host in hosts}
+        if len(set(names.values())) == len(names):
+            return names
+    return {host: host for host in hosts}
+
+
+def _elide(text: str, head: int, tail: int) -> str:
+    return text if len(text) <= head + tail + 1 else f"{text[:head]}…{text[-tail:]}"
