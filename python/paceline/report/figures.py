@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from paceline.report import over_time, per_worker
+from paceline.report.clocks import on_one_clock
 from paceline.report.drawing import STYLE
 from paceline.report.numbers import Report, report_of
 from paceline.report.stream import natural, stream_of
@@ -66,9 +67,11 @@ def drawings_of(timings: Timings, report: Report) -> list[Drawing]:
     Returns
     -------
     list of Drawing
-        None where no block was done.
+        None where nothing took any time.
     """
-    return [*_per_worker(report), *_over_time(timings)] if timings.blocks else []
+    if not any(spread.most for spread in report.over_workers.values()):
+        return []
+    return [*_per_worker(report), *_over_time(timings)]
 
 
 def figure_of(timings: Timings) -> Any:
@@ -87,12 +90,13 @@ def figure_of(timings: Timings) -> Any:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    timings, _ = on_one_clock(timings)
     drawings = drawings_of(timings, report_of(timings))
     with rc_context(STYLE):
         heights = [drawing.height + 0.35 for drawing in drawings]
         figure = Figure(figsize=(WIDTH, sum(heights) or 1), layout="constrained")
         if not drawings:
-            figure.text(0.5, 0.5, "no block was done in this run", ha="center")
+            figure.text(0.5, 0.5, "nothing took any time in this run", ha="center")
             return figure
         all_axes = figure.subplots(len(drawings), height_ratios=heights, squeeze=False)[:, 0]
         for axes, drawing in zip(all_axes, drawings, strict=True):
@@ -139,12 +143,6 @@ def _over_time(timings: Timings) -> Iterator[Drawing]:
         caption += (
             " There are too many blocks to show each: a row is divided, at each moment, into the "
             "shares of its parts."
-        )
-    if stream.moved:
-        caption += (
-            f" Clocks of {len(stream.moved)} hosts show another time than that of the run "
-            f"({', '.join(stream.moved[:5])}{' …' * (len(stream.moved) > 5)}): their blocks are "
-            "drawn so that their last one ends with it."
         )
     yield Drawing(
         "Task stream",

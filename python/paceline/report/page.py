@@ -5,6 +5,7 @@ from importlib.resources import files
 from string import Template
 
 from paceline.report import elements
+from paceline.report.clocks import on_one_clock
 from paceline.report.elements import Row
 from paceline.report.figures import drawings_of
 from paceline.report.meanings import OF_RUN, OF_WORKERS
@@ -34,21 +35,23 @@ def page_of(timings: Timings) -> str:
     str
         HTML.
     """
+    timings, moved = on_one_clock(timings)
     report = report_of(timings)
-    numbers = _numbers(report)
     here = files(__package__)
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
         title=_title(report),
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         facts=_facts(timings, report),
-        sections="\n".join(_sections(timings, report, numbers)),
+        sections="\n".join(_sections(timings, report, moved)),
     )
 
 
-def _sections(timings: Timings, report: Report, numbers: dict[str, int]) -> Iterator[str]:
-    if not report.n_blocks:
-        yield elements.section("Nothing to tell", elements.paragraph("No block was done."))
+def _sections(timings: Timings, report: Report, moved: Sequence[str]) -> Iterator[str]:
+    drawings = drawings_of(timings, report)
+    if not drawings:
+        yield elements.section("Nothing to tell", elements.paragraph("Nothing took any time."))
         return
+    numbers = _numbers(report)
     yield _stragglers(report, numbers)
     figures = (
         elements.figure(
@@ -56,12 +59,21 @@ def _sections(timings: Timings, report: Report, numbers: dict[str, int]) -> Iter
             drawing.caption,
             inline_svg(drawing.figure(), f"{drawing.title}. {drawing.caption}"),
         )
-        for drawing in drawings_of(timings, report)
+        for drawing in drawings
     )
-    yield elements.section("Where the time went", *figures)
+    yield elements.section("Where the time went", *_about_clocks(moved), *figures)
     yield elements.section("Over workers", _over_workers(report))
     yield elements.section("The whole run", _whole_run(report))
     yield elements.section("Each worker", _each_worker(report, numbers))
+
+
+def _about_clocks(moved: Sequence[str]) -> Iterator[str]:
+    if moved:
+        some = ", ".join(moved[:5]) + " …" * (len(moved) > 5)
+        yield elements.paragraph(
+            f"Clocks of {many(len(moved), 'host')} show another time than that of the run "
+            f"({some}): their blocks were moved to end with it. Waiting there is a guess."
+        )
 
 
 def _numbers(report: Report) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Blocks as arrays, in the order of workers and on one clock: what is drawn over time."""
+"""Blocks as arrays, in the order of workers: what is drawn over time."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,6 @@ import numpy as np
 
 from paceline.report.parts import WORKING, Part
 from paceline.timing import Timings
-from paceline.timing.records import host_of
-
-#: Time stamps may be out by so many seconds before a host's clock is called another one.
-TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,6 @@ class Stream:
         From `end` until the results were in their place, s.
     frames, bytes : numpy.ndarray, shape (n_blocks,), int
         Of the block, and read for it if it counted.
-    moved : list of str
-        Hosts whose clock shows another time than that of the run, and whose blocks were moved to
-        end with it.
     """
 
     workers: list[str]
@@ -46,7 +39,6 @@ class Stream:
     comm: np.ndarray
     frames: np.ndarray
     bytes: np.ndarray
-    moved: list[str]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -78,14 +70,9 @@ def stream_of(timings: Timings) -> Stream:
     blocks = [*timings.blocks, *lost]
     workers = sorted({block.worker for block in blocks}, key=natural)
     rows = {worker: row for row, worker in enumerate(workers)}
-    hosts = list(dict.fromkeys(map(host_of, workers)))
-    numbers = {host: number for number, host in enumerate(hosts)}
     row = np.array([rows[block.worker] for block in blocks], dtype=int)
-    host = np.array([numbers[host_of(worker)] for worker in workers], dtype=int)[row]
     start, end, comm, frames, size = _columns(blocks, ("start", "end", "comm", "n_frames", "bytes"))
     start, end = (start - timings.dealt) / 1e9, (end - timings.dealt) / 1e9
-    shifts = _clock_shifts(host, start, end, (timings.end - timings.dealt) / 1e9)
-    start, end = start + shifts[host], end + shifts[host]
     parts = np.zeros((len(WORKING), len(blocks)))
     counted = len(timings.blocks)
     parts[:-1, :counted] = _columns(timings.blocks, [part.block for part in WORKING[:-1]]) / 1e9
@@ -94,8 +81,7 @@ def stream_of(timings: Timings) -> Stream:
     end[counted:] = np.clip(last, start[counted:], end[counted:])
     parts[-1, counted:] = (end - start)[counted:]
     size[counted:] = 0
-    moved = [hosts[number] for number in np.flatnonzero(shifts)]
-    return Stream(workers, row, start, end, parts, comm / 1e9, frames, size, moved)
+    return Stream(workers, row, start, end, parts, comm / 1e9, frames, size)
 
 
 def _columns(blocks: Sequence, names: Sequence[str]) -> np.ndarray:
@@ -105,17 +91,6 @@ def _columns(blocks: Sequence, names: Sequence[str]) -> np.ndarray:
         [[getattr(block, name) for block in blocks] for name in names], dtype=np.int64
     )
     return values.reshape(len(names), len(blocks))
-
-
-def _clock_shifts(hosts: np.ndarray, start: np.ndarray, end: np.ndarray, last: float) -> np.ndarray:
-    """What to add to times of each host, s: not 0 where its blocks are not within the run."""
-    n_hosts = hosts.max(initial=-1) + 1
-    first_start, last_end = np.full(n_hosts, np.inf), np.full(n_hosts, -np.inf)
-    np.minimum.at(first_start, hosts, start)
-    np.maximum.at(last_end, hosts, end)
-    last = max(last, np.max(last_end - first_start, initial=0))
-    within = (first_start >= -TOLERANCE) & (last_end <= last + TOLERANCE)
-    return np.where(within, 0, last - last_end)
 
 
 def accumulated(
