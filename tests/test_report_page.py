@@ -12,12 +12,13 @@ import pytest
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import UnsupportedError
-from paceline.report import over_time, per_worker, report_of
+from paceline.report import advice_of, over_time, per_worker, report_of
 from paceline.report.clocks import on_one_clock
 from paceline.report.figures import drawings_of, figure_of
 from paceline.report.page import LINES, page_of
 from paceline.report.parts import COMMUNICATING, WAITING, WORKING
 from paceline.report.stream import stream_of
+from paceline.report.words import percent
 from paceline.timing import Abandoned, BlockTiming, Timings
 
 MS = 1_000_000
@@ -137,12 +138,14 @@ def test_a_page_holds_the_numbers_of_its_run(adk_run):
     assert page.count("svg") == len(drawings_of(adk_run, report)) == 4
     assert "98 frames in" in page.text
     (worker,) = report.workers
+    share = percent(report.shares["t_decode"])
     for words in (
         worker.worker,
         report.trajectory,
         f"t_total {report.t_total:.3f} s",
         f"R_comp_IO {report.R_comp_IO:.3f}",
-        f"t_decode {worker.t_decode:.3f} {worker.t_decode:.3f} {report.shares['t_decode']:.1%}",
+        f"t_decode {worker.t_decode:.3f} {worker.t_decode:.3f} {share}",
+        advice_of(report)[0].text,
         f"{report.bytes_read / 1e6:.3g} MB",
     ):
         assert words in page.text

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline.report.naming import short_names
 from paceline.report.parts import GRID, INK, Part
-from paceline.report.stream import short_names
 from paceline.timing.records import host_of
 
 #: Of all figures: inches, and points.

@@ -8,8 +8,9 @@ from typing import Any
 from paceline.report import over_time, per_worker
 from paceline.report.clocks import on_one_clock
 from paceline.report.drawing import STYLE
+from paceline.report.naming import natural
 from paceline.report.numbers import Report, report_of
-from paceline.report.stream import natural, stream_of
+from paceline.report.stream import stream_of
 from paceline.timing import Timings
 
 #: Width of a figure, inches.

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from paceline.report.drawing import add_legend, draw_boxes, name_workers, rate_unit, time_unit
+from paceline.report.naming import short_names
 from paceline.report.parts import COMMUNICATING, GRID, INK, WAITING, WORKING
-from paceline.report.stream import Stream, accumulated, short_names
+from paceline.report.stream import Stream, accumulated
 from paceline.timing.records import host_of
 
 #: Rows of a task stream that can be told apart; of more workers, so many thirds are drawn.

@@ -5,15 +5,17 @@ from importlib.resources import files
 from string import Template
 
 from paceline.report import elements
+from paceline.report.advice import advice_of
 from paceline.report.clocks import on_one_clock
 from paceline.report.elements import Row
 from paceline.report.figures import drawings_of
 from paceline.report.meanings import OF_RUN, OF_WORKERS
+from paceline.report.naming import natural
 from paceline.report.numbers import Report, report_of
 from paceline.report.parts import COMMUNICATING, WAITING, WORKING, Part
-from paceline.report.stream import natural
 from paceline.report.vector import inline_svg
-from paceline.report.wording import amount, duration, many, number
+from paceline.report.wording import amount, many, number, shortened
+from paceline.report.words import Advice, percent, rate, seconds
 from paceline.timing import Timings, WorkerTiming
 
 #: Workers that have a line of their own; of more, the slowest.
@@ -52,6 +54,7 @@ def _sections(timings: Timings, report: Report, moved: Sequence[str]) -> Iterato
         yield elements.section("Nothing to tell", elements.paragraph("Nothing took any time."))
         return
     numbers = _numbers(report)
+    yield elements.section("What to know", elements.advice(map(_said, advice_of(report))))
     yield _stragglers(report, numbers)
     figures = (
         elements.figure(
@@ -65,6 +68,12 @@ def _sections(timings: Timings, report: Report, moved: Sequence[str]) -> Iterato
     yield elements.section("Over workers", _over_workers(report))
     yield elements.section("The whole run", _whole_run(report))
     yield elements.section("Each worker", _each_worker(report, numbers))
+
+
+def _said(advice: Advice) -> str:
+    if advice.heuristic:
+        return f"{advice.text} (Heuristic {advice.heuristic}.)"
+    return advice.text
 
 
 def _about_clocks(moved: Sequence[str]) -> Iterator[str]:
@@ -84,7 +93,7 @@ def _numbers(report: Report) -> dict[str, int]:
 
 def _title(report: Report) -> str:
     return (
-        f"{many(report.n_frames, 'frame')} in {duration(report.t_total)} "
+        f"{many(report.n_frames, 'frame')} in {seconds(report.t_total)} "
         f"on {many(report.n_workers, 'worker')}"
     )
 
@@ -93,15 +102,16 @@ def _facts(timings: Timings, report: Report) -> str:
     return elements.facts(
         {
             "backend": timings.backend,
-            "blocks were dealt": {"dynamic": "as workers came free", "static": "in equal shares"}[
-                timings.schedule
-            ],
+            "schedule": timings.schedule,
             "workers": f"{report.n_workers:,} on {many(report.n_hosts, 'host')}",
             "frames": f"{report.n_frames:,}",
             "blocks": f"{report.n_blocks:,}",
-            "total time": duration(report.t_total),
-            "read": f"{amount(report.bytes_read)}, {amount(report.read_rate)}/s",
-            "trajectory": timings.trajectory,
+            "total time": seconds(report.t_total),
+            "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}",
+            "begun": timings.date,
+            "on host": timings.host,
+            "paceline": timings.version,
+            "trajectory": shortened(timings.trajectory),
         },
         wide=["trajectory"],
     )
@@ -163,7 +173,7 @@ def _over_workers(report: Report) -> str:
                 part.quantity,
                 number(report.over_workers[part.quantity].mean),
                 number(report.over_workers[part.quantity].most),
-                f"{share:.1%}" if (share := report.shares.get(part.quantity)) is not None else "",
+                percent(report.shares[part.quantity]) if part.quantity in report.shares else "",
                 OF_WORKERS[part.quantity],
             )
         )
@@ -179,7 +189,7 @@ def _whole_run(report: Report) -> str:
     for name, meaning in OF_RUN.items():
         value = getattr(report, name)
         if name == "read_rate":
-            text = f"{amount(value)}/s"
+            text = rate(value)
         elif name in forms:
             text = forms[name](value)
         else:

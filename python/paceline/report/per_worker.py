@@ -1,6 +1,5 @@
 """Figures of what workers did in all: stacked bars for each, and means and maxima over them."""
 
-import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from paceline.report.drawing import add_legend, draw_boxes, name_workers, time_unit
 from paceline.report.numbers import Report
 from paceline.report.parts import COMMUNICATING, INK, WAITING, WORKING
+from paceline.report.wording import number
 from paceline.timing import WorkerTiming
 
 #: Bars that can be told apart; more workers than that are drawn in groups of neighbours.
@@ -102,11 +102,10 @@ def draw_components(axes: Any, report: Report) -> None:
     axes.barh(places, means, 0.62, color=[part.colour for part in parts])
     axes.hlines(places, means, maxima, color=INK, linewidth=0.8)
     axes.plot(maxima, places, "|", color=INK, markersize=8)
-    digits = max(0, 2 - math.floor(math.log10(maxima.max() or 1)))
     for place, mean, most in zip(places, means, maxima, strict=True):
-        text = f"{mean:.{digits}f}"
+        text = number(mean)
         if report.n_workers > 1:
-            text += f"  (max {most:.{digits}f})"
+            text += f"  (max {number(most)})"
         axes.annotate(text, (most, place), (6, 0), textcoords="offset points", va="center")
     axes.set_yticks(places, [part.label for part in parts])
     axes.tick_params(axis="y", length=0)

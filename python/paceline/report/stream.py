@@ -1,11 +1,11 @@
 """Blocks as arrays, in the order of workers: what is drawn over time."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.report.naming import natural
 from paceline.report.parts import WORKING, Part
 from paceline.timing import Timings
 
@@ -127,62 +127,3 @@ def accumulated(
     times, rates = times[order], np.cumsum(changes[order])
     sums = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(times))))
     return np.interp(at, times, sums)
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """What names are sorted by so that numbers in them count as such.
-
-    Parameters
-    ----------
-    name : str
-        Of a worker, or a host.
-
-    Returns
-    -------
-    list of tuple
-        To be compared with those of other names.
-
-    Examples
-    --------
-    >>> sorted(["node10:7:7", "node9:7:7", "node9:12:12"], key=natural)
-    ['node9:7:7', 'node9:12:12', 'node10:7:7']
-    """
-    pieces = re.findall(r"\d+|\D+", name)
-    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces]
-
-
-def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
-    """Names of hosts, as short as tells them apart.
-
-    Parameters
-    ----------
-    hosts : sequence of str
-        Their full names.
-    most : int
-        Characters, if that tells them apart.
-
-    Returns
-    -------
-    dict of str to str
-        By full name.
-
-    Examples
-    --------
-    >>> short_names(["node1.cluster.org", "node2.cluster.org"])
-    {'node1.cluster.org': 'node1', 'node2.cluster.org': 'node2'}
-    >>> short_names(["a.east.org", "a.west.org"])
-    {'a.east.org': 'a.east.org', 'a.west.org': 'a.west.org'}
-    """
-    half = most // 2
-    for shorten in (
-        lambda host: _elide(host.partition(".")[0], most - half, half - 1),
-        lambda host: _elide(host, most - half, half - 1),
-    ):
-        names = {host: shorten(host) for host in hosts}
-        if len(set(names.values())) == len(names):
-            return names
-    return {host: host for host in hosts}
-
-
-def _elide(text: str, head: int, tail: int) -> str:
-    return text if len(text) <= head + tail + 1 else f"{text[:head]}…{text[-tail:]}"

@@ -26,33 +26,6 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def duration(value: float) -> str:
-    """A time in words, for a sentence.
-
-    Parameters
-    ----------
-    value : float
-        The time, s.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> duration(0.0123), duration(12.34), duration(200.0), duration(7500.0)
-    ('12.3 ms', '12.3 s', '3 min 20 s', '2 h 5 min')
-    """
-    if value < 1:
-        return f"{value * 1e3:.3g} ms"
-    if value < 60:
-        return f"{value:.3g} s"
-    whole = round(value)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def amount(n_bytes: float) -> str:
     """Bytes in the largest unit of which there is one.
 
@@ -98,6 +71,30 @@ def many(count: int, thing: str) -> str:
     ('1 worker', '20,000 frames')
     """
     return f"{count:,} {thing}{'s' * (count != 1)}"
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """A text without its middle, if it is long.
+
+    Parameters
+    ----------
+    text : str
+        Of any length.
+    most : int
+        Characters to keep.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shortened("md.part0001.xtc, md.part0002.xtc", 20)
+    'md.part000…t0002.xtc'
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
 
 
 def _not_finite(value: float) -> str:

@@ -44,6 +44,8 @@ class Timings:
         The files that were read.
     bytes_used : int
         Size of the decoded numbers that the analyses asked for, of all frames.
+    host, date, version : str
+        Where the run was begun, when (ISO 8601, with the zone), and by which paceline.
 
     Examples
     --------
@@ -71,6 +73,9 @@ class Timings:
     schedule: str = "dynamic"
     trajectory: str = ""
     bytes_used: int = 0
+    host: str = ""
+    date: str = ""
+    version: str = ""
 
     @property
     def t_total(self) -> float:
