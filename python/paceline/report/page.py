@@ -107,7 +107,7 @@ def _facts(timings: Timings, report: Report) -> str:
             "frames": f"{report.n_frames:,}",
             "blocks": f"{report.n_blocks:,}",
             "total time": seconds(report.t_total),
-            "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}",
+            "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}" * bool(report.calls),
             "begun": timings.date,
             "on host": timings.host,
             "paceline": timings.version,

@@ -1,6 +1,5 @@
 """Blocks as arrays, in the order of workers: what is drawn over time."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from paceline.report.naming import natural
 from paceline.report.parts import WORKING, Part
 from paceline.timing import Timings
+from paceline.timing.columns import Columns
 
 
 @dataclass(frozen=True)
@@ -67,30 +67,21 @@ def stream_of(timings: Timings) -> Stream:
     Stream
     """
     lost = [attempt.timing for attempt in timings.abandoned if attempt.timing.worker]
-    blocks = [*timings.blocks, *lost]
-    workers = sorted({block.worker for block in blocks}, key=natural)
+    columns, counted = Columns([*timings.blocks, *lost]), len(timings.blocks)
+    workers = sorted(columns.workers, key=natural)
     rows = {worker: row for row, worker in enumerate(workers)}
-    row = np.array([rows[block.worker] for block in blocks], dtype=int)
-    start, end, comm, frames, size = _columns(blocks, ("start", "end", "comm", "n_frames", "bytes"))
-    start, end = (start - timings.dealt) / 1e9, (end - timings.dealt) / 1e9
-    parts = np.zeros((len(WORKING), len(blocks)))
-    counted = len(timings.blocks)
-    parts[:-1, :counted] = _columns(timings.blocks, [part.block for part in WORKING[:-1]]) / 1e9
+    row = np.array([rows[worker] for worker in columns.workers], dtype=int)[columns.worker]
+    start, end = ((columns[name] - timings.dealt) / 1e9 for name in ("start", "end"))
+    parts = np.zeros((len(WORKING), len(row)))
+    for k, part in enumerate(WORKING[:-1]):
+        parts[k, :counted] = np.maximum(columns[part.block][:counted], 0) / 1e9
     # What goes on after the last block that counts is no part of the run.
     last = max(end[:counted].max(initial=0), 0)
     end[counted:] = np.clip(last, start[counted:], end[counted:])
     parts[-1, counted:] = (end - start)[counted:]
-    size[counted:] = 0
-    return Stream(workers, row, start, end, parts, comm / 1e9, frames, size)
-
-
-def _columns(blocks: Sequence, names: Sequence[str]) -> np.ndarray:
-    """Numbers of blocks, a row a name."""
-    # Nanoseconds since a host was started, some 2^55 in a year: float64 would round them by 4.
-    values = np.array(
-        [[getattr(block, name) for block in blocks] for name in names], dtype=np.int64
-    )
-    return values.reshape(len(names), len(blocks))
+    read = columns["bytes"].copy()
+    read[counted:] = 0
+    return Stream(workers, row, start, end, parts, columns["comm"] / 1e9, columns["n_frames"], read)
 
 
 def accumulated(
