@@ -172,7 +172,7 @@ def test_what_files_are_called_is_text():
 @pytest.mark.parametrize("timings", [Timings(), Timings("threads", 5, 5, 10**9), run_of([], 0)])
 def test_a_run_without_blocks_has_a_page(timings, tmp_path):
     page = checked(page_of(timings))
-    assert "Nothing took any time" in page.text
+    assert "No block took any time" in page.text
     assert page.count("svg") == 0
     timings.report(tmp_path / "run.png")
 

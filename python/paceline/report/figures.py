@@ -68,7 +68,7 @@ def drawings_of(timings: Timings, report: Report) -> list[Drawing]:
     Returns
     -------
     list of Drawing
-        None where nothing took any time.
+        None where no block took any time.
     """
     if not any(spread.most for spread in report.over_workers.values()):
         return []
@@ -97,7 +97,7 @@ def figure_of(timings: Timings) -> Any:
         heights = [drawing.height + 0.35 for drawing in drawings]
         figure = Figure(figsize=(WIDTH, sum(heights) or 1), layout="constrained")
         if not drawings:
-            figure.text(0.5, 0.5, "nothing took any time in this run", ha="center")
+            figure.text(0.5, 0.5, "no block took any time", ha="center")
             return figure
         all_axes = figure.subplots(len(drawings), height_ratios=heights, squeeze=False)[:, 0]
         for axes, drawing in zip(all_axes, drawings, strict=True):

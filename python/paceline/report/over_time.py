@@ -134,7 +134,7 @@ def _name_chosen(axes: Any, stream: Stream, rows: np.ndarray) -> None:
     """Name chosen workers by number and host, and say why they were chosen."""
     hosts = [host_of(stream.workers[row]) for row in rows]
     names = short_names(list(dict.fromkeys(hosts)))
-    labels = [f"{names[host]}  {row + 1}" for host, row in zip(hosts, rows, strict=True)]
+    labels = [f"{names[host]} · {row + 1}" for host, row in zip(hosts, rows, strict=True)]
     axes.set_yticks(np.arange(len(rows)) + 1, labels, fontsize=6)
     third = len(rows) // 3
     for k, why in enumerate(("slowest", "in the middle", "fastest")):

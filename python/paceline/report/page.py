@@ -51,7 +51,7 @@ def page_of(timings: Timings) -> str:
 def _sections(timings: Timings, report: Report, moved: Sequence[str]) -> Iterator[str]:
     drawings = drawings_of(timings, report)
     if not drawings:
-        yield elements.section("Nothing to tell", elements.paragraph("Nothing took any time."))
+        yield elements.section("Nothing to tell", elements.paragraph("No block took any time."))
         return
     numbers = _numbers(report)
     yield elements.section("What to know", elements.advice(map(_said, advice_of(report))))
