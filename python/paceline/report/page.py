@@ -137,6 +137,7 @@ def _stragglers(report: Report, numbers: dict[str, int]) -> str:
                 number(one.seconds_lost),
                 number(one.factor),
                 number(one.factor_fastest),
+                " and ".join(one.rules),
                 f"{one.n_frames:,}",
             )
         )
@@ -149,6 +150,7 @@ def _stragglers(report: Report, numbers: dict[str, int]) -> str:
         "lost (s)",
         "× median",
         "× fastest quarter",
+        "by the rule of the",
         "frames",
     )
     caption = (
@@ -157,7 +159,7 @@ def _stragglers(report: Report, numbers: dict[str, int]) -> str:
     )
     if len(shown) < len(report.stragglers):
         caption += f" The first {len(shown)} are listed."
-    return elements.section(title, elements.table(columns, rows, caption=caption, text=(1, 2)))
+    return elements.section(title, elements.table(columns, rows, caption=caption, text=(1, 2, 6)))
 
 
 def _taken(report: Report) -> list[Part]:
