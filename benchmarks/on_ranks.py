@@ -148,9 +148,7 @@ def rate(topology: str, trajectory: str, n_frames: str, backend: str, n_workers:
     if backend == "dask":  # its cluster is kept for the next run
         rmsd.run(stop=1, backend=backend, n_workers=int(n_workers), progress=False)
     begun = time.perf_counter()
-    rmsd.run(
-        frames=numbers, backend=backend, n_workers=int(n_workers), progress=False
-    )
+    rmsd.run(frames=numbers, backend=backend, n_workers=int(n_workers), progress=False)
     return {"seconds": time.perf_counter() - begun, "sum": float(rmsd.results.rmsd[:, 2].sum())}
 
 

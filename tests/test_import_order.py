@@ -28,6 +28,7 @@ PYTHON_LAYERS = (
     ("outcome",),
     ("worker",),
     ("backends",),
+    ("model",),
     ("collect",),
     ("opening",),
     ("restarts", "joining"),

@@ -10,9 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.cli import convert, index, info, join, report, rmsd, rmsf, split, validate
+from paceline.cli import (
+    convert,
+    index,
+    info,
+    join,
+    predict,
+    report,
+    rmsd,
+    rmsf,
+    split,
+    validate,
+)
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
+
+#: In the order in which the help lists them.
+COMMANDS = (info, rmsd, rmsf, convert, split, join, validate, index, report, predict)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -27,6 +41,7 @@ examples:
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc
   paceline report run.csv
+  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
 
 paceline COMMAND --help explains each command.
 """
@@ -121,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, convert, split, join, validate, index, report):
+    for module in COMMANDS:
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")
