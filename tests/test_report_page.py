@@ -18,6 +18,7 @@ from paceline.report.figures import drawings_of, figure_of
 from paceline.report.page import LINES, page_of
 from paceline.report.parts import COMMUNICATING, WAITING, WORKING
 from paceline.report.stream import stream_of
+from paceline.report.wording import number
 from paceline.report.words import percent
 from paceline.timing import Abandoned, BlockTiming, Timings
 
@@ -94,8 +95,8 @@ def run_of(workers, n_blocks, *, slow=(), skew=0):
     dealt = 10**15
     blocks = []
     first_host = workers[0].split(":")[0] if workers else ""
-    for number in range(n_blocks):
-        worker = workers[number % len(workers)]
+    for block in range(n_blocks):
+        worker = workers[block % len(workers)]
         parts = {"open": 0 if free[worker] else 2 * MS, "read": rng.randrange(MS, 3 * MS)}
         parts |= {
             "decode": 8 * MS,
@@ -108,7 +109,7 @@ def run_of(workers, n_blocks, *, slow=(), skew=0):
         shift = 0 if worker.startswith(f"{first_host}:") else skew
         blocks.append(
             BlockTiming(
-                job=0, block=number, first_frame=16 * number, n_frames=16, worker=worker,
+                job=0, block=block, first_frame=16 * block, n_frames=16, worker=worker,
                 start=start + shift, end=end + shift, wait=MS // 2, comm=MS, bytes=10**6, calls=1,
                 **parts,
             )
@@ -142,9 +143,9 @@ def test_a_page_holds_the_numbers_of_its_run(adk_run):
     for words in (
         worker.worker,
         report.trajectory,
-        f"t_total {report.t_total:.3f} s",
-        f"R_comp_IO {report.R_comp_IO:.3f}",
-        f"t_decode {worker.t_decode:.3f} {worker.t_decode:.3f} {share}",
+        f"t_total {number(report.t_total)} s",
+        f"R_comp_IO {number(report.R_comp_IO)}",
+        f"t_decode {number(worker.t_decode)} {number(worker.t_decode)} {share}",
         advice_of(report)[0].text,
         f"{report.bytes_read / 1e6:.3g} MB",
     ):

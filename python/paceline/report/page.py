@@ -99,11 +99,13 @@ def _title(report: Report) -> str:
 
 
 def _facts(timings: Timings, report: Report) -> str:
+    # Of few blocks some workers came to none.
+    asked = f" of {report.n_asked:,}" if report.n_asked > report.n_workers else ""
     return elements.facts(
         {
             "backend": timings.backend,
             "schedule": timings.schedule,
-            "workers": f"{report.n_workers:,} on {many(report.n_hosts, 'host')}",
+            "workers": f"{report.n_workers:,}{asked} on {many(report.n_hosts, 'host')}",
             "frames": f"{report.n_frames:,}",
             "blocks": f"{report.n_blocks:,}",
             "total time": seconds(report.t_total),

@@ -2,9 +2,12 @@
 
 import math
 
+#: From which number on how many decimals are shown; of smaller ones five.
+_DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
+
 
 def number(value: float) -> str:
-    """A number for a table, with three decimals if it is small.
+    """A number for a table, with decimals if it is small.
 
     Parameters
     ----------
@@ -17,12 +20,12 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> number(0.0123), number(1234.5), number(math.nan), number(math.inf)
-    ('0.012', '1,234', '–', '∞')
+    >>> number(0.00123), number(0.0123), number(12.34), number(1234.5), number(math.nan)
+    ('0.00123', '0.012', '12.34', '1,234', '–')
     """
     if not math.isfinite(value):
         return _not_finite(value)
-    digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
+    digits = next((d for least, d in _DECIMALS if abs(value) >= least), 5 if value else 0)
     return f"{value:,.{digits}f}"
 
 
