@@ -34,9 +34,9 @@ CASES = {
     for slow in ("computing", "reading", "nothing")
 }
 #: Of a request, seconds; of the server, bytes/s; how many times as long the slow process waits.
-LATENCY, BANDWIDTH, FACTOR = 1e-4, 200e6, 60.0
+LATENCY, BANDWIDTH, FACTOR = 1e-4, 200e6, 150.0
 #: Frames of a run, seconds of a frame being those of `slowed.py`.
-N_FRAMES = 6000
+N_FRAMES = 3000
 HEADINGS = (
     "case",
     "runs",

@@ -23,7 +23,7 @@ import numpy as np
 #: Workers, and which of them is slow, by the order in which they come.
 N_WORKERS, SLOW = 4, 2
 #: Seconds of a frame, and how many more where a worker is slow.
-FRAME, EXTRA = 1e-3, 2e-3
+FRAME, EXTRA = 2e-3, 6e-3
 
 
 class Turn:

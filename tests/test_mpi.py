@@ -134,7 +134,7 @@ def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
 def test_a_slow_rank_is_named_and_why(adk, tmp_path):
     program = SCRIPTS.parents[1] / "benchmarks" / "slowed.py"
     status, out, err = mpirun(
-        4, "-m", "paceline.mpi", program, *adk, "mpi", "computing", 3000, 1, tmp_path
+        4, "-m", "paceline.mpi", program, *adk, "mpi", "computing", 1500, 1, tmp_path
     )
     assert status == 0, err
     found = json.loads(out)

@@ -296,7 +296,7 @@ SLOWED = Path(__file__).parents[1] / "benchmarks" / "slowed.py"
     [("threads", "computing"), ("threads", "reading"), ("processes", "reading")],
 )
 def test_the_slow_worker_is_named_and_why(backend, slow, adk, tmp_path):
-    command = [SLOWED, *adk, backend, slow, 3000, 1, tmp_path]
+    command = [SLOWED, *adk, backend, slow, 1500, 1, tmp_path]
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, *map(str, command)], env=environment, capture_output=True, check=True
