@@ -2,15 +2,18 @@
 
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from paceline._core import __version__
 from paceline.backends import Backend, Company, company_of, make_backend
 from paceline.checkpoint import Checkpoint
 from paceline.outcome import Gathered, Outcome
@@ -198,6 +201,9 @@ def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
         schedule=getattr(workers, "schedule", "dynamic"),
         trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in passes),
         bytes_used=sum(one.bytes_used for one in passes),
+        host=socket.gethostname(),
+        date=datetime.now().astimezone().isoformat(" ", "seconds"),
+        version=__version__,
     )
 
 

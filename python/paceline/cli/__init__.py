@@ -17,6 +17,7 @@ from paceline.cli import (
     info,
     join,
     predict,
+    report,
     rmsd,
     rmsf,
     split,
@@ -24,6 +25,9 @@ from paceline.cli import (
 )
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
+
+#: In the order in which the help lists them.
+COMMANDS = (info, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -37,6 +41,7 @@ examples:
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc
+  paceline report run.csv
   paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
   paceline bench scaling rmsd md.tpr md.xtc --plot scaling.png
 
@@ -133,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, convert, split, join, validate, index, predict, bench):
+    for module in COMMANDS:
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")

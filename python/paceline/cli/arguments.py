@@ -118,6 +118,13 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
     add("--timings", action="store_true", help="show who did what for how long")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="say where the time went: a page .html, figures .png, .svg, or timings .csv, of which "
+        "'paceline report' makes either later",
+    )
 
 
 def add_backend_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+from pathlib import Path
 from typing import Any
 
 from paceline.errors import SelectionError
@@ -29,6 +30,7 @@ def open_universe(args: argparse.Namespace) -> Any:
         if path is not None:
             refuse(path)
             refuse_impossible(path, overwrite=args.overwrite)
+    refuse_impossible_report(args)
     return Universe(args.topology, *args.trajectory, **chain_options(args))
 
 
@@ -126,6 +128,7 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
         run_analysis(args, universe, analysis, checkpoint=kept)
         with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
             _save(args, analysis.results)
+        save_report(args, analysis.timings)
         if kept is not None:
             kept.finish()
 
@@ -181,6 +184,43 @@ def run_analysis(
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
     if args.timings:
         print(analysis.timings, file=sys.stderr)
+
+
+def refuse_impossible_report(args: argparse.Namespace) -> None:
+    """Raise where the report that is asked for cannot be made.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    """
+    if args.report is None:
+        return
+    from paceline.report.save import refuse_unknown_report
+
+    if not _is_table(args.report):
+        refuse_unknown_report(args.report)
+    refuse_impossible(args.report, overwrite=args.overwrite)
+
+
+def save_report(args: argparse.Namespace, timings: Any) -> None:
+    """Write the report that is asked for, if one is.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    timings : Timings
+        Of its run.
+    """
+    if args.report is None:
+        return
+    save = timings.to_csv if _is_table(args.report) else timings.report
+    save(args.report, overwrite=args.overwrite)
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
 
 
 def _transforms(args: argparse.Namespace) -> list[Any]:
