@@ -20,6 +20,7 @@ IN_TASK = {
     "t_overhead mean (s)": ("overhead", "#999999"),
 }
 SCHEDULER = {
+    "t_abandoned mean (s)": ("abandoned", "#7F3C8D"),
     "t_startup mean (s)": ("start-up", "#D55E00"),
     "t_wait mean (s)": ("wait", "#009E73"),
     "t_around (s)": ("plan, collect", "#000000"),

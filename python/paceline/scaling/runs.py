@@ -10,8 +10,8 @@ from paceline.timing import Timings, WorkerTiming
 
 #: Parts of a worker's time that are spent on blocks, in the order in which they happen …
 IN_TASK = ("t_open", "t_io", "t_decode", "t_transform", "t_compute", "t_overhead")
-#: … and all of them: before its first block, and idle later.
-PARTS = (*IN_TASK, "t_startup", "t_wait")
+#: … and all of them: on blocks that others did sooner, before its first block, and idle later.
+PARTS = (*IN_TASK, "t_abandoned", "t_startup", "t_wait")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,8 @@ def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
     """
     last = max(block.end for block in timings.blocks)
     window = (last - timings.dealt) / 1e9
-    first: dict[str, int] = {}
-    for block in timings.blocks:
-        first[block.worker] = min(block.start, first.get(block.worker, block.start))
     workers = timings.workers()
-    rows = [_parts(one, window, (first[one.worker] - timings.dealt) / 1e9) for one in workers]
+    rows = [_parts(one) for one in workers]
     idle = {**dict.fromkeys(PARTS, 0.0), "t_wait": window}
     rows += [idle] * (n_workers - len(rows))
     in_task = [sum(row[part] for part in IN_TASK) for row in rows]
@@ -100,20 +97,19 @@ def quantities(timings: Timings, n_workers: int) -> dict[str, float]:
     return found
 
 
-def _parts(worker: WorkerTiming, window: float, until_first: float) -> dict[str, float]:
-    """A worker's time, s, by part. Clocks of other hosts may be off by some milliseconds."""
-    parts = {
+def _parts(worker: WorkerTiming) -> dict[str, float]:
+    """A worker's time, s, by part."""
+    return {
         "t_open": worker.t_init_traj,
         "t_io": worker.t_io,
         "t_decode": worker.t_decode,
         "t_transform": worker.t_transform,
         "t_compute": worker.t_compute,
         "t_overhead": worker.t_overhead,
+        "t_abandoned": worker.t_abandoned,
+        "t_startup": worker.t_wait_first,
+        "t_wait": worker.t_wait - worker.t_wait_first,
     }
-    idle = window - sum(parts.values())
-    parts["t_startup"] = max(min(until_first, idle), 0.0)
-    parts["t_wait"] = idle - parts["t_startup"]
-    return parts
 
 
 def _mean_and_max(name: str, values: Sequence[float]) -> dict[str, float]:
