@@ -133,7 +133,7 @@ def test_people_get_aligned_columns():
     cells = "1 98 1 8.000 ± - 1.00 ± - 1.00 ± - 9.250 ± - 0.500 0.500"
     assert lines[2].split() == cells.split()
     assert len(lines[1]) == len(lines[2])
-    assert lines[6].split() == ["1", *(8 * ["0.500"])]
+    assert lines[6].split() == ["1", *(9 * ["0.500"])]
 
 
 def test_numbers_of_workers():
