@@ -122,14 +122,14 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    asked = _analyses(analyses)
+    asked = analyses_of(analyses)
     with company_of(workers) as company:
         if company.leads:
             with _kept_in(checkpoint) as kept:
                 _run(
                     workers,
                     asked,
-                    partial(_frame_numbers, start=start, stop=stop, step=step, frames=frames),
+                    partial(frame_numbers, start=start, stop=stop, step=step, frames=frames),
                     kept,
                     transforms=transforms,
                     skip_damaged=on_error == "skip",
@@ -264,7 +264,7 @@ def _known_sum(values: Iterable[float]) -> float:
     return sum(known) if known else math.nan
 
 
-def _analyses(given: Any) -> list[Analysis]:
+def analyses_of(given: Any) -> list[Analysis]:
     """What `run` was given, as a list."""
     analyses = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
@@ -287,7 +287,7 @@ def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
     return list(groups.values())
 
 
-def _frame_numbers(
+def frame_numbers(
     n_frames: int,
     start: int | None,
     stop: int | None,

@@ -1,0 +1,102 @@
+"""What one frame costs a worker, and what a whole run takes at that: pure arithmetic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+from paceline.timing import BlockTiming, Timings
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one frame costs one worker, seconds.
+
+    Attributes
+    ----------
+    read : float
+        Waiting for bytes: what reading ahead does not hide.
+    decode, transform, compute : float
+        Decoding, transforming positions, and the analyses' own time.
+    rest : float
+        All else: being dealt blocks, and waiting for the interpreter between them.
+    """
+
+    read: float
+    decode: float
+    transform: float
+    compute: float
+    rest: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Each part by its name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a part of a run told.
+
+    Attributes
+    ----------
+    costs : Costs
+        Of a frame, by one of them.
+    n_bytes : float
+        Read of a frame, bytes.
+    cpu : float
+        Processor time of a frame, s.
+    fixed : float
+        What such a run takes whatever its length: planning, starting workers, ending, s.
+    """
+
+    costs: Costs
+    n_bytes: float
+    cpu: float
+    fixed: float
+
+    @classmethod
+    def middle(cls, several: Sequence[Self]) -> Self:
+        """The median of several, by what a frame takes."""
+        return sorted(several, key=lambda one: one.costs.seconds)[(len(several) - 1) // 2]
+
+
+def measured(timings: Timings, t_open: float, cpu: float) -> Measured:
+    """What the timings of a part of a run tell of a frame.
+
+    Parameters
+    ----------
+    timings : Timings
+        Of the part.
+    t_open : float
+        What looking at the trajectory took before, s.
+    cpu : float
+        Processor time of all of it, s.
+
+    Returns
+    -------
+    Measured
+    """
+    blocks_of: dict[str, list[BlockTiming]] = {}
+    for block in sorted(timings.blocks, key=lambda block: block.start):
+        blocks_of.setdefault(block.worker, []).append(block)
+    n_frames = timings.n_frames
+    # From a worker's first block until its last: then the others may still be at work.
+    spans = sum(own[-1].end - own[0].start for own in blocks_of.values())
+    names = ("read", "decode", "transform", "compute")
+    parts = {name: sum(getattr(block, name) for block in timings.blocks) for name in names}
+    opening = sum(block.open for block in timings.blocks)
+    parts["rest"] = max(0, spans - opening - sum(parts.values()))
+    at_work = max(own[-1].end for own in blocks_of.values()) - min(
+        own[0].start for own in blocks_of.values()
+    )
+    return Measured(
+        Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
+        sum(block.bytes for block in timings.blocks) / n_frames,
+        cpu / n_frames,
+        t_open + max(0.0, timings.t_total - at_work / 1e9) + opening / len(blocks_of) / 1e9,
+    )
