@@ -146,10 +146,12 @@ def open_files(
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    refresh, progress, notes : bool
+    refresh : bool
         As for `open_file`.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet.
+    progress, notes : bool
+        As for `open_file`.
 
     Returns
     -------

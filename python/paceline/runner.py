@@ -265,7 +265,24 @@ def _known_sum(values: Iterable[float]) -> float:
 
 
 def analyses_of(given: Any) -> list[Analysis]:
-    """What `run` was given, as a list."""
+    """What `run` was given, as a list.
+
+    Parameters
+    ----------
+    given : analysis or sequence of analyses
+        As for `run`.
+
+    Returns
+    -------
+    list of Analysis
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    TypeError
+        One is no analysis.
+    """
     analyses = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
         raise ValueError("no analyses to run: the list is empty")
@@ -294,7 +311,28 @@ def frame_numbers(
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Frame numbers asked for, by slice or one by one."""
+    """Frame numbers asked for, by slice or one by one.
+
+    Parameters
+    ----------
+    n_frames : int
+        Of the trajectory.
+    start, stop, step : int, optional
+        As in a slice.
+    frames : sequence of int or of bool, optional
+        Instead of a slice.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n_chosen,)
+
+    Raises
+    ------
+    ValueError
+        None is left, or both ways are used.
+    IndexError
+        There is no such frame.
+    """
     if frames is None:
         numbers = np.arange(n_frames)[start:stop:step]
     else:

@@ -188,7 +188,13 @@ class Advice:
     def rows(self) -> Sequence[tuple[int, float, float, float, float]]:
         """Workers, and seconds in memory, from the disk and now, and the efficiency."""
         return [
-            (n, self.t_total(n, "memory"), self.t_total(n, "disk"), self.t_total(n), self.efficiency(n))
+            (
+                n,
+                self.t_total(n, "memory"),
+                self.t_total(n, "disk"),
+                self.t_total(n),
+                self.efficiency(n),
+            )
             for n in self.workers
         ]
 

@@ -46,8 +46,14 @@ def advise(
         other up, processes are tried as well.
     n_workers : int, optional
         Workers that are asked about, beside 1, 2, 4 … up to the CPUs that this process may use.
-    start, stop, step, frames, transforms, on_error
-        As for `paceline.run`.
+    start, stop, step : int, optional
+        Frames, as in a slice.
+    frames : sequence of int or of bool, optional
+        Frames one by one, instead of a slice.
+    transforms : sequence of transformations
+        What is done to positions first.
+    on_error : {"raise", "skip"}
+        What to do with a frame that cannot be read or transformed.
 
     Returns
     -------

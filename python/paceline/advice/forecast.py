@@ -1,4 +1,4 @@
-"""From what parts of a run told to the time of the whole: pure arithmetic, over `paceline.model`."""
+"""From what parts of a run told to the time of the whole: arithmetic, by `paceline.model`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

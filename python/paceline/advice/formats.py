@@ -81,7 +81,9 @@ def recoded(chain: Chain, source: FileFrames, frames: np.ndarray) -> list[Recode
             if is_there or (selected and len(wanted) == chain.n_atoms):
                 continue
             try:
-                found.append(_recode(whole, wanted, format, selected, source.fields, decoding))
+                found.append(
+                    _recode(whole, chain.n_atoms, wanted, format, selected, source.fields, decoding)
+                )
             except PacelineError:  # a frame that the format cannot hold
                 continue
     return found
@@ -99,13 +101,14 @@ def _decoded(chain: Chain, source: FileFrames, extents: Extents) -> tuple[Decode
 
 def _recode(
     whole: Decoded,
+    n_atoms: int,
     wanted: np.ndarray,
     format: str,
     selected: bool,
     fields: Sequence[str],
     decoding: float,
 ) -> Recoded:
-    columns = wanted if selected else np.arange(whole.positions.shape[1])
+    columns = wanted if selected else np.arange(n_atoms)
     begun = time.perf_counter()
     head, body = _encode(whole, columns, format, fields)
     writing = decoding + (time.perf_counter() - begun) / len(whole.frames)
@@ -134,11 +137,12 @@ def _encode(
     """What a file of these frames begins with, and the frames."""
     has_cell = bool(whole.dimensions.any())
     encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
-    arrays = [
+    positions, velocities, forces = (
         None if values is None else np.ascontiguousarray(values[:, columns])
         for values in (whole.positions, whole.velocities, whole.forces)
-    ]
-    body = encoder.encode((*arrays, whole.dimensions, whole.times, whole.steps))
+    )
+    moments = (whole.dimensions, whole.times, whole.steps)
+    body = encoder.encode((positions, velocities, forces, *moments))
     return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
 
 
@@ -159,5 +163,7 @@ def _reading(source: FileFrames, core: "_core.Trajectory", n_workers: int) -> tu
         return (time.perf_counter() - begun) / times / len(extents)
 
     with ThreadPoolExecutor(n_workers) as threads:
-        rounds = [list(threads.map(read, range(n_workers))) for _ in range(_ROUNDS)]
+        # Large frames take long enough to be measured once.
+        n_rounds = _ROUNDS if times > 1 else 1
+        rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
     return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)

@@ -101,12 +101,12 @@ def _first_look(rehearsal: Rehearsal) -> tuple[float, float]:
     for n_frames in (1, 16, 256):
         if seconds * n_frames > _SECONDS:
             break
-        ready = _ready_seconds()
-        found = rehearsal.run(Serial(), rehearsal.middle(n_frames), min(n_frames, 16))
-        taken = len(rehearsal.middle(n_frames))
+        frames = rehearsal.middle(n_frames)
+        begun = perf_counter() - _ready_seconds()
+        found = rehearsal.run(Serial(), frames, min(n_frames, 16))
+        idle = perf_counter() - _ready_seconds() - begun
         seconds = found.costs.seconds
-        idle = seconds - found.costs.read - (_ready_seconds() - ready) / taken
-        waiting = max(0.0, idle / seconds)
+        waiting = max(0.0, idle / len(frames) - found.costs.read) / seconds
     return seconds, waiting
 
 

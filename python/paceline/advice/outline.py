@@ -32,6 +32,7 @@ class Outline:
             NaN where no time is known.
         """
         known = self._chain.times()
-        dt = (known[-1] - known[0]) / max(len(known) - 1, 1)
-        # Those that are known are in the middle.
-        return known.mean() + dt * (np.arange(self.n_frames) - (self.n_frames - 1) / 2)
+        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
+        # Medians: a file may hold the times of several runs.
+        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
+        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)

@@ -61,16 +61,18 @@ class Rehearsal:
         self._pass = Pass([copy.copy(analysis) for analysis in analyses], transforms)
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
-        chain = getattr(self.trajectory, "chain", None)
-        self.is_sample = chain is not None and chain.is_sample
-        self._run_frames = frames
+        self._run_frames = self._frames = frames
+        self._chain = getattr(self.trajectory, "chain", None)
+        self.is_sample = False
+        if self._chain is not None and self._chain.is_sample:
+            self.is_sample = True
+            self._frames = _readable(frames, self._chain.n_frames)
         self._deal(frames, 1, None)
         for analysis, part in zip(analyses, self._pass.job.parts, strict=True):
             if part.per_block:
                 raise UnsupportedError(
                     f"{analysis.name} would write a file; ask for advice about an analysis"
                 )
-        self._frames = _readable(frames, chain.n_frames) if self.is_sample else frames
 
     @property
     def trajectory(self) -> Any:
@@ -171,8 +173,7 @@ class Rehearsal:
     @property
     def frame_bytes(self) -> float:
         """Mean size of a frame in the file; 0 where that is not ours to know."""
-        chain = getattr(self.trajectory, "chain", None)
-        return 0.0 if chain is None else chain.bytes_per_frame
+        return 0.0 if self._chain is None else self._chain.bytes_per_frame
 
     def _ranges(self, frames: np.ndarray) -> dict[str, list[tuple[int, int]]]:
         """Byte ranges of each file that hold some frames."""

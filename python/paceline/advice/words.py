@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 WORTHWHILE = 0.2
 
 _DOING = {
-    "read": "waiting for bytes",
-    "decode": "decoding frames",
+    "read": "reading bytes",
+    "decode": "decoding them",
     "transform": "transforming positions",
     "compute": "the analysis itself",
     "rest": "dealing blocks, and waiting for the interpreter",
@@ -74,9 +73,7 @@ def _frame(advice: "Advice") -> Iterator[str]:
     counts = (1,) if advice.backend == "serial" else (1, 2)
     heads = [f"{where}, {n} at work" for where in columns for n in counts]
     costs = [pace.costs(n) for pace in columns.values() for n in counts]
-    rows = [
-        (name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts
-    ]
+    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
     rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
     yield from _aligned([("µs of a worker for a frame, from", *heads), *rows])
     yield f"{size_in_words(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
@@ -219,21 +216,18 @@ def _elsewhere(advice: "Advice") -> Iterator[str]:
     one = advice.findings.in_memory.one
     costs = one.costs
     computing = costs.compute + costs.transform + costs.rest
-    yield "How a file system serves several nodes cannot be known from one of them. With its figures:"
-    yield "  " + shlex.join(
-        [
-            *("paceline", "predict"),
-            *("--read", f"{costs.read * 1e6:.3g}us"),
-            *("--decode", f"{costs.decode * 1e6:.3g}us"),
-            *("--compute", f"{computing * 1e6:.3g}us"),
-            *("--bytes", f"{one.n_bytes:.0f}"),
-            *("--frames", str(advice.n_frames)),
-        ]
+    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
+    yield (
+        f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
+        f"--decode {costs.decode * 1e6:.3g}us --compute {computing * 1e6:.3g}us "
+        "--file-system lustre --per-node 24 --n-workers 384"
     )
 
 
 def _name(file: "Recoded") -> str:
-    return f"{file.format}, the selected atoms alone" if file.selected else f"{file.format}, all atoms"
+    return (
+        f"{file.format}, the selected atoms alone" if file.selected else f"{file.format}, all atoms"
+    )
 
 
 def _workers(n: int) -> str:
