@@ -56,6 +56,10 @@ def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
 
 
+def test_advice(folder):
+    assert tools_of("advise", "dcd", folder) == {"30"}
+
+
 @pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
     reason="there is no MPI",

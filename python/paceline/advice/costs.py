@@ -50,13 +50,16 @@ class Measured:
         Read of a frame, bytes.
     cpu : float
         Processor time of a frame, s.
+    opening : float
+        Opening the file by one worker, s.
     fixed : float
-        What such a run takes whatever its length: planning, starting workers, ending, s.
+        What such a run takes whatever its length: planning, starting workers, opening, ending, s.
     """
 
     costs: Costs
     n_bytes: float
     cpu: float
+    opening: float
     fixed: float
 
     @classmethod
@@ -91,12 +94,13 @@ def measured(timings: Timings, t_open: float, cpu: float) -> Measured:
     parts = {name: sum(getattr(block, name) for block in timings.blocks) for name in names}
     opening = sum(block.open for block in timings.blocks)
     parts["rest"] = max(0, spans - opening - sum(parts.values()))
-    at_work = max(own[-1].end for own in blocks_of.values()) - min(
-        own[0].start for own in blocks_of.values()
-    )
+    opening_each = opening / len(blocks_of) / 1e9
+    begun = min(own[0].start for own in blocks_of.values())
+    at_work = (max(own[-1].end for own in blocks_of.values()) - begun) / 1e9
     return Measured(
-        Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
-        sum(block.bytes for block in timings.blocks) / n_frames,
-        cpu / n_frames,
-        t_open + max(0.0, timings.t_total - at_work / 1e9) + opening / len(blocks_of) / 1e9,
+        costs=Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
+        n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
+        cpu=cpu / n_frames,
+        opening=opening_each,
+        fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
     )

@@ -43,6 +43,8 @@ class Findings:
         With the bytes on the disk; None where they could not be put out of memory.
     processes : Pace or None
         By processes, in memory, where threads were seen to hold each other up.
+    resident : float or None
+        How much of what was read from memory is there; None where that is not told.
     waiting : float
         Part of a frame's time in which the analysis wants no processor, as if it slept.
     """
@@ -51,6 +53,7 @@ class Findings:
     in_memory: Pace
     from_disk: Pace | None
     processes: Pace | None
+    resident: float | None
     waiting: float
 
 
@@ -89,35 +92,40 @@ def measure(rehearsal: Rehearsal, backend: str) -> Findings:
         ]
         in_memory = _with_fixed(in_memory, *fixed)
         from_disk = _with_fixed(from_disk, *fixed)
-    return Findings(backend, in_memory, from_disk, processes, waiting)
+    resident = rehearsal.cached_share(_distinct(rehearsal)[: n_frames * most])
+    return Findings(backend, in_memory, from_disk, processes, resident, waiting)
 
 
 def _first_look(rehearsal: Rehearsal) -> tuple[float, float]:
-    """What a frame takes, s, about, and which part of that is waiting, not for bytes.
+    """What a frame takes, s, about, and which part of it the analysis waits, as if it slept.
 
-    Of one frame, and of more as long as that is soon done.
+    Standing in line for a processor on a busy machine is not waiting.
+
+    Of one frame, then of more as long as that is soon done.
     """
     seconds = waiting = 0.0
     for n_frames in (1, 16, 256):
         if seconds * n_frames > _SECONDS:
             break
         frames = rehearsal.middle(n_frames)
-        begun = perf_counter() - _ready_seconds()
+        before = perf_counter(), *_thread_seconds()
         found = rehearsal.run(Serial(), frames, min(n_frames, 16))
-        idle = perf_counter() - _ready_seconds() - begun
+        after = perf_counter(), *_thread_seconds()
+        wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
         seconds = found.costs.seconds
-        waiting = max(0.0, idle / len(frames) - found.costs.read) / seconds
+        idle = wall - on_cpu - in_line - found.costs.read * len(frames)
+        waiting = max(0.0, idle) / (wall - in_line)
     return seconds, waiting
 
 
-def _ready_seconds() -> float:
-    """Time for which this thread had a processor, or stood in line for one."""
+def _thread_seconds() -> tuple[float, float]:
+    """For how long this thread has had a processor, and stood in line for one."""
     try:
         with open("/proc/thread-self/schedstat") as file:
             on_cpu, in_line, _ = file.read().split()
     except (OSError, ValueError):  # not Linux, or built without it
-        return thread_time()
-    return (int(on_cpu) + int(in_line)) / 1e9
+        return thread_time(), 0.0
+    return int(on_cpu) / 1e9, int(in_line) / 1e9
 
 
 def _cold(
@@ -140,6 +148,11 @@ def _cold_frames(rehearsal: Rehearsal) -> int:
     return max(1, int(_COLD_BYTES / max(rehearsal.frame_bytes, 1.0)))
 
 
+def _distinct(rehearsal: Rehearsal) -> np.ndarray:
+    """Frames that are read from memory, again and again where these are few."""
+    return rehearsal.middle(2 * _cold_frames(rehearsal))
+
+
 def _warm(
     rehearsal: Rehearsal, make: Callable[[int], Backend], counts: range, n_frames: int
 ) -> Pace:
@@ -147,14 +160,13 @@ def _warm(
     found: dict[int, list[Measured]] = {n_workers: [] for n_workers in counts}
     last = counts[-1]
     block = rehearsal.block_of(n_frames)
-    distinct = rehearsal.middle(2 * _cold_frames(rehearsal))
+    distinct = _distinct(rehearsal)
     fixed = 0.0
     if n_frames > 1:
         fixed = rehearsal.run(make(last), distinct[: n_frames * last], block).fixed
     end = perf_counter() + _PATIENCE
     while len(found[last]) < _ROUNDS and not (found[last] and perf_counter() > end):
         for n_workers, taken in found.items():
-            # Again and again where there are few, or few were read a moment ago.
             frames = np.resize(distinct[: n_frames * n_workers], n_frames * n_workers)
             taken.append(rehearsal.run(make(n_workers), frames, block))
     one, two = (Measured.middle(found[n_workers]) for n_workers in (counts[0], last))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.advice.cache import drop
+from paceline.advice.cache import cached_share, drop
 from paceline.advice.costs import Measured, measured
 from paceline.backends import Backend
 from paceline.errors import UnsupportedError
@@ -187,6 +187,13 @@ class Rehearsal:
             path = self.source.members[member].path
             found[path] = list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))
         return found
+
+    def cached_share(self, frames: np.ndarray) -> float | None:
+        """How much of some frames' bytes is in memory; None where that is not told."""
+        ranges = self._ranges(frames) if self.trajectory.shareable else {}
+        shares = [cached_share(path, some) for path, some in ranges.items()]
+        known = [share for share in shares if share is not None]
+        return sum(known) / len(known) if known and len(known) == len(shares) else None
 
     def drop(self, frames: np.ndarray) -> bool:
         """Let some frames come from the disk when they are read next; whether they will."""

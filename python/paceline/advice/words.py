@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Another file is worth a word where it saves this part of the time.
 WORTHWHILE = 0.2
+#: What is read from memory should be there: but for so much.
+RESIDENT = 0.95
 
 _DOING = {
     "read": "reading bytes",
@@ -53,16 +55,23 @@ def _subject(advice: "Advice") -> Iterator[str]:
     yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
     if advice.is_sample:
         yield "the number of frames is estimated: the file has no index yet (paceline index)"
-    yield _where(advice)
+    yield from _where(advice)
 
 
-def _where(advice: "Advice") -> str:
+def _where(advice: "Advice") -> Iterator[str]:
+    """Where the bytes are."""
+    resident = advice.findings.resident
+    if resident is not None and resident < RESIDENT:
+        yield f"only {resident:.0%} of what was read from memory is still there: it lacks room"
     if advice.cached is None:
-        return "how much of the file is in memory now is not known here"
-    told = f"{advice.cached:.0%} of the file is in memory now"
-    if advice.findings.from_disk is None:
-        return f"{told}; how fast it comes from the disk could not be measured"
-    return told
+        yield "how much of the file is in memory now is not known here"
+    elif advice.findings.from_disk is None:
+        yield (
+            f"{advice.cached:.0%} of the file is in memory now; how fast the rest comes from the "
+            "disk could not be measured"
+        )
+    else:
+        yield f"{advice.cached:.0%} of the file is in memory now"
 
 
 def _frame(advice: "Advice") -> Iterator[str]:
@@ -201,13 +210,10 @@ def _best_file(advice: "Advice") -> Iterator[str]:
 
 
 def _splitting(advice: "Advice") -> str:
-    opening = "all workers read one file at once, each by itself"
-    if advice.rates is None:
-        return f"- Splitting the file would change nothing on this machine: {opening}."
-    one, two = advice.rates
+    opening = _seconds(advice.findings.in_memory.two.opening)
     return (
-        f"- Splitting the file would change nothing on this machine: {opening}; from the disk two "
-        f"readers get {two / one:.1f} times what one gets, and so they would from two files."
+        "- Splitting the file would change nothing on this machine: workers read one file side by "
+        f"side, and opening it takes each {opening}."
     )
 
 

@@ -1,6 +1,7 @@
 """paceline advise."""
 
 import argparse
+import sys
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def run(args: argparse.Namespace) -> None:
     # A long file needs no index for it, which may take a minute to make.
     options = {**chain_options(args), "sampled": not args.continuous}
     universe = Universe(args.topology, *args.trajectory, **options)
+    if sys.stderr.isatty():
+        print("paceline: measuring, for some seconds", file=sys.stderr)
     advice = advise(
         _analysis(args.analysis, selected(universe, args.select)),
         backend=args.backend,
