@@ -225,26 +225,26 @@ def test_pages_of_a_file(tmp_path):
     assert cache.cached_share(str(path), [(1 << 20, 10)]) is None
 
 
-def measured(compute, cpu, fixed=0.0):
-    return Measured(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, cpu, 0.0, fixed)
+def measured(compute, fixed=0.0):
+    return Measured(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed)
 
 
 def test_workers_that_take_turns():
     # All of it behind one lock: two are as fast as one, and so are eight.
-    pace = Pace(measured(1e-3, 1e-3), measured(2e-3, 1e-3), cpus=8)
+    pace = Pace(measured(1e-3), measured(2e-3), busy=1e-3, cpus=8)
     forecast = Forecast(100_000, lambda n_workers: 16)
     times = [forecast.t_total(pace, n) for n in (1, 2, 8)]
     assert times == pytest.approx([100, 100, 100], rel=0.01)
 
 
 def test_workers_that_share_processors():
-    pace = Pace(measured(1e-3, 1e-3), measured(1e-3, 1e-3, fixed=2.0), cpus=4)
+    pace = Pace(measured(1e-3), measured(1e-3, fixed=2.0), busy=1e-3, cpus=4)
     forecast = Forecast(100_000, lambda n_workers: 16)
     times = [forecast.t_total(pace, n) for n in (1, 2, 4, 8)]
     assert times == pytest.approx([100, 52, 27, 27], rel=0.01)
 
 
 def test_workers_that_wait():
-    pace = Pace(measured(1e-3, 0.0), measured(1e-3, 0.0), cpus=1)
+    pace = Pace(measured(1e-3), measured(1e-3), busy=0.0, cpus=1)
     forecast = Forecast(100_000, lambda n_workers: 16)
     assert forecast.t_total(pace, 8) == pytest.approx(12.5, rel=0.01)

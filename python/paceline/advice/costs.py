@@ -48,8 +48,6 @@ class Measured:
         Of a frame, by one of them.
     n_bytes : float
         Read of a frame, bytes.
-    cpu : float
-        Processor time of a frame, s.
     opening : float
         Opening the file by one worker, s.
     fixed : float
@@ -58,7 +56,6 @@ class Measured:
 
     costs: Costs
     n_bytes: float
-    cpu: float
     opening: float
     fixed: float
 
@@ -68,7 +65,7 @@ class Measured:
         return sorted(several, key=lambda one: one.costs.seconds)[(len(several) - 1) // 2]
 
 
-def measured(timings: Timings, t_open: float, cpu: float) -> Measured:
+def measured(timings: Timings, t_open: float) -> Measured:
     """What the timings of a part of a run tell of a frame.
 
     Parameters
@@ -77,8 +74,6 @@ def measured(timings: Timings, t_open: float, cpu: float) -> Measured:
         Of the part.
     t_open : float
         What looking at the trajectory took before, s.
-    cpu : float
-        Processor time of all of it, s.
 
     Returns
     -------
@@ -100,7 +95,6 @@ def measured(timings: Timings, t_open: float, cpu: float) -> Measured:
     return Measured(
         costs=Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
         n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
-        cpu=cpu / n_frames,
         opening=opening_each,
         fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
     )

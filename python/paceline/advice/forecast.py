@@ -16,13 +16,16 @@ class Pace:
     ----------
     one, two : Measured
         With one worker, and with two; the same where there can be only one.
-    cpus : float
+    busy : float
+        Processor time of a frame, s.
+    cpus : int
         Processors that workers share.
     """
 
     one: Measured
     two: Measured
-    cpus: float
+    busy: float
+    cpus: int
 
     def costs(self, n_workers: int) -> Costs:
         """What a frame costs one of so many workers.
@@ -41,7 +44,7 @@ class Pace:
             for name, value in two.parts.items()
         }
         costs = Costs(**parts)
-        lacking = n_workers / self.cpus * self.one.cpu - costs.seconds
+        lacking = n_workers / self.cpus * self.busy - costs.seconds
         return replace(costs, rest=costs.rest + max(0.0, lacking))
 
     def fixed(self, n_workers: int) -> float:

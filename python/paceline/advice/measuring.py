@@ -1,5 +1,6 @@
 """Parts of a run by one worker and by two, from memory and from the disk."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
@@ -14,13 +15,16 @@ from paceline.errors import WorkerError
 
 #: Seconds that one measurement takes, about; rounds of them, and seconds for all rounds. Of slow
 #: functions there are fewer.
-_SECONDS, _ROUNDS, _PATIENCE = 0.3, 3, 2.5
+_SECONDS, _ROUNDS, _PATIENCE = 0.25, 3, 2.0
 #: Where a frame takes longer, s, reading it from the disk is not measured.
 _SLOW = 0.5
 #: Bytes that are read from the disk in one measurement, at the most.
 _COLD_BYTES = 48 << 20
 #: Threads hold each other up where each of two takes so much longer, most of it in computing.
 _HELD_UP, _BY_COMPUTING = 1.25, 0.5
+
+#: By one worker, and by two.
+Pair = tuple[Measured, Measured]
 
 MAKERS: dict[str, Callable[[int], Backend]] = {
     "threads": Threads,
@@ -71,29 +75,30 @@ def measure(rehearsal: Rehearsal, backend: str) -> Findings:
     -------
     Findings
     """
-    most = 1 if backend == "serial" else 2
+    make, most = MAKERS[backend], 1 if backend == "serial" else 2
     seconds, waiting = _first_look(rehearsal)
     n_frames = max(1, round(_SECONDS / seconds))
-    from_disk = None
+    disk = None
     if rehearsal.trajectory.shareable and seconds < _SLOW:
-        from_disk = _cold(rehearsal, MAKERS[backend], most, n_frames)
-    in_memory = _warm(rehearsal, MAKERS[backend], range(1, most + 1), n_frames)
+        disk = _cold(rehearsal, make, most, n_frames)
+    memory = _warm(rehearsal, make, range(1, most + 1), n_frames)
     processes = None
-    if backend == "threads" and _held_up(in_memory):
-        try:
+    if backend == "threads" and _held_up(*memory):
+        # A function that cannot be sent has threads alone.
+        with contextlib.suppress(WorkerError):
             processes = _warm(rehearsal, Processes, range(2, 3), n_frames)
-        except WorkerError:  # the function cannot be sent
-            processes = None
-    if from_disk is not None:
-        # What starting took was part of the first measurements: these.
-        fixed = [
-            max(cold.fixed, warm.fixed)
-            for cold, warm in ((from_disk.one, in_memory.one), (from_disk.two, in_memory.two))
-        ]
-        in_memory = _with_fixed(in_memory, *fixed)
-        from_disk = _with_fixed(from_disk, *fixed)
-    resident = rehearsal.cached_share(_distinct(rehearsal)[: n_frames * most])
-    return Findings(backend, in_memory, from_disk, processes, resident, waiting)
+    if disk is not None:
+        # Workers were started for these, and found running by those that came later.
+        memory = _with_start_of(memory, disk)
+    busy, cpus = (1 - waiting) * memory[0].costs.seconds, available_cpus()
+    return Findings(
+        backend=backend,
+        in_memory=Pace(*memory, busy, cpus),
+        from_disk=Pace(*disk, busy, cpus) if disk else None,
+        processes=Pace(*processes, busy, cpus) if processes else None,
+        resident=rehearsal.cached_share(_from_memory(rehearsal, n_frames * most)),
+        waiting=waiting,
+    )
 
 
 def _first_look(rehearsal: Rehearsal) -> tuple[float, float]:
@@ -130,7 +135,7 @@ def _thread_seconds() -> tuple[float, float]:
 
 def _cold(
     rehearsal: Rehearsal, make: Callable[[int], Backend], most: int, n_frames: int
-) -> Pace | None:
+) -> Pair | None:
     """From the disk; each measurement has frames of its own."""
     found = []
     for n_workers in range(1, most + 1):
@@ -140,7 +145,7 @@ def _cold(
             return None
         block = rehearsal.block_of(len(frames) // n_workers)
         found.append(rehearsal.run(make(n_workers), frames, block))
-    return Pace(found[0], found[-1], available_cpus())
+    return found[0], found[-1]
 
 
 def _cold_frames(rehearsal: Rehearsal) -> int:
@@ -148,40 +153,42 @@ def _cold_frames(rehearsal: Rehearsal) -> int:
     return max(1, int(_COLD_BYTES / max(rehearsal.frame_bytes, 1.0)))
 
 
-def _distinct(rehearsal: Rehearsal) -> np.ndarray:
-    """Frames that are read from memory, again and again where these are few."""
-    return rehearsal.middle(2 * _cold_frames(rehearsal))
+def _from_memory(rehearsal: Rehearsal, n: int) -> np.ndarray:
+    """So many frames to be read from memory: the same again where that would be too much of it."""
+    return np.resize(rehearsal.middle(min(n, 2 * _cold_frames(rehearsal))), n)
 
 
 def _warm(
     rehearsal: Rehearsal, make: Callable[[int], Backend], counts: range, n_frames: int
-) -> Pace:
+) -> Pair:
     """From memory, by so many workers: the median of some rounds."""
     found: dict[int, list[Measured]] = {n_workers: [] for n_workers in counts}
     last = counts[-1]
     block = rehearsal.block_of(n_frames)
-    distinct = _distinct(rehearsal)
     fixed = 0.0
     if n_frames > 1:
-        fixed = rehearsal.run(make(last), distinct[: n_frames * last], block).fixed
+        fixed = rehearsal.run(make(last), _from_memory(rehearsal, n_frames * last), block).fixed
     end = perf_counter() + _PATIENCE
     while len(found[last]) < _ROUNDS and not (found[last] and perf_counter() > end):
         for n_workers, taken in found.items():
-            frames = np.resize(distinct[: n_frames * n_workers], n_frames * n_workers)
+            frames = _from_memory(rehearsal, n_frames * n_workers)
             taken.append(rehearsal.run(make(n_workers), frames, block))
     one, two = (Measured.middle(found[n_workers]) for n_workers in (counts[0], last))
-    # What starting the workers took was part of the first of all.
-    two = replace(two, fixed=max(two.fixed, fixed))
-    return Pace(one, two, available_cpus())
+    # Workers were started for the first of all.
+    return one, replace(two, fixed=max(two.fixed, fixed))
 
 
-def _with_fixed(pace: Pace, one: float, two: float) -> Pace:
-    return replace(pace, one=replace(pace.one, fixed=one), two=replace(pace.two, fixed=two))
+def _with_start_of(pair: Pair, first: Pair) -> Pair:
+    """With what starting workers took when they were first wanted."""
+    one, two = (
+        replace(later, fixed=max(later.fixed, sooner.fixed))
+        for later, sooner in zip(pair, first, strict=True)
+    )
+    return one, two
 
 
-def _held_up(pace: Pace) -> bool:
+def _held_up(one: Measured, two: Measured) -> bool:
     """Whether two threads hold each other up in computing, as where they need the interpreter."""
-    one, two = pace.one.costs, pace.two.costs
-    more = two.seconds - one.seconds
-    by_computing = two.compute - one.compute > _BY_COMPUTING * more
-    return two.seconds > _HELD_UP * one.seconds and by_computing
+    more = two.costs.seconds - one.costs.seconds
+    by_computing = two.costs.compute - one.costs.compute > _BY_COMPUTING * more
+    return two.costs.seconds > _HELD_UP * one.costs.seconds and by_computing

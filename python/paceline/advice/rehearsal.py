@@ -1,7 +1,6 @@
 """Short parts of a run, done as the run would do them, and timed."""
 
 import copy
-import resource
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -120,7 +119,7 @@ class Rehearsal:
         -------
         Measured
         """
-        begun, cpu = time.monotonic_ns(), _cpu_seconds()
+        begun = time.monotonic_ns()
         self._deal(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
         with ExitStack() as receivers:
@@ -132,7 +131,7 @@ class Rehearsal:
                     assert not isinstance(outcome, Gathered)  # of MPI alone, which is refused
                     self._pass.add(outcome)
         timings.end = time.monotonic_ns()
-        return measured(timings, self._t_open, _cpu_seconds() - cpu)
+        return measured(timings, self._t_open)
 
     def _deal(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
         self._pass.deal(
@@ -205,9 +204,3 @@ def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
     """Of a sample, frames that are as far apart as those of the run."""
     stride = max(1, round((frames[-1] - frames[0]) / max(len(frames) - 1, 1)))
     return np.arange(0, n_known, stride, dtype=np.int64)
-
-
-def _cpu_seconds() -> float:
-    """Processor time of this process and its threads."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
