@@ -96,7 +96,7 @@ def measure(rehearsal: Rehearsal, backend: str) -> Findings:
         in_memory=Pace(*memory, busy, cpus),
         from_disk=Pace(*disk, busy, cpus) if disk else None,
         processes=Pace(*processes, busy, cpus) if processes else None,
-        resident=rehearsal.cached_share(_from_memory(rehearsal, n_frames * most)),
+        resident=rehearsal.cached_share(np.unique(_from_memory(rehearsal, n_frames * most))),
         waiting=waiting,
     )
 
