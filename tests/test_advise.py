@@ -91,7 +91,7 @@ def test_words_of_an_rmsd(rmsd_advice):
     text = str(rmsd_advice)
     assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.9 MB)")
     for words in (
-        "of the file is in memory now",
+        "of what it reads is in memory now",
         "µs of a worker for a frame",
         "workers  from memory  from the disk",
         "this file (DCD)",

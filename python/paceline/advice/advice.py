@@ -38,7 +38,8 @@ class Advice:
     is_sample : bool
         Whether the file has no index yet, and only frames in its middle were looked for.
     cached : float or None
-        How much of the files is in memory now, from 0 to 1; None where that is not told.
+        How much of what the run reads was in memory before, from 0 to 1; None where that is not
+        told.
     findings : Findings
         What was measured.
     rates : tuple of float or None

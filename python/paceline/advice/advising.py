@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from paceline.advice.advice import Advice
-from paceline.advice.cache import cached_share, windows
 from paceline.advice.disk import disk_rates
 from paceline.advice.forecast import Forecast
 from paceline.advice.formats import recoded
@@ -96,9 +95,11 @@ def advise(
     rehearsal = Rehearsal(asked, transforms, chosen, skip_damaged=on_error == "skip")
     if not rehearsal.trajectory.shareable:
         backend = "serial"
+    # Before anything is read or let go of.
+    cached = rehearsal.in_memory_now()
     findings = measure(rehearsal, backend or "threads")
     what = " and ".join(one.name for one in asked)
-    return _advice(rehearsal, findings, what, chosen, n_workers, begun)
+    return _advice(rehearsal, findings, what, len(chosen), cached, n_workers, begun)
 
 
 def _n_frames(universe: Any) -> int:
@@ -111,7 +112,8 @@ def _advice(
     rehearsal: Rehearsal,
     findings: Findings,
     what: str,
-    frames: np.ndarray,
+    n_frames: int,
+    cached: float | None,
     n_workers: int | None,
     begun: float,
 ) -> Advice:
@@ -127,12 +129,12 @@ def _advice(
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
         n_wanted=rehearsal.source.n_wanted,
-        n_frames=len(frames),
+        n_frames=n_frames,
         is_sample=rehearsal.is_sample,
-        cached=_cached(sizes),
+        cached=cached,
         findings=findings,
         rates=None if largest is None else disk_rates(largest),
-        forecast=Forecast(len(frames), rehearsal.block_frames),
+        forecast=Forecast(n_frames, rehearsal.block_frames),
         others=tuple(
             [] if chain is None else recoded(chain, rehearsal.source, rehearsal.middle(64))
         ),
@@ -140,12 +142,3 @@ def _advice(
         asked=n_workers,
         seconds=time.perf_counter() - begun,
     )
-
-
-def _cached(sizes: dict[str, int]) -> float | None:
-    """How much of all files is in memory."""
-    shares = {path: cached_share(path, windows(size)) for path, size in sizes.items()}
-    known = {path: share for path, share in shares.items() if share is not None}
-    if not known or len(known) < len(sizes):
-        return None
-    return sum(share * sizes[path] for path, share in known.items()) / sum(sizes.values())

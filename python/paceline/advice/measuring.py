@@ -20,7 +20,8 @@ _SECONDS, _ROUNDS, _PATIENCE = 0.25, 3, 2.0
 _SLOW = 0.5
 #: Bytes that are read from the disk in one measurement, at the most.
 _COLD_BYTES = 48 << 20
-#: Threads hold each other up where each of two takes so much longer, most of it in computing.
+#: Threads hold each other up where each of two computes for so much longer than one alone, and
+#: that is most of its time.
 _HELD_UP, _BY_COMPUTING = 1.25, 0.5
 
 #: By one worker, and by two.
@@ -96,7 +97,7 @@ def measure(rehearsal: Rehearsal, backend: str) -> Findings:
         in_memory=Pace(*memory, busy, cpus),
         from_disk=Pace(*disk, busy, cpus) if disk else None,
         processes=Pace(*processes, busy, cpus) if processes else None,
-        resident=rehearsal.cached_share(np.unique(_from_memory(rehearsal, n_frames * most))),
+        resident=rehearsal.in_memory(_from_memory(rehearsal, n_frames * most)),
         waiting=waiting,
     )
 
@@ -189,6 +190,5 @@ def _with_start_of(pair: Pair, first: Pair) -> Pair:
 
 def _held_up(one: Measured, two: Measured) -> bool:
     """Whether two threads hold each other up in computing, as where they need the interpreter."""
-    more = two.costs.seconds - one.costs.seconds
-    by_computing = two.costs.compute - one.costs.compute > _BY_COMPUTING * more
-    return two.costs.seconds > _HELD_UP * one.costs.seconds and by_computing
+    computing = two.costs.compute > _BY_COMPUTING * two.costs.seconds
+    return computing and two.costs.compute > _HELD_UP * one.costs.compute

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.advice.cache import cached_share, drop
+from paceline.advice.cache import cached_share, drop, windows
 from paceline.advice.costs import Measured, measured
 from paceline.backends import Backend
 from paceline.errors import UnsupportedError
@@ -21,6 +21,8 @@ from paceline.transform import Transform
 
 #: Blocks that each worker does at the least, so that one that is slow does not tell of all.
 _BLOCKS = 3
+#: Frames that are looked for in memory.
+_LOOKS = 256
 
 
 class Rehearsal:
@@ -146,16 +148,20 @@ class Rehearsal:
             self._pass.plan = Plan(frames, block_frames, block_frames)
             self._pass.job = replace(self._pass.job, leaf_frames=block_frames)
 
+    @property
+    def _wanted_bytes(self) -> float:
+        """To be read of a frame, about."""
+        atoms = getattr(self.source, "atoms", None)
+        every = np.arange(self.trajectory.n_atoms)
+        return self.trajectory.frame_bytes(every if atoms is None else atoms)
+
     def block_frames(self, n_workers: int) -> int:
         """Frames that the whole run would deal at a time."""
-        atoms = getattr(self.source, "atoms", None)
-        n_atoms = self.trajectory.n_atoms
-        wanted = np.arange(n_atoms) if atoms is None else atoms
         return make_plan(
             self._run_frames,
-            n_atoms=n_atoms,
+            n_atoms=self.trajectory.n_atoms,
             n_wanted=self.source.n_wanted,
-            frame_bytes=self.trajectory.frame_bytes(wanted),
+            frame_bytes=self._wanted_bytes,
             n_workers=n_workers,
         ).block_frames
 
@@ -187,12 +193,35 @@ class Rehearsal:
             found[path] = list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))
         return found
 
-    def cached_share(self, frames: np.ndarray) -> float | None:
-        """How much of some frames' bytes is in memory; None where that is not told."""
-        ranges = self._ranges(frames) if self.trajectory.shareable else {}
-        shares = [cached_share(path, some) for path, some in ranges.items()]
+    def in_memory(self, frames: np.ndarray) -> float | None:
+        """How much of what is read of some frames is in memory; None where that is not told."""
+        if not self.trajectory.shareable:
+            return None
+        looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
+        # A frame of which no more is wanted is there as far as it is wanted.
+        wanted = min(1.0, self._wanted_bytes / self.frame_bytes)
+        extents = self.trajectory.extents(looked_at)
+        shares = []
+        for member, offset, size in zip(
+            extents.members, extents.offsets.tolist(), extents.sizes.tolist(), strict=True
+        ):
+            share = cached_share(self.source.members[member].path, [(offset, size)])
+            if share is None:
+                return None
+            shares.append(min(1.0, share / wanted))
+        return sum(shares) / len(shares)
+
+    def in_memory_now(self) -> float | None:
+        """How much of what the whole run reads is in memory; None where that is not told."""
+        if not self.is_sample:
+            return self.in_memory(self._run_frames)
+        sizes = {core.path: core.size for core in self.trajectory.chain.cores}
+        shares = [cached_share(path, windows(size)) for path, size in sizes.items()]
         known = [share for share in shares if share is not None]
-        return sum(known) / len(known) if known and len(known) == len(shares) else None
+        if len(known) < len(shares):
+            return None
+        total = sum(sizes.values())
+        return sum(share * size for share, size in zip(known, sizes.values(), strict=True)) / total
 
     def drop(self, frames: np.ndarray) -> bool:
         """Let some frames come from the disk when they are read next; whether they will."""

@@ -64,14 +64,14 @@ def _where(advice: "Advice") -> Iterator[str]:
     if resident is not None and resident < RESIDENT:
         yield f"only {resident:.0%} of what was read from memory is still there: it lacks room"
     if advice.cached is None:
-        yield "how much of the file is in memory now is not known here"
+        yield "how much of what it reads is in memory now is not known here"
     elif advice.findings.from_disk is None:
         yield (
-            f"{advice.cached:.0%} of the file is in memory now; how fast the rest comes from the "
-            "disk could not be measured"
+            f"{advice.cached:.0%} of what it reads is in memory now; how fast the rest comes from "
+            "the disk could not be measured"
         )
     else:
-        yield f"{advice.cached:.0%} of the file is in memory now"
+        yield f"{advice.cached:.0%} of what it reads is in memory now"
 
 
 def _frame(advice: "Advice") -> Iterator[str]:

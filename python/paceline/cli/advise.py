@@ -1,10 +1,9 @@
 """paceline advise."""
 
 import argparse
+import math
 import sys
 from typing import Any
-
-import numpy as np
 
 from paceline.cli.arguments import (
     add_frame_arguments,
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
         return
     print(*COLUMNS, sep="\t")
     for n_workers, *times, efficiency in advice.rows():
-        cells = ("-" if np.isnan(value) else f"{value:.4g}" for value in times)
+        cells = ("-" if math.isnan(value) else f"{value:.4g}" for value in times)
         print(n_workers, *cells, f"{efficiency:.2f}", sep="\t")
 
 
@@ -96,7 +95,7 @@ def _analysis(name: str, atoms: Any) -> Any:
     return {"rmsd": RMSD, "rmsf": RMSF}[name](atoms)
 
 
-def _frames(trajectory: Any, args: argparse.Namespace) -> np.ndarray:
+def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
     """Frames that were asked for; of a sample, as if all frames were known."""
     from paceline.advice import Outline
     from paceline.cli.frames import frames_between
