@@ -1,5 +1,6 @@
 """Advice about small trajectories: what it says, and that it lies in the right region."""
 
+import shlex
 import time
 from pathlib import Path
 
@@ -102,6 +103,13 @@ def test_words_of_an_rmsd(rmsd_advice):
         assert words in text
     assert "about" not in text
     assert max(map(len, text.splitlines())) < 250
+
+
+def test_the_command_that_goes_on(rmsd_advice, capsys):
+    command = shlex.split(str(rmsd_advice).splitlines()[-1])
+    assert command[0] == "paceline"
+    assert main(command[1:]) == 0
+    assert "384" in capsys.readouterr().out
 
 
 def test_a_sleeping_function(ca, monkeypatch):

@@ -18,7 +18,7 @@ RESIDENT = 0.95
 
 _DOING = {
     "read": "reading bytes",
-    "decode": "decoding them",
+    "decode": "decoding frames",
     "transform": "transforming positions",
     "compute": "the analysis itself",
     "rest": "dealing blocks, and waiting for the interpreter",
@@ -226,7 +226,7 @@ def _elsewhere(advice: "Advice") -> Iterator[str]:
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
         f"--decode {costs.decode * 1e6:.3g}us --compute {computing * 1e6:.3g}us "
-        "--file-system lustre --per-node 24 --n-workers 384"
+        "--file-system lustre --layout shared split --per-node 24 --n-workers 384"
     )
 
 
