@@ -93,20 +93,20 @@ def test_words_of_an_rmsd(rmsd_advice):
     assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.9 MB)")
     for words in (
         "of what it reads is in memory now",
-        "µs of a worker for a frame",
+        "µs a frame",
         "workers  from memory  from the disk",
         "this file (DCD)",
-        "XTC, the selected atoms alone",
-        "Splitting the file would change nothing on this machine",
+        "XTC, selected atoms",
+        "Splitting the file would change nothing",
         "paceline predict --frames 98 --bytes 40",
     ):
         assert words in text
     assert "about" not in text
-    assert max(map(len, text.splitlines())) < 250
+    assert max(map(len, text.splitlines())) < 100
 
 
 def test_the_command_that_goes_on(rmsd_advice, capsys):
-    command = shlex.split(str(rmsd_advice).splitlines()[-1])
+    command = shlex.split("\n".join(str(rmsd_advice).splitlines()[-2:]))
     assert command[0] == "paceline"
     assert main(command[1:]) == 0
     assert "384" in capsys.readouterr().out

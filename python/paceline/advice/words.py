@@ -2,6 +2,7 @@
 
 import math
 import os
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from paceline.advice.advice import Advice
     from paceline.advice.formats import Recoded
 
+#: Characters of a line of sentences.
+WIDTH = 88
 #: Another file is worth a word where it saves this part of the time.
 WORTHWHILE = 0.2
 #: What is read from memory should be there: but for so much.
@@ -39,7 +42,15 @@ def told(advice: "Advice") -> str:
         Several paragraphs, without a line break at the end.
     """
     paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
-    return "\n\n".join(filter(None, ("\n".join(part(advice)) for part in paragraphs)))
+    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
+    return "\n\n".join(filter(None, texts))
+
+
+def _wrapped(line: str) -> str:
+    """An item of a list on as many lines as it takes."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _subject(advice: "Advice") -> Iterator[str]:
@@ -80,11 +91,11 @@ def _frame(advice: "Advice") -> Iterator[str]:
     if advice.findings.from_disk is not None:
         columns["disk"] = advice.findings.from_disk
     counts = (1,) if advice.backend == "serial" else (1, 2)
-    heads = [f"{where}, {n} at work" for where in columns for n in counts]
+    heads = [f"{where} ×{n}" for where in columns for n in counts]
     costs = [pace.costs(n) for pace in columns.values() for n in counts]
     rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
     rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
-    yield from _aligned([("µs of a worker for a frame, from", *heads), *rows])
+    yield from _aligned([("µs a frame, from, × workers", *heads), *rows])
     yield f"{size_in_words(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
     if advice.rates is not None:
         one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
@@ -164,7 +175,7 @@ def _other_files(advice: "Advice") -> Iterator[str]:
     if not advice.others:
         return
     best = advice.n_workers
-    heads = (f"the run with {_workers(best)}", "file", "read a frame", "from memory")
+    heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
     here = (
         f"this file ({advice.format})",
         size_in_words(advice.size),
@@ -225,15 +236,13 @@ def _elsewhere(advice: "Advice") -> Iterator[str]:
     yield "How a file system serves several nodes cannot be known from one; with its figures, try"
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
-        f"--decode {costs.decode * 1e6:.3g}us --compute {computing * 1e6:.3g}us "
-        "--file-system lustre --layout shared split --per-node 24 --n-workers 384"
+        f"--decode {costs.decode * 1e6:.3g}us --compute {computing * 1e6:.3g}us \\\n"
+        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
     )
 
 
 def _name(file: "Recoded") -> str:
-    return (
-        f"{file.format}, the selected atoms alone" if file.selected else f"{file.format}, all atoms"
-    )
+    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
 
 
 def _workers(n: int) -> str:
