@@ -106,7 +106,8 @@ def test_words_of_an_rmsd(rmsd_advice):
 
 
 def test_the_command_that_goes_on(rmsd_advice, capsys):
-    command = shlex.split("\n".join(str(rmsd_advice).splitlines()[-2:]))
+    last = "\n".join(str(rmsd_advice).splitlines()[-2:])
+    command = shlex.split(last.replace("\\\n", " "))
     assert command[0] == "paceline"
     assert main(command[1:]) == 0
     assert "384" in capsys.readouterr().out

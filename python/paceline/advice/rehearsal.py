@@ -199,7 +199,7 @@ class Rehearsal:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
         # A frame of which no more is wanted is there as far as it is wanted.
-        wanted = min(1.0, self._wanted_bytes / self.frame_bytes)
+        wanted = min(1.0, float(self._wanted_bytes / self.frame_bytes))
         extents = self.trajectory.extents(looked_at)
         shares = []
         for member, offset, size in zip(
