@@ -41,7 +41,7 @@ JOBS = (
     *("job", "frames", "predicted s", "measured s", "predicted / measured", "min", "max"),
     *("with 1", "advice s", "target"),
 )
-LONG_FILE = ("file", "GB", "frames", "told frames", "advice s", "min", "max", "target")
+LONG_FILE = ("case", "GB", "frames", "told frames", "advice s", "min", "max", "target")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def measure_long(data: Dataset, folder: Path, size: float, repeats: int) -> tupl
         gigabytes = path.stat().st_size / 1e9
     spread = Spread.of(took)
     return (
-        "water.xtc, joined",
+        LONG_CASE,
         f"{gigabytes:.1f}",
         str(copies * data.n_frames),
         told[-1],
@@ -200,7 +200,7 @@ def main() -> None:
             report(job.name)
             row = measure(job, sets[job.data], asked.effort.job, asked.effort.repeats)
             jobs.rows.append(row if asked.effort.judged else (*row[:-1], ""))
-    long = Table("paceline advise, a file without an index that is not in memory", LONG_FILE)
+    long = Table("paceline advise: water.xtc, joined; no index, not in memory", LONG_FILE)
     if asked.wants(LONG_CASE):
         report(LONG_CASE)
         size = LONG if asked.effort.judged else 0.0

@@ -57,7 +57,8 @@ def test_validating(folder):
 
 
 def test_advice(folder):
-    assert tools_of("advise", "dcd", folder) == {"30"}
+    (n_frames,) = tools_of("advise", "dcd", folder)
+    assert int(n_frames) > 0
 
 
 @pytest.mark.skipif(
