@@ -56,6 +56,11 @@ def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
 
 
+def test_advice(folder):
+    (n_frames,) = tools_of("advise", "dcd", folder)
+    assert int(n_frames) > 0
+
+
 @pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
     reason="there is no MPI",

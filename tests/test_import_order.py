@@ -40,6 +40,7 @@ PYTHON_LAYERS = (
     ("identity",),
     ("checkpoint",),
     ("runner",),
+    ("advice",),
     ("mpi",),
     ("analysis",),
     ("convert",),

@@ -11,6 +11,7 @@ from typing import Any
 
 from paceline._core import __version__
 from paceline.cli import (
+    advise,
     bench,
     convert,
     index,
@@ -27,7 +28,7 @@ from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
 
 #: In the order in which the help lists them.
-COMMANDS = (info, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
+COMMANDS = (info, advise, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -35,6 +36,7 @@ BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 EXAMPLES = """\
 examples:
   paceline info md.xtc
+  paceline advise md.tpr md.xtc
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
   paceline convert md.trr md.xtc

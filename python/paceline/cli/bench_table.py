@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paceline._core import __version__
 from paceline.backends import available_cpus
-from paceline.cli.common import size_in_words
+from paceline.files import size_in_words
 from paceline.machine import describe_machine, describe_system, describe_versions
 from paceline.scaling import Point, ScalingRun, Spread, points
 

@@ -65,30 +65,6 @@ def selected(universe: Any, text: str) -> Any:
     return atoms
 
 
-def size_in_words(n_bytes: int) -> str:
-    """A size in the largest unit of which there is one.
-
-    Parameters
-    ----------
-    n_bytes : int
-        The size.
-
-    Returns
-    -------
-    str
-        With its unit.
-
-    Examples
-    --------
-    >>> size_in_words(1_234_567_890), size_in_words(580)
-    ('1.2 GB', '580 bytes')
-    """
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.1f} {unit}"
-    return f"{n_bytes} bytes"
-
-
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     """How a Universe takes several trajectories.
 
@@ -175,7 +151,7 @@ def run_analysis(
         backend=args.backend,
         n_workers=args.n_workers,
         frames=frames[:most_frames],
-        transforms=_transforms(args),
+        transforms=transforms_of(args),
         on_error=args.on_error,
         checkpoint=checkpoint,
     )
@@ -223,8 +199,18 @@ def _is_table(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def _transforms(args: argparse.Namespace) -> list[Any]:
-    """What is done to positions, in the order in which it makes sense."""
+def transforms_of(args: argparse.Namespace) -> list[Any]:
+    """What is done to positions, in the order in which it makes sense.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    list of Transform
+    """
     from paceline import transform
 
     chosen: list[Any] = []

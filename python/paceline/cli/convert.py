@@ -16,8 +16,8 @@ from paceline.cli.common import (
     run_analysis,
     save_report,
     selected,
-    size_in_words,
 )
+from paceline.files import size_in_words
 
 EXAMPLES = """\
 examples:

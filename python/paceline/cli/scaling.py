@@ -12,9 +12,8 @@ from typing import Any
 
 from paceline.backends import available_cpus
 from paceline.cli.bench_table import notes_of, table_for_people, table_for_programs
-from paceline.cli.common import size_in_words
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
-from paceline.files import refuse_impossible
+from paceline.files import refuse_impossible, size_in_words
 from paceline.launch import launched
 from paceline.opening import files_named
 from paceline.scaling import ScalingRun, save_runs
