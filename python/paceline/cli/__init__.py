@@ -18,6 +18,7 @@ from paceline.cli import (
     join,
     predict,
     report,
+    rdf,
     rmsd,
     rmsf,
     split,
@@ -37,6 +38,7 @@ examples:
   paceline info md.xtc
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
+  paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
   paceline convert md.trr md.xtc
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
