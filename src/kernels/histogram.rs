@@ -283,7 +283,9 @@ mod tests {
                         n_told += 1;
                     }
                 }
-                squares.map(|square| exact.add(square));
+                for square in squares {
+                    exact.add(square);
+                }
             }
             let (mut counted, mut wanted) = (vec![0; n_bins], vec![0; n_bins]);
             histogram.empty_into(&mut counted, 1);

@@ -28,7 +28,11 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     )
     add_analysis_arguments(parser, select="name OW OH2")
     add = parser.add_argument
-    add("--select-2", metavar="TEXT", help="atoms of the second group [the same as --select]")
+    add(
+        "--select-2",
+        metavar="TEXT",
+        help="atoms of the second group [those of --select, but not the same atom twice]",
+    )
     add(
         "--range",
         nargs=2,
@@ -65,13 +69,16 @@ def run(args: argparse.Namespace) -> None:
 
     universe = open_universe(args)
     first = selected(universe, args.select)
+    blocks = args.exclusion_block
+    if args.select_2 is None and blocks is None and args.exclude_same is None:
+        blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
     analysis = InterRDF(
         first,
         first if args.select_2 is None else selected(universe, args.select_2),
         nbins=args.nbins,
         range=tuple(args.range),
         norm=args.norm,
-        exclusion_block=args.exclusion_block,
+        exclusion_block=blocks,
         exclude_same=args.exclude_same,
     )
     run_and_report(args, universe, analysis)
