@@ -173,6 +173,15 @@ impl Rough {
         }
         any != 0
     }
+
+    /// Let those whose label is this one be below all bins, without doubt.
+    pub fn leave_out(&mut self, labels: &[u32], label: u32) {
+        let told = self.bins.iter_mut().zip(&mut self.doubts);
+        for ((bin, doubt), &other) in told.zip(labels) {
+            *bin = if other == label { 0 } else { *bin };
+            *doubt = if other == label { 0 } else { *doubt };
+        }
+    }
 }
 
 /// The largest number whose square root is at most `x`, which is above 0.

@@ -91,16 +91,19 @@ impl Points {
             let nearly = shift.map(|x| x as f32);
             self.squares(from.at(i), begin, nearly, &mut rough.squares[..n]);
             let in_doubt = rough.tell(n);
-            if !in_doubt && self.labels.is_empty() {
-                found.add_told(rough.bins[..piece.len()].iter().copied());
+            if let Some(&label) = from.labels.get(i) {
+                rough.leave_out(&self.labels[begin..begin + n], label);
+            }
+            let bins = rough.bins[..piece.len()].iter().copied();
+            if !in_doubt {
+                found.add_told(bins);
                 continue;
             }
-            let paired = piece.filter(|&j| self.pairs_with(j, from, i));
-            for j in paired.clone().filter(|j| rough.doubts[j - begin] != 0) {
+            for j in piece.filter(|j| rough.doubts[j - begin] != 0) {
                 found.add(square_apart(from.at(i), self.at(j), shift));
             }
-            let told = paired.filter(|j| rough.doubts[j - begin] == 0);
-            found.add_told(told.map(|j| rough.bins[j - begin]));
+            let told = bins.zip(&rough.doubts).filter(|(_, doubt)| **doubt == 0);
+            found.add_told(told.map(|(bin, _)| bin));
         }
     }
 
