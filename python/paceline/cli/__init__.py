@@ -17,8 +17,8 @@ from paceline.cli import (
     info,
     join,
     predict,
-    report,
     rdf,
+    report,
     rmsd,
     rmsf,
     split,
@@ -28,7 +28,7 @@ from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
 
 #: In the order in which the help lists them.
-COMMANDS = (info, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
+COMMANDS = (info, rmsd, rmsf, rdf, convert, split, join, validate, index, report, predict, bench)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
