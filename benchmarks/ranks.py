@@ -25,8 +25,12 @@ def launcher() -> list[str]:
 
 
 def on_ranks(
-    n_ranks: int, how: tuple[str, ...], *arguments: Any, apart: bool = False
-) -> dict[str, Any]:
+    n_ranks: int,
+    how: tuple[str, ...],
+    *arguments: Any,
+    apart: bool = False,
+    programs: Path = PROGRAMS,
+) -> Any:
     """Run one of the programs.
 
     Parameters
@@ -39,10 +43,12 @@ def on_ranks(
         The program's name, and what it is told.
     apart : bool
         Whether ranks talk through the network, as on several hosts, and not through memory.
+    programs : Path
+        The file of the programs.
 
     Returns
     -------
-    dict
+    object
         What it prints, as JSON.
     """
     executable = launcher()
@@ -55,7 +61,7 @@ def on_ranks(
         environment["MPI4PY_LIBMPI"] = str(libraries)
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
-    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(PROGRAMS)]
+    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(programs)]
     done = subprocess.run(
         [*command, *map(str, arguments)],
         env=environment,

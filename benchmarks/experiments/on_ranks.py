@@ -1,0 +1,286 @@
+"""Programs that experiments run on every rank of MPI; the first one prints JSON."""
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import paceline
+from benchmarks.experiments.cases import Case
+from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
+from paceline.analysis.rms import RMSD
+from paceline.backends.mpi.wire import wait
+from paceline.block import Block, Decoded
+from paceline.errors import PacelineWarning
+
+WORLD = MPI.COMM_WORLD
+#: Frames of a block whose positions are in memory.
+BLOCK = 256
+#: Bytes of one read: a stripe of the papers' file system.
+PIECE = 1 << 20
+
+
+def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, Any]]:
+    """Each case in turn, round after round."""
+    warnings.simplefilter("ignore", PacelineWarning)
+    with open(told, encoding="utf-8") as file:
+        todo = [Case(**one) for one in json.load(file)]
+    indices = np.loadtxt(atoms, int)
+    reference = paceline.Universe(topology, todo[0].trajectory[0]).atoms[indices].positions
+    found = []
+    for _ in range(int(repeats)):
+        for number, case in enumerate(todo):
+            way = WAYS[case.tool, case.source]
+            told_one = (case, topology, indices, reference)
+            measured = of_first(case.ranks, lambda comm, way=way, told=told_one: way(comm, *told))
+            found.append({"case": number, **(measured or {})})
+    return found
+
+
+def apply(n_tasks: str) -> dict[str, float]:
+    """Seconds of tasks that do nothing."""
+    begun = time.perf_counter()
+    paceline.backends.MPI(WORLD).apply(empty, range(int(n_tasks)))
+    return {"seconds": time.perf_counter() - begun}
+
+
+def read(topology: str, repeats: str, *files: str) -> list[dict[str, Any]]:
+    """Seconds to read each file by one rank and by all, each its share, in every way."""
+    found = []
+    for number in range(int(repeats)):
+        for n_ranks in (1, WORLD.size):
+            for path in files:
+                for name, way in READERS.items():
+
+                    def job(comm: MPI.Intracomm, way: Any = way, path: str = path) -> float:
+                        comm.Barrier()
+                        begun = time.perf_counter()
+                        way(comm, topology, path)
+                        return comm.allreduce(time.perf_counter() - begun, MPI.MAX)
+
+                    seconds = of_first(n_ranks, job)
+                    one = {"round": number, "file": path, "way": name, "ranks": n_ranks}
+                    found.append({**one, "seconds": seconds})
+    return found
+
+
+def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
+    """What the first ranks do together, while the others sleep."""
+    comm = WORLD.Split(int(WORLD.rank >= n_ranks))
+    wait(WORLD.Ibarrier())
+    done = job(comm) if WORLD.rank < n_ranks else None
+    wait(WORLD.Ibarrier())
+    comm.Free()
+    return done
+
+
+def papers_way(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """Equal shares, frame by frame, and a gather at the end."""
+    frames = share(case.frames, comm.size, comm.rank)
+    files = list(case.trajectory)
+    trajectory: Any = files if len(files) > 1 else files[0]
+    if case.source == "memory":
+        whole = paceline.Universe(topology).atoms.n_atoms
+        trajectory, frames = made_up(len(frames), whole), range(len(frames))
+    elif case.layout == "split":
+        trajectory, frames = files[comm.rank], range(len(frames))
+    comm.Barrier()
+    begun = time.perf_counter()
+    values, times = compute_share(
+        topology, trajectory, indices, reference, frames, case.task, case.workload
+    )
+    return collected(comm, begun, values, times)
+
+
+def in_memory(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """Our computation of equal shares of positions in memory, and the papers' gather."""
+    positions = made_up(len(share(case.frames, comm.size, comm.rank)), len(indices))
+    universe = paceline.Universe(topology, case.trajectory[0])
+    computation = RepeatedRMSD(universe.atoms[indices], case.workload).prepare()
+    comm.Barrier()
+    begun = time.perf_counter()
+    blocks = [positions[first : first + BLOCK] for first in range(0, len(positions), BLOCK)]
+    values = [computation.compute(block_of(one))[:, 0] for one in blocks]
+    times = Times(t_comp=time.perf_counter() - begun)
+    return collected(comm, begun, np.concatenate(values), times)
+
+
+def collected(
+    comm: MPI.Intracomm, begun: float, values: np.ndarray, times: Times
+) -> dict[str, float]:
+    """Bring rows to the first rank; waiting for the others is told from sending."""
+    computed = time.perf_counter()
+    wait(comm.Ibarrier())
+    waited = time.perf_counter()
+    counts = np.array(comm.allgather(len(values)))
+    whole = np.empty(counts.sum())
+    comm.Gatherv(values, (whole, counts))
+    ended = time.perf_counter()
+    parts = asdict(mean(comm.allgather(times)))
+    parts["t_wait"] = comm.allreduce(waited - computed) / comm.size
+    parts["t_comm"] = comm.allreduce(ended - waited) / comm.size
+    total = comm.allreduce(ended - begun, MPI.MAX)
+    return told_of(parts, total, float(whole.mean()))
+
+
+def our_way(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """A run of paceline on every rank."""
+    numbers = np.tile(np.arange(case.frames), case.passes)
+    comm.Barrier()
+    begun = time.perf_counter()
+    files = list(case.trajectory)
+    universe = paceline.Universe(topology, files if len(files) > 1 else files[0])
+    atoms = universe.atoms[indices]
+    analysis = (
+        paceline.TimeSeries(Distances(reference), atoms)
+        if case.task == "distances"
+        else RepeatedRMSD(atoms, case.workload)
+    )
+    opened = time.perf_counter() - begun
+    backend = paceline.backends.MPI(comm, collect=case.collect)
+    analysis.run(frames=numbers, backend=backend, progress=False)
+    total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
+    workers = analysis.timings.workers()
+    # Each rank has a worker, but that one may have come too late for any block.
+    sums = {
+        "t_open": sum(one.t_init_traj for one in workers),
+        "t_io": sum(one.t_io + one.t_decode for one in workers),
+        "t_comp": sum(one.t_compute for one in workers),
+        "t_wait": sum(one.t_wait for one in workers),
+        "t_comm": comm.size * analysis.timings.t_comm,
+    }
+    parts = {key: value / comm.size for key, value in sums.items()}
+    parts["t_open"] += comm.allreduce(opened) / comm.size
+    rows = analysis.results.timeseries if case.task == "distances" else analysis.results.rmsd[:, 2]
+    return told_of(parts, total, float(rows.mean()))
+
+
+def told_of(parts: dict[str, float], total: float, mean_value: float) -> dict[str, float]:
+    """One job's times; what no part accounts for is the rest."""
+    rest = total - sum(parts.values())
+    return {**parts, "t_rest": max(rest, 0.0), "t_total": total, "mean": mean_value}
+
+
+class RepeatedRMSD(RMSD):
+    """RMSDs that are computed several times."""
+
+    def __init__(self, atoms: Any, workload: int):
+        super().__init__(atoms)
+        self.workload = workload
+
+    def prepare(self) -> Any:
+        return Repeated(super().prepare(), self.workload)
+
+
+class Repeated:
+    """A computation that is done several times."""
+
+    def __init__(self, computation: Any, times: int):
+        self.computation, self.times = computation, times
+
+    def compute(self, block: Block) -> np.ndarray:
+        for _ in range(self.times):
+            rows = self.computation.compute(block)
+        return rows
+
+
+class Distances:
+    """The papers' second task, frame by frame as they did it."""
+
+    def __init__(self, reference: np.ndarray):
+        self.reference = reference
+
+    def __call__(self, block: Block) -> np.ndarray:
+        return np.array([distances(positions, self.reference) for positions in block.positions])
+
+
+@cache
+def made_up(n_frames: int, n_atoms: int) -> np.ndarray:
+    """Random positions, float32 of shape (n_frames, n_atoms, 3), Å."""
+    random = np.random.default_rng(WORLD.rank)
+    return 10 * random.standard_normal((n_frames, n_atoms, 3), dtype=np.float32)
+
+
+def block_of(positions: np.ndarray) -> Block:
+    """A block as if it had been read."""
+    decoded = Decoded.room_for(np.arange(len(positions)), positions.shape[1], ())
+    return Block(replace(decoded, positions=positions), None, {})
+
+
+def read_alone(comm: MPI.Intracomm, topology: str, path: str) -> None:
+    """A rank's share of the bytes, with the system's own reads."""
+    share_of = share(os.path.getsize(path), comm.size, comm.rank)
+    room = memoryview(bytearray(PIECE))
+    with open(path, "rb", buffering=0) as file:
+        file.seek(share_of.start)
+        for first in share_of[::PIECE]:
+            file.readinto(room[: min(PIECE, share_of.stop - first)])
+
+
+def read_by_mpi(comm: MPI.Intracomm, topology: str, path: str, together: bool = False) -> None:
+    """A rank's share of the bytes, through MPI-IO."""
+    share_of = share(os.path.getsize(path), comm.size, comm.rank)
+    room = bytearray(PIECE)
+    file = MPI.File.Open(comm, path, MPI.MODE_RDONLY)
+    pieces = -(-os.path.getsize(path) // comm.size // PIECE) + 1
+    for number in range(pieces):
+        first = min(share_of.start + number * PIECE, share_of.stop)
+        piece = [room, min(PIECE, share_of.stop - first), MPI.BYTE]
+        (file.Read_at_all if together else file.Read_at)(first, piece)
+    file.Close()
+
+
+def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
+    """A run that reads every frame, and looks at one atom of it."""
+    atom = paceline.Universe(topology, path).atoms[:1]
+    backend = paceline.backends.MPI(comm)
+    paceline.TimeSeries(times, atom).run(backend=backend, progress=False)
+
+
+def times(block: Block) -> np.ndarray:
+    return block.times
+
+
+def empty(_: Any) -> None:
+    """A task."""
+
+
+READERS: dict[str, Callable[..., None]] = {
+    "plain reads": read_alone,
+    "MPI-IO": read_by_mpi,
+    "MPI-IO, collective": partial(read_by_mpi, together=True),
+    "paceline": read_by_paceline,
+}
+WAYS: dict[tuple[str, str], Callable[..., dict[str, float]]] = {
+    ("MDAnalysis", "file"): papers_way,
+    ("MDAnalysis", "memory"): papers_way,
+    ("paceline", "file"): our_way,
+    ("paceline", "memory"): in_memory,
+}
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    program.__name__: program for program in (cases, apply, read)
+}
+
+
+def main(name: str, arguments: Sequence[str]) -> None:
+    found = PROGRAMS[name](*arguments)
+    if WORLD.rank == 0:
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
