@@ -99,14 +99,15 @@ def draw(rows: list[Row]) -> Figure:
         right.plot(
             list(theirs), list(theirs.values()), style, color=PAPER, label=f"{layout}, Comet"
         )
-    for tool in TOOLS:
-        for layout, marker in zip(LAYOUTS, "os^", strict=True):
+    for layout, marker in zip(LAYOUTS, "os^", strict=True):
+        right.plot([], marker, color=PAPER, label=f"{layout}, here")
+        for tool in TOOLS:
             found = efficiency(rows, tool, layout, *MEASURED)
-            right.plot(2, found, marker, color=COLOURS[tool], alpha=0.7, label=f"{layout}, {tool}")
+            right.plot(2, found, marker, color=COLOURS[tool], alpha=0.7)
     right.set(xscale="log", xticks=TICKS, xticklabels=TICKS, ylim=(0, 1.2), xlabel="ranks")
     right.set_title("efficiency of t_io + t_comp")
     right.minorticks_off()
-    right.legend(loc="lower left", fontsize=7)
+    right.legend(loc="lower left", fontsize=7, bbox_to_anchor=(0.1, 0))
     legend_below(figure, left)
     return figure
 

@@ -108,7 +108,7 @@ EXPERIMENT = Experiment(
         "ranks wait for each other; on one host neither can gain. What the papers' HDF5 file "
         "changed is more than the interface: it holds the needed atoms alone, uncompressed, at "
         "places that need no index. paceline reads large pieces ahead of decoding through the "
-        "system's own calls, and its rate here is that of a whole run, topology and opening "
+        "system's own calls, and its rate here is that of a whole run, dealing and collecting "
         "included."
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+import paceline
 from benchmarks.experiments.experiment import (
     Experiment,
     Row,
@@ -63,6 +64,7 @@ def measure(setting: Setting) -> list[Row]:
     share = SHARE * min(1.0, 10 * setting.part)
     durations *= share * n_workers / durations[frames].sum()
     ideal = share * n_workers / (n_workers - 1 + 1 / SLOW)
+    atom = paceline.Universe(setting.data.topology, setting.data.trajectory("dcd")).atoms[:1]
     in_process = {"processes": False, "threads_per_worker": 1, "dashboard_address": None}
     rows = []
     with LocalCluster(n_workers=n_workers, **in_process) as cluster, Client(cluster) as client:
@@ -72,7 +74,7 @@ def measure(setting: Setting) -> list[Row]:
         ways = {
             "M = N": partial(in_tasks, client, sleep, np.array_split(frames, n_workers)),
             "M = 3N": partial(in_tasks, client, sleep, np.array_split(frames, OVER * n_workers)),
-            "paceline": partial(dealt, client, SleepOverBlock(durations, slow), frames, setting),
+            "paceline": partial(dealt, client, SleepOverBlock(durations, slow), atom, frames),
         }
         for number in range(setting.repeats):
             for way, run in ways.items():
@@ -93,12 +95,9 @@ def in_tasks(client: Any, sleep: Sleep, shares: list[np.ndarray]) -> list[str]:
     return client.gather(client.map(sleep, shares, pure=False))
 
 
-def dealt(client: Any, sleep: SleepOverBlock, frames: np.ndarray, setting: Setting) -> list[str]:
+def dealt(client: Any, sleep: SleepOverBlock, atom: Any, frames: np.ndarray) -> list[str]:
     """The worker of each block, as paceline deals them."""
-    import paceline
-
-    atoms = paceline.Universe(setting.data.topology, setting.data.trajectory("dcd")).atoms[:1]
-    series = paceline.TimeSeries(sleep, atoms)
+    series = paceline.TimeSeries(sleep, atom)
     series.run(frames=frames, backend=client, block_frames=16, progress=False)
     return [block.worker for block in series.timings.blocks]
 
@@ -161,6 +160,7 @@ def draw(rows: list[Row]) -> Figure:
         right.bar(places, medians, 0.4, yerr=ranges, color=colour, label=label, ecolor="#333333")
     right.set_xticks(range(len(counts)), counts)
     right.set(xlabel="blocks of a worker", ylabel="workers", title="M = 3N")
+    right.margins(y=0.3)
     right.legend()
     return figure
 

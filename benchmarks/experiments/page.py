@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from matplotlib import rc_context
+
 from benchmarks.experiments.experiment import Experiment, load
-from benchmarks.experiments.style import DPI
+from benchmarks.experiments.style import DPI, RC
 from benchmarks.table import Table
 
 INTRODUCTION = """\
@@ -18,8 +20,8 @@ workers than cores, they sleep or are counted, and it says so.
 
 `make experiments` makes this page again: the tables and figures below, and the first paragraph
 under each, are written by it from what it measured. `make experiments ARGS="layouts sizes"` runs
-some, `ARGS=--draw` draws again what was kept; the rows of each are in
-[`docs/experiments`](https://github.com/) as tab-separated text.
+some, `ARGS=--draw` draws again what was kept. All times are wall times, of files in the page cache.
+In tables a median stands before the range of all rounds; figures show both.
 """
 
 
@@ -35,8 +37,8 @@ def write_page(folder: Path, experiments: Mapping[str, Experiment]) -> None:
 
 def _section(folder: Path, name: str, experiment: Experiment, kept: Path) -> str:
     head, rows = load(kept)
-    figure = experiment.draw(rows)
-    figure.savefig(folder / f"{name}.png", dpi=DPI, metadata={"Software": None})
+    with rc_context(RC):
+        experiment.draw(rows).savefig(folder / f"{name}.png", dpi=DPI)
     return "\n\n".join(
         (
             f"## {experiment.title}",
@@ -45,7 +47,7 @@ def _section(folder: Path, name: str, experiment: Experiment, kept: Path) -> str
             f"![{experiment.title}]({name}.png)",
             _markdown(experiment.table(rows)),
             experiment.why,
-            f"`{name}`: {'; '.join(head)}.",
+            f"`{name}`, [rows]({name}.tsv): {'; '.join(head)}.",
             "",
         )
     )

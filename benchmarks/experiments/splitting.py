@@ -116,7 +116,7 @@ def draw(rows: list[Row]) -> Figure:
         names.append(f"Comet, {n} processes")
         colours.append(PAPER)
     bars(axes, names, values, colours)
-    axes.set(xscale="log", xlabel="MB/s for each worker", xlim=(5, None))
+    axes.set(xscale="log", xlabel="MB/s for each worker", xlim=(1, None))
     return figure
 
 

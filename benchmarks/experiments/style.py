@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,22 +20,23 @@ PARTS = {
     "t_rest": ("the rest", "#777777"),
 }
 DPI = 150
+#: Matplotlib's settings while a figure is drawn.
 RC = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
     "font.size": 9,
     "legend.fontsize": 8,
+    "legend.columnspacing": 1.2,
     "legend.frameon": False,
+    "legend.handlelength": 1.4,
 }
 
 
 def panels(n: int, height: float = 3.1) -> tuple[Figure, Sequence[Axes]]:
     """A figure with so many panels in a row."""
-    with rc_context(RC):
-        figure = Figure(figsize=(7.5, height), layout="constrained")
-        axes = figure.subplots(1, n, squeeze=False)[0]
-    return figure, axes
+    figure = Figure(figsize=(7.5, height), layout="constrained")
+    return figure, figure.subplots(1, n, squeeze=False)[0]
 
 
 def bars(
