@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 CRATE = ROOT / "tests" / "slowfs"
 TARGET = ROOT / "target" / "slowfs"
 #: Words of the shared file before the first process's, and words of each process: see `shared.rs`.
-_HEAD, _ROW = 128, 16
+_HEAD, _ROW = 256, 16
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class SlowFileSystem:
         Bytes of a file that one server holds before it is the next one's turn, and the most that
         one request asks for.
     request_cost, open_cost, lock_cost : float
-        What one request for data keeps its server busy besides its bytes, and one open or lock the
-        one server of names, s.
+        What one request for data keeps its server busy besides its bytes, and one open or lock of
+        a file all others of that file, s.
     read_ahead : int
         Bytes that are fetched ahead of a program that reads in order.
     slow_process : int, optional

@@ -41,19 +41,19 @@ impl Client {
 
     /// A descriptor has been opened, from `begun` on.
     pub fn opened(&self, fd: c_int, begun: u64) {
-        if self.slow_file(fd).is_some() {
+        if let Some(file) = self.slow_file(fd) {
             if let Some(behind) = BEHIND.get(fd as usize) {
                 behind.store(u64::MAX, Relaxed);
             }
-            self.ask_for_name(self.settings.open);
+            self.ask_for_name(file, self.settings.open);
             self.spent(Count::Opens, Count::Opening, begun);
         }
     }
 
     /// A lock has been granted or refused, after waiting for it from `begun` on.
     pub fn locked(&self, fd: c_int, begun: u64) {
-        if self.slow_file(fd).is_some() {
-            self.ask_for_name(self.settings.lock);
+        if let Some(file) = self.slow_file(fd) {
+            self.ask_for_name(file, self.settings.lock);
             self.spent(Count::Locks, Count::Locking, begun);
         }
     }
@@ -86,8 +86,8 @@ impl Client {
         }
     }
 
-    /// Pages to fetch beyond those that are read: none where a program jumps, or where half of
-    /// them have been asked for.
+    /// Pages to fetch beyond those that are read: none where a program jumps, where it reads again
+    /// what it has, or where half of them have been asked for.
     fn ahead(&self, fd: c_int, pages: &Range<u64>, file: &SlowFile) -> u64 {
         let Some(behind) = BEHIND.get(fd as usize) else {
             return 0;
@@ -96,8 +96,13 @@ impl Client {
         // A read that begins amid a page finds that page's beginning here.
         let goes_on = pages.start == expected || pages.start + 1 == expected;
         let ahead = self.settings.read_ahead / PAGE;
-        let enough = file.arrival(pages.end + ahead / 2).is_some();
-        if goes_on && !enough { ahead } else { 0 }
+        let asked = |page| file.arrival(page).is_some();
+        let new = asked(pages.end) || !pages.clone().all(asked);
+        if goes_on && new && !asked(pages.end + ahead / 2) {
+            ahead
+        } else {
+            0
+        }
     }
 
     /// Ask for those of the pages that nobody asked for.
@@ -127,10 +132,9 @@ impl Client {
         let server = (file.number() + stripe) % self.settings.servers as u64;
         let page_time = self.settings.byte * PAGE as f64;
         let transfer = (page_time * n as f64) as u64;
-        let end = self.shared.serve(
-            Server::Data(server as usize),
-            self.settings.request + transfer,
-        );
+        let end = self
+            .shared
+            .serve(Server::Data(server), self.settings.request + transfer);
         for (k, page) in pages.enumerate() {
             let remaining = (page_time * (n - 1 - k as u64) as f64) as u64;
             file.arrives(page, self.felt(end - remaining + self.settings.latency));
@@ -139,9 +143,9 @@ impl Client {
         self.shared.count(Count::BytesFetched, n * PAGE);
     }
 
-    /// Wait for what the server of names does.
-    fn ask_for_name(&self, cost: u64) {
-        let end = self.shared.serve(Server::Names, cost);
+    /// Wait for what is done one after another for a file.
+    fn ask_for_name(&self, file: &SlowFile, cost: u64) {
+        let end = self.shared.serve(Server::Names(file.number()), cost);
         wait_until(self.felt(end + self.settings.latency));
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Every process is a client of its own with a cache of its own, as if each ran on another node.
 //! Data comes from servers, which serve one request after another; files are striped over them.
-//! Opens and locks are served by one further server. `benchmarks/slowfs.py` is its face.
+//! Opens and locks of one file are served one after another, too. `benchmarks/slowfs.py` is its face.
 
 #[cfg(not(all(
     target_os = "linux",

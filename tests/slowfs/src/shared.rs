@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! word 0               processes so far
-//! word 1               until when the server of opens and locks is busy
-//! words 2 to 65        until when each server of data is busy
-//! words 128 + 16 p ... process p: its identifier, its number, and its counts
+//! words 64 to 127      until when each server of data is busy
+//! words 128 to 191     until when opens and locks of a file are, files with the same rest by 64
+//! words 256 + 16 p ... process p: its identifier, its number, and its counts
 //! ```
 //!
 //! Words are 64 bits, in the order of this machine's bytes; times are nanoseconds.
@@ -18,7 +18,9 @@ use crate::settings::Settings;
 pub const MOST_SERVERS: usize = 64;
 /// Processes beyond are counted with the last.
 const MOST_PROCESSES: usize = 4096;
-const HEAD: usize = 128;
+const SERVERS: usize = 64;
+const NAMES: usize = 128;
+const HEAD: usize = 256;
 const ROW: usize = 16;
 const WORDS: usize = HEAD + MOST_PROCESSES * ROW;
 
@@ -41,8 +43,9 @@ pub enum Count {
 /// Who serves a request.
 #[derive(Clone, Copy)]
 pub enum Server {
-    Names,
-    Data(usize),
+    /// For opens and locks of the file of this number.
+    Names(u64),
+    Data(u64),
 }
 
 pub struct Shared(&'static [AtomicU64; WORDS]);
@@ -81,8 +84,8 @@ impl Shared {
     /// Wait in the queue of a server from now on, and keep it busy for `cost`; the end of that.
     pub fn serve(&self, server: Server, cost: u64) -> u64 {
         let word = match server {
-            Server::Names => 1,
-            Server::Data(number) => 2 + number % MOST_SERVERS,
+            Server::Names(file) => NAMES + file as usize % MOST_SERVERS,
+            Server::Data(number) => SERVERS + number as usize % MOST_SERVERS,
         };
         let now = now();
         let end = |busy: u64| busy.max(now) + cost;
