@@ -31,8 +31,11 @@ test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --all-targets --no-default-features -- -D warnings
+	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
+	  --target-dir target/slowfs -- -D warnings
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/mypy

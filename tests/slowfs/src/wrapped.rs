@@ -3,7 +3,7 @@
 //! Functions that are variadic in C are not so here: on the two processors that are supported,
 //! integers and pointers come in the same registers either way.
 
-use libc::{FILE, c_char, c_int, c_uint, c_void, iovec, mode_t, off_t, size_t, ssize_t};
+use libc::{FILE, c_char, c_int, c_short, c_uint, c_void, iovec, mode_t, off_t, size_t, ssize_t};
 
 use crate::client::client;
 use crate::clock::now;
@@ -116,8 +116,8 @@ unsafe fn flock(fd: c_int, operation: c_int) -> c_int {
     let begun = now();
     // SAFETY: the caller keeps the promises of flock.
     let done = unsafe { next::flock(fd, operation) };
-    if operation & libc::LOCK_UN == 0 {
-        locked(fd, done, begun);
+    if operation & libc::LOCK_UN == 0 && answered(done) {
+        locked(fd, begun);
     }
     done
 }
@@ -126,11 +126,16 @@ unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     let begun = now();
     // SAFETY: the caller keeps the promises of fcntl.
     let done = unsafe { next::fcntl(fd, command, argument) };
-    if matches!(
+    let locks = matches!(
         command,
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW
-    ) {
-        locked(fd, done, begun);
+    );
+    // SAFETY: the kernel has read the lock that these commands point to, or it had not answered.
+    if locks
+        && answered(done)
+        && unsafe { (*argument.cast::<libc::flock>()).l_type } != libc::F_UNLCK as c_short
+    {
+        locked(fd, begun);
     }
     done
 }
@@ -214,17 +219,23 @@ fn has_read_on(fd: c_int, done: ssize_t, begun: u64) -> ssize_t {
     done
 }
 
-/// What follows a call that got a lock, or was refused it by another's; both ask the server.
-fn locked(fd: c_int, done: c_int, begun: u64) {
-    // SAFETY: the address of this thread's errno is always good.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    let told = *errno;
-    if (done == 0 || told == libc::EAGAIN || told == libc::EACCES)
-        && let Some(client) = client()
-    {
+/// Whether a call got a lock, or was refused it by another's: either way the server was asked.
+fn answered(done: c_int) -> bool {
+    done == 0 || matches!(errno(), libc::EAGAIN | libc::EACCES)
+}
+
+fn locked(fd: c_int, begun: u64) {
+    let told = errno();
+    if let Some(client) = client() {
         client.locked(fd, begun);
     }
-    *errno = told;
+    // SAFETY: the address is that of this thread's own errno.
+    unsafe { *libc::__errno_location() = told };
+}
+
+fn errno() -> c_int {
+    // SAFETY: the address is that of this thread's own errno.
+    unsafe { *libc::__errno_location() }
 }
 
 fn unseen(fd: c_int) {
