@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def on_ranks(
     *arguments: Any,
     apart: bool = False,
     programs: Path = PROGRAMS,
+    more: Mapping[str, str] | None = None,
 ) -> Any:
     """Run one of the programs.
 
@@ -45,6 +47,8 @@ def on_ranks(
         Whether ranks talk through the network, as on several hosts, and not through memory.
     programs : Path
         The file of the programs.
+    more : mapping of str to str, optional
+        What to add to their environment.
 
     Returns
     -------
@@ -56,6 +60,7 @@ def on_ranks(
     environment = os.environ | {
         "PYTHONWARNINGS": "ignore",
         "PYTHONPATH": str(PROGRAMS.parents[1]),
+        **(more or {}),
     }
     if list(libraries.glob("libmpi.*")):
         environment["MPI4PY_LIBMPI"] = str(libraries)

@@ -25,7 +25,7 @@ from benchmarks.experiments.experiment import (
     spread,
     values_of,
 )
-from benchmarks.experiments.style import COLOURS, RC, points
+from benchmarks.experiments.style import COLOURS, RC
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.slowfs import SlowFileSystem, total
 from benchmarks.table import Table
@@ -49,6 +49,8 @@ FILE_SYSTEMS: dict[str, dict[str, Any]] = {
 }
 FRAMES = 2048
 RANKS = (1, 2, 4, 8, 16)
+#: The axis of all times.
+SECONDS = (0.05, 20)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Way:
     layout: str
     program: str
     line: str
+    marker: str
 
     @property
     def name(self) -> str:
@@ -66,9 +69,9 @@ class Way:
 
 
 WAYS = (
-    Way("MDAnalysis", "shared", "papers", "-"),
-    Way("MDAnalysis", "split", "papers", "--"),
-    Way("paceline", "shared", "ours", "-"),
+    Way("MDAnalysis", "shared", "papers", "-", "o"),
+    Way("MDAnalysis", "split", "papers", "--", "^"),
+    Way("paceline", "shared", "ours", "-", "s"),
 )
 
 
@@ -76,7 +79,9 @@ def measure(setting: Setting) -> list[Row]:
     # What counts is asked of servers and slept for; most of the time goes into starting ranks.
     repeats = setting.repeats if setting.part > 1 else 1
     n_frames = min(setting.amount(FRAMES, 64), FRAMES, setting.data.n_frames)
-    ranks = RANKS if setting.part >= 1 else RANKS[:2]
+    ranks, systems = RANKS, list(FILE_SYSTEMS)
+    if setting.part < 1:
+        ranks, systems = RANKS[:2], systems[-1:]
     folder = setting.scratch / "slow"
     folder.mkdir()
     topology = Path(shutil.copy(setting.data.first_frame, folder))
@@ -89,7 +94,7 @@ def measure(setting: Setting) -> list[Row]:
     rows = [
         _run(system, way, n, folder, topology, job)
         for _ in range(repeats)
-        for system in FILE_SYSTEMS
+        for system in systems
         for (way, n), job in jobs.items()
     ]
     if not np.ptp([row["mean"] for row in rows]) <= TOLERANCE:
@@ -181,28 +186,35 @@ def draw(rows: list[Row]) -> Figure:
     asked = {"opens": "opens", "locks": "locks", "requests": "requests for data"}
     with rc_context(RC):
         figure = Figure(figsize=(7.5, 5.2), layout="constrained")
-        above, below = figure.subplots(2, len(systems))
-    for axes, system in zip(above, systems, strict=True):
-        _lines(axes, rows, system, "t_total")
-        axes.set(title=f"file system: {system}", yscale="log")
-    for axes, (key, label) in zip(below, asked.items(), strict=True):
-        _lines(axes, rows, systems[-1], key)
-        axes.set(title=f"{label}, {systems[-1]}", xlabel="ranks", yscale="symlog")
-        axes.set_ylim(bottom=0)
-    above[0].set_ylabel("seconds of the job")
-    below[0].set_ylabel("by all ranks together")
-    handles, labels = above[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        above, below = figure.subplots(2, len(asked))
+        for axes, system in zip(above, systems, strict=False):
+            _lines(axes, rows, system, "t_total")
+            axes.set(title=f"file system: {system}", yscale="log", ylim=SECONDS)
+            axes.yaxis.set_major_formatter("{x:g}")
+        for axes, (key, label) in zip(below, asked.items(), strict=True):
+            _lines(axes, rows, systems[-1], key)
+            axes.set(title=f"{label}, {systems[-1]}", xlabel="ranks")
+            axes.set_ylim(bottom=0)
+        above[0].set_ylabel("seconds of the job")
+        below[0].set_ylabel("by all ranks together")
+        handles, labels = above[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure
 
 
 def _lines(axes: Axes, rows: Sequence[Row], system: str, key: str) -> None:
+    """What each way takes, against ranks: medians and ranges."""
     for way in WAYS:
         found = [row for row in rows if row["system"] == system and row["way"] == way.name]
         ranks = values_of(found, "ranks")
         values = [spread(found, key, ranks=n) for n in ranks]
-        points(axes, ranks, values, COLOURS[way.tool], way.name)
-        axes.lines[-1].set_linestyle(way.line)
+        medians = [value.median for value in values]
+        ranges = [
+            [value.median - value.low for value in values],
+            [value.high - value.median for value in values],
+        ]
+        style = {"color": COLOURS[way.tool], "linestyle": way.line, "marker": way.marker}
+        axes.errorbar(ranks, medians, ranges, label=way.name, markersize=5, capsize=3, **style)
     axes.set_xscale("log", base=2)
     ticks = values_of(rows, "ranks")
     axes.set_xticks(ticks, ticks)
@@ -210,7 +222,7 @@ def _lines(axes: Axes, rows: Sequence[Row], system: str, key: str) -> None:
 
 def finding(rows: list[Row]) -> str:
     shared, split, ours = WAYS
-    systems = values_of(rows, "system")[1:]
+    systems = [system for system in values_of(rows, "system") if FILE_SYSTEMS[system]]
     most = max(values_of(rows, "ranks"))
 
     def told(key: str, system: str, way: Way) -> float:
@@ -220,8 +232,8 @@ def finding(rows: list[Row]) -> str:
         f"On the {system} file system {most} ranks of the papers' way are "
         f"{digits(speed_up(rows, system, shared))} times as fast as one with a shared file and "
         f"{digits(speed_up(rows, system, split))} times with split ones; they take "
-        f"{digits(told('t_total', system, shared))} and {digits(told('t_total', system, split))} s, "
-        f"and paceline {digits(told('t_total', system, ours))} s with the shared file."
+        f"{digits(told('t_total', system, shared))} and {digits(told('t_total', system, split))} "
+        f"s, and paceline {digits(told('t_total', system, ours))} s with the shared file."
         for system in systems
     ]
     opens, locks, requests = (
@@ -229,9 +241,10 @@ def finding(rows: list[Row]) -> str:
         for key in ("opens", "locks", "requests")
     )
     return (
-        f"{' '.join(sentences)} On the latter {most} ranks of the papers' way open files {opens[0]} "
-        f"times and ask for {locks[0]} locks and {requests[0]} pieces of data; paceline's open "
-        f"files {opens[1]} times and ask for {locks[1]} locks and {requests[1]} pieces."
+        f"{' '.join(sentences)} On the latter {most} ranks of the papers' way open files "
+        f"{opens[0]} times and ask for {locks[0]} locks and {requests[0]} pieces of data; "
+        f"paceline's open files {opens[1]} times and ask for {locks[1]} locks and {requests[1]} "
+        "pieces."
     )
 
 
