@@ -9,7 +9,6 @@ from typing import Any
 
 import MDAnalysis as mda
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,7 +24,7 @@ from benchmarks.experiments.experiment import (
     spread,
     values_of,
 )
-from benchmarks.experiments.style import COLOURS, RC
+from benchmarks.experiments.style import COLOURS
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.slowfs import SlowFileSystem, total
 from benchmarks.table import Table
@@ -184,21 +183,20 @@ def speed_up(rows: Sequence[Row], system: str, way: Way) -> float:
 def draw(rows: list[Row]) -> Figure:
     systems = values_of(rows, "system")
     asked = {"opens": "opens", "locks": "locks", "requests": "requests for data"}
-    with rc_context(RC):
-        figure = Figure(figsize=(7.5, 5.2), layout="constrained")
-        above, below = figure.subplots(2, len(asked))
-        for axes, system in zip(above, systems, strict=False):
-            _lines(axes, rows, system, "t_total")
-            axes.set(title=f"file system: {system}", yscale="log", ylim=SECONDS)
-            axes.yaxis.set_major_formatter("{x:g}")
-        for axes, (key, label) in zip(below, asked.items(), strict=True):
-            _lines(axes, rows, systems[-1], key)
-            axes.set(title=f"{label}, {systems[-1]}", xlabel="ranks")
-            axes.set_ylim(bottom=0)
-        above[0].set_ylabel("seconds of the job")
-        below[0].set_ylabel("by all ranks together")
-        handles, labels = above[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
+    above, below = figure.subplots(2, len(asked))
+    for axes, system in zip(above, systems, strict=False):
+        _lines(axes, rows, system, "t_total")
+        axes.set(title=f"file system: {system}", yscale="log", ylim=SECONDS)
+        axes.yaxis.set_major_formatter("{x:g}")
+    for axes, (key, label) in zip(below, asked.items(), strict=True):
+        _lines(axes, rows, systems[-1], key)
+        axes.set(title=f"{label}, {systems[-1]}", xlabel="ranks")
+        axes.set_ylim(bottom=0)
+    above[0].set_ylabel("seconds of the job")
+    below[0].set_ylabel("by all ranks together")
+    handles, labels = above[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure
 
 
