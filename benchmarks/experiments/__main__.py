@@ -48,7 +48,7 @@ def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) 
             setting = Setting(adk, water, Path(scratch), repeats, part)
             try:
                 rows = experiment.measure(setting)
-            except Unavailable as reason:
+            except (Unavailable, ImportError) as reason:
                 print(f"{name}: skipped: {reason}", file=sys.stderr)
                 continue
             except Exception:

@@ -13,8 +13,10 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 TOOLS = ("MDAnalysis", "paceline")
-#: Ours takes the frames so many times: its jobs would be over before they can be timed.
+#: Ours takes each frame so many times: its jobs would be over before they can be timed.
 PASSES = 10
+#: What rows say in other words.
+NO_COLUMNS = ("trajectory", "repeated")
 #: Å by which means over frames may differ.
 TOLERANCE = 2e-3
 
@@ -43,6 +45,8 @@ class Case:
         Where positions come from.
     collect : {"gather", "one-sided"}
         How results come together; "one-sided" is ours alone.
+    repeated : int
+        How many times ours takes each frame of a file.
     """
 
     tool: str
@@ -54,11 +58,12 @@ class Case:
     workload: int = 1
     source: str = "file"
     collect: str = "gather"
+    repeated: int = PASSES
 
     @property
     def passes(self) -> int:
         """How many times each frame is taken."""
-        return PASSES if self.tool == "paceline" and self.source == "file" else 1
+        return self.repeated if self.tool == "paceline" and self.source == "file" else 1
 
 
 def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
@@ -77,7 +82,7 @@ def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
 
 
 def _row(case: Case, found: dict[str, Any]) -> Row:
-    columns = {key: value for key, value in asdict(case).items() if key != "trajectory"}
+    columns = {key: value for key, value in asdict(case).items() if key not in NO_COLUMNS}
     times = {key: value for key, value in found.items() if key.startswith("t_")}
     us_frame = 1e6 * times["t_total"] / (case.frames * case.passes)
     return {**columns, "passes": case.passes, **times, "us_frame": us_frame}

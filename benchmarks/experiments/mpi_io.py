@@ -4,13 +4,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import PROGRAMS
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
+PROGRAM = Path(__file__).with_name("reading.py")
 FILES = {"xtc": "XTC", "dcd": "DCD"}
 WAYS = {
     "plain reads": PAPER,
@@ -27,7 +27,7 @@ def measure(setting: Setting) -> list[Row]:
     files = [setting.data.trajectory(suffix) for suffix in FILES]
     told = (setting.data.topology, setting.repeats, *files)
     rows = []
-    for one in on_ranks(RANKS[-1], EVERY_RANK, "read", *told, programs=PROGRAMS):
+    for one in on_ranks(RANKS[-1], EVERY_RANK, *told, programs=PROGRAM):
         path = Path(one.pop("file"))
         rate = path.stat().st_size / one["seconds"] / 1e6
         rows.append({**one, "format": path.suffix[1:], "rate": rate})

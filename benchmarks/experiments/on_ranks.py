@@ -1,7 +1,6 @@
 """Programs that experiments run on every rank of MPI; the first one prints JSON."""
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -24,8 +23,6 @@ from paceline.errors import PacelineWarning
 WORLD = MPI.COMM_WORLD
 #: Frames of a block whose positions are in memory.
 BLOCK = 256
-#: Bytes of one read: a stripe of the papers' file system.
-PIECE = 1 << 20
 
 
 def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, Any]]:
@@ -39,8 +36,8 @@ def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, 
     for _ in range(int(repeats)):
         for number, case in enumerate(todo):
             way = WAYS[case.tool, case.source]
-            told_one = (case, topology, indices, reference)
-            measured = of_first(case.ranks, lambda comm, way=way, told=told_one: way(comm, *told))
+            job = partial(way, case=case, topology=topology, indices=indices, reference=reference)
+            measured = of_first(case.ranks, job)
             found.append({"case": number, **(measured or {})})
     return found
 
@@ -50,28 +47,6 @@ def apply(n_tasks: str) -> dict[str, float]:
     begun = time.perf_counter()
     paceline.backends.MPI(WORLD).apply(empty, range(int(n_tasks)))
     return {"seconds": time.perf_counter() - begun}
-
-
-def read(topology: str, repeats: str, *files: str) -> list[dict[str, Any]]:
-    """Seconds to read each file by one rank and by all, each its share, in every way."""
-    found = []
-    # The first time the file comes into memory, and its topology is parsed; that does not count.
-    for number in range(-1, int(repeats)):
-        for n_ranks in (1, WORLD.size):
-            for path in files:
-                for way in READERS:
-                    seconds = of_first(n_ranks, partial(seconds_of, way, topology, path))
-                    one = {"round": number, "file": path, "way": way, "ranks": n_ranks}
-                    found.append({**one, "seconds": seconds})
-    return [one for one in found if one["round"] >= 0]
-
-
-def seconds_of(way: str, topology: str, path: str, comm: MPI.Intracomm) -> float:
-    """Until the last rank has read its share."""
-    comm.Barrier()
-    begun = time.perf_counter()
-    READERS[way](comm, topology, path)
-    return comm.allreduce(time.perf_counter() - begun, MPI.MAX)
 
 
 def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
@@ -88,14 +63,14 @@ def papers_way(
     comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
     """Equal shares, frame by frame, and a gather at the end."""
-    frames = share(case.frames, comm.size, comm.rank)
+    frames: range | None = share(case.frames, comm.size, comm.rank)
     files = list(case.trajectory)
     trajectory: Any = files if len(files) > 1 else files[0]
     if case.source == "memory":
         whole = paceline.Universe(topology).atoms.n_atoms
-        trajectory, frames = made_up(len(frames), whole), range(len(frames))
+        trajectory, frames = made_up(len(frames), whole), None
     elif case.layout == "split":
-        trajectory, frames = files[comm.rank], range(len(frames))
+        trajectory, frames = files[comm.rank], None
     comm.Barrier()
     begun = time.perf_counter()
     values, times = compute_share(
@@ -223,65 +198,17 @@ def block_of(positions: np.ndarray) -> Block:
     return Block(replace(decoded, positions=positions), None, {})
 
 
-def read_alone(comm: MPI.Intracomm, topology: str, path: str) -> None:
-    """A rank's share of the bytes, with the system's own reads."""
-    share_of = share(os.path.getsize(path), comm.size, comm.rank)
-    room = memoryview(bytearray(PIECE))
-    with open(path, "rb", buffering=0) as file:
-        file.seek(share_of.start)
-        for first in share_of[::PIECE]:
-            file.readinto(room[: min(PIECE, share_of.stop - first)])
-
-
-def read_by_mpi(comm: MPI.Intracomm, topology: str, path: str, together: bool = False) -> None:
-    """A rank's share of the bytes, through MPI-IO."""
-    share_of = share(os.path.getsize(path), comm.size, comm.rank)
-    room = bytearray(PIECE)
-    file = MPI.File.Open(comm, path, MPI.MODE_RDONLY)
-    pieces = -(-os.path.getsize(path) // comm.size // PIECE) + 1
-    for number in range(pieces):
-        first = min(share_of.start + number * PIECE, share_of.stop)
-        piece = [room, min(PIECE, share_of.stop - first), MPI.BYTE]
-        (file.Read_at_all if together else file.Read_at)(first, piece)
-    file.Close()
-
-
-def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
-    """A run that reads every frame, and looks at one atom of it."""
-    atom = opened(topology, path).atoms[:1]
-    backend = paceline.backends.MPI(comm)
-    paceline.TimeSeries(times, atom).run(backend=backend, progress=False)
-
-
-@cache
-def opened(topology: str, path: str) -> Any:
-    """A Universe, once for a file."""
-    return paceline.Universe(topology, path)
-
-
-def times(block: Block) -> np.ndarray:
-    return block.times
-
-
 def empty(_: Any) -> None:
     """A task."""
 
 
-READERS: dict[str, Callable[..., None]] = {
-    "plain reads": read_alone,
-    "MPI-IO": read_by_mpi,
-    "MPI-IO, collective": partial(read_by_mpi, together=True),
-    "paceline": read_by_paceline,
-}
 WAYS: dict[tuple[str, str], Callable[..., dict[str, float]]] = {
     ("MDAnalysis", "file"): papers_way,
     ("MDAnalysis", "memory"): papers_way,
     ("paceline", "file"): our_way,
     ("paceline", "memory"): in_memory,
 }
-PROGRAMS: dict[str, Callable[..., Any]] = {
-    program.__name__: program for program in (cases, apply, read)
-}
+PROGRAMS: dict[str, Callable[..., Any]] = {program.__name__: program for program in (cases, apply)}
 
 
 def main(name: str, arguments: Sequence[str]) -> None:

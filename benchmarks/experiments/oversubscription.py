@@ -27,7 +27,7 @@ from benchmarks.table import Table
 #: As many as in the paper: they sleep.
 WORKERS, OVER = 64, 3
 #: A worker's share at full speed, seconds; one worker is so many times slower.
-SHARE, SLOW = 2.0, 4.0
+SHARE, SLOW = 1.0, 4.0
 #: Frames of a share, and how unequal they are: the standard deviation of their times' logarithm.
 FRAMES, UNEQUAL, SEED = 128, 0.2, 2017
 WAYS = {"M = N": PAPER, "M = 3N": OTHER, "paceline": OURS}

@@ -14,8 +14,8 @@ INTRODUCTION = """\
 
 Khoshlessan et al. (2017, 2020) measured what keeps the parallel analysis of trajectories from
 scaling. Their experiments are repeated here, at the size of one machine, in the papers' way (each
-worker opens a Universe of MDAnalysis's and takes its share frame by frame) and in paceline's, and
-the published values stand beside. What takes a cluster is not pretended: where there are more
+worker opens a Universe of MDAnalysis's and takes its share frame by frame; called MDAnalysis in
+tables and figures) and in paceline's, and the published values stand beside. What takes a cluster is not pretended: where there are more
 workers than cores, they sleep or are counted, and it says so.
 
 `make experiments` makes this page again: the tables and figures below, and the first paragraph

@@ -25,7 +25,7 @@ def compute_share(
     trajectory: Any,
     atoms: np.ndarray,
     reference: np.ndarray,
-    frames: range,
+    frames: range | None,
     task: str = "rmsd",
     workload: int = 1,
 ) -> tuple[np.ndarray, Times]:
@@ -41,8 +41,8 @@ def compute_share(
         Which are looked at.
     reference : numpy.ndarray of float, shape (n, 3)
         What they are compared with, Å.
-    frames : range
-        The share.
+    frames : range or None
+        The share; None for all.
     task : {"rmsd", "distances"}
         RMSD from the reference, or the mean of all distances from its atoms.
     workload : int
@@ -55,6 +55,7 @@ def compute_share(
     universe = mda.Universe(topology, trajectory)
     group = universe.atoms[atoms]
     function = TASKS[task]
+    frames = range(universe.trajectory.n_frames) if frames is None else frames
     values = np.empty(len(frames))
     before = time.perf_counter()
     times.t_open = before - begun
