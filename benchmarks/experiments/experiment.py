@@ -93,7 +93,7 @@ def cell(values: Spread) -> str:
 
 def digits(value: float) -> str:
     """Three digits that count, without an exponent."""
-    if value >= 100:
+    if value >= 100 or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".") if abs(value) >= 1e-4 else f"{value:g}"
 

@@ -31,14 +31,19 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def speed_up(rows: list[Row], tool: str, workload: int) -> float:
-    one, two = (median(rows, "t_total", tool=tool, workload=workload, ranks=n) for n in RANKS)
+    """Of two ranks, without opening the file."""
+    one, two = (
+        median(rows, "t_total", tool=tool, workload=workload, ranks=n)
+        - median(rows, "t_open", tool=tool, workload=workload, ranks=n)
+        for n in RANKS
+    )
     return one / two
 
 
 def table(rows: list[Row]) -> Table:
     found = Table(
         "Medians (ranges); R = t_comp / t_io on one rank, R_comm = t_comp / t_comm on two",
-        ("workload", "tool", "R", "R, Comet", "R_comm", "speed-up of 2"),
+        ("workload", "tool", "R", "R, Comet", "R_comm", "speed-up without opening"),
     )
     for workload in WORKLOADS:
         (theirs,) = published("khoshlessan2020_tableB1_workload", workload=workload)
@@ -70,7 +75,7 @@ def draw(rows: list[Row]) -> Figure:
     left.plot(WORKLOADS, ratios, "s--", color=PAPER, label="Comet, Table B1", markersize=4)
     left.set(ylabel="t_comp / t_io on 1 rank", yscale="log")
     middle.axhline(2, color=PAPER, linewidth=0.8)
-    middle.set(ylabel="speed-up of 2 ranks", ylim=(0, 2.3))
+    middle.set(ylabel="speed-up of 2 ranks, opened", ylim=(0, None))
     right.set(ylabel="t_comp / t_comm on 2 ranks", yscale="log")
     for axes in (left, middle, right):
         axes.set(xlabel="RMSDs a frame", xticks=WORKLOADS)
@@ -88,8 +93,9 @@ def finding(rows: list[Row]) -> str:
     low, high = ((digits(ratio[tool][0]), digits(ratio[tool][1])) for tool in TOOLS)
     return (
         f"R goes from {low[0]} to {low[1]} in the papers' way and from {high[0]} to {high[1]} "
-        f"with paceline. Two ranks are {theirs[0]} times as fast as one at ×1 and {theirs[1]} "
-        f"times at ×100 in the papers' way; with paceline {speed[0]} and {speed[1]} times."
+        f"with paceline. Once files are open, two ranks are {theirs[0]} times as fast as one at "
+        f"×1 and {theirs[1]} times at ×100 in the papers' way; with paceline {speed[0]} and "
+        f"{speed[1]} times."
     )
 
 
@@ -108,8 +114,8 @@ EXPERIMENT = Experiment(
         "R grows in proportion to X here too, as it must. With paceline both computing and "
         "decoding take a fraction of the papers' times, and only the ratio of the two decides "
         "about R. Reading from a page cache scales as well as computing does on two cores, so "
-        "the speed-up has little left to gain from X: what it gains at all is that a longer job "
-        "hides the opening. At a hundred cores on a shared file system the papers' lesson "
-        "stands, that more computing per byte scales further."
+        "the speed-up has little left to gain from X once files are open. At a hundred cores on "
+        "a shared file system the papers' lesson stands, that more computing per byte scales "
+        "further."
     ),
 )
