@@ -10,7 +10,6 @@ import tempfile
 import time
 import traceback
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.data import prepare
@@ -32,8 +31,7 @@ FORMS = {"tiny": (1, 0.01, 0.005), "short": (3, 1.0, SCALE), "full": (5, 10.0, 1
 
 def experiments() -> dict[str, Experiment]:
     """All of them, by name."""
-    names = [name for name in NAMES if find_spec(f"benchmarks.experiments.{name}")]
-    modules = {name: import_module(f"benchmarks.experiments.{name}") for name in names}
+    modules = {name: import_module(f"benchmarks.experiments.{name}") for name in NAMES}
     return {name: module.EXPERIMENT for name, module in modules.items()}
 
 

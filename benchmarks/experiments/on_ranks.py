@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 import paceline
 from benchmarks.experiments.cases import Case
+from benchmarks.experiments.empty import apply, take_blocks
 from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
 from paceline.analysis.rms import RMSD
 from paceline.backends.mpi.wire import wait
@@ -42,10 +43,18 @@ def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, 
     return found
 
 
-def apply(n_tasks: str) -> dict[str, float]:
-    """Seconds of tasks that do nothing."""
+def calls(n_tasks: str) -> dict[str, float]:
+    """Seconds of calls that do nothing."""
     begun = time.perf_counter()
-    paceline.backends.MPI(WORLD).apply(empty, range(int(n_tasks)))
+    apply(paceline.backends.MPI(WORLD), int(n_tasks))
+    return {"seconds": time.perf_counter() - begun}
+
+
+def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
+    """Seconds of blocks of frames of which nothing is wanted."""
+    atom = paceline.Universe(topology, trajectory).atoms[:1]
+    begun = time.perf_counter()
+    take_blocks(paceline.backends.MPI(WORLD), atom, int(n_tasks))
     return {"seconds": time.perf_counter() - begun}
 
 
@@ -198,17 +207,15 @@ def block_of(positions: np.ndarray) -> Block:
     return Block(replace(decoded, positions=positions), None, {})
 
 
-def empty(_: Any) -> None:
-    """A task."""
-
-
 WAYS: dict[tuple[str, str], Callable[..., dict[str, float]]] = {
     ("MDAnalysis", "file"): papers_way,
     ("MDAnalysis", "memory"): papers_way,
     ("paceline", "file"): our_way,
     ("paceline", "memory"): in_memory,
 }
-PROGRAMS: dict[str, Callable[..., Any]] = {program.__name__: program for program in (cases, apply)}
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    program.__name__: program for program in (cases, calls, blocks)
+}
 
 
 def main(name: str, arguments: Sequence[str]) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 import paceline
+from benchmarks.experiments.empty import times
 from benchmarks.experiments.on_ranks import WORLD, of_first
 from benchmarks.experiments.papers import share
-from paceline.block import Block
 
 #: Bytes of one read: a stripe of the papers' file system.
 PIECE = 1 << 20
@@ -76,10 +75,6 @@ def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
 def opened(topology: str, path: str) -> Any:
     """A Universe, once for a file."""
     return paceline.Universe(topology, path)
-
-
-def times(block: Block) -> np.ndarray:
-    return block.times
 
 
 READERS: dict[str, Callable[..., None]] = {
