@@ -7,8 +7,11 @@ import sys
 import threading
 from pathlib import Path
 
+import MDAnalysis
+import numpy as np
 import pytest
 
+from benchmarks.data import Dataset
 from benchmarks.measure import Unavailable
 from benchmarks.slowfs import SlowFileSystem, library, total
 
@@ -351,6 +354,39 @@ def test_ranks_of_mpi_are_told_apart(folder):
         assert sorted((row.process, row.reads) for row in slow.counts()) == [
             *((0, 20), (1, 20), (2, 20))
         ]
+
+
+@pytest.mark.timeout(300)
+def test_the_papers_way_and_ours_side_by_side(adk_xtc, tmp_path):
+    """The experiment in short: its times say nothing, its counts do."""
+    pytest.importorskip("mpi4py")
+    if not any(map(shutil.which, (Path(sys.executable).parent / "mpiexec", "mpiexec"))):
+        pytest.skip("there is no mpiexec")
+    from benchmarks.experiments.contention import EXPERIMENT, WAYS
+    from benchmarks.experiments.experiment import Setting, median
+
+    atoms = MDAnalysis.Universe(*adk_xtc).atoms
+    atoms.write(str(tmp_path / "first.gro"))
+    np.savetxt(tmp_path / "ca.txt", atoms.select_atoms("name CA").indices, "%d")
+    shutil.copy(adk_xtc.trajectory, tmp_path / "adk.xtc")
+    data = Dataset("adk", len(atoms.universe.trajectory), tmp_path)
+    (tmp_path / "scratch").mkdir()
+    rows = EXPERIMENT.measure(Setting(data, data, tmp_path / "scratch", 1, 0.01))
+
+    shared, split, ours = (way.name for way in WAYS)
+    opens = {(row["way"], row["ranks"]): row["opens"] for row in rows}
+    assert opens[shared, 2] - opens[shared, 1] >= 5  # topology, trajectory, offsets, their lock
+    assert opens[ours, 2] - opens[ours, 1] <= 1
+    locks = {(row["way"], row["ranks"]): row["locks"] for row in rows}
+    assert locks[shared, 2] >= locks[split, 2] == 4
+    assert locks[ours, 2] == 0
+    for row in rows:
+        whole = os.path.getsize(tmp_path / "scratch" / "slow" / "whole.xtc")
+        assert row["bytes_fetched"] >= whole
+        assert row["t_total"] >= max(row["t_open"], row["t_io"])
+    assert len(EXPERIMENT.table(rows).rows) == 3
+    assert f"{median(rows, 'opens', way=ours, ranks=2):.0f} times" in EXPERIMENT.finding(rows)
+    EXPERIMENT.draw(rows).savefig(tmp_path / "contention.png")
 
 
 def test_a_file_system_that_makes_no_sense_is_refused(folder):

@@ -265,14 +265,14 @@ EXPERIMENT = Experiment(
     why=(
         "The file systems are models, about a tenth as fast as real ones, in which ranks sleep: "
         "that is why more ranks than cores make sense in the middle and on the right, and not on "
-        "the left, where nothing is slow and the cores are what is short. Opens and locks of one "
-        "file are served one after another, and servers of data take requests in the order in "
-        "which they come. In the papers' way every rank opens topology, trajectory, offsets and "
-        "their lock file, and opening is what grows with the ranks; splitting the file takes "
-        "turns at one file away, as the paper saw, but not the topology's. paceline opens all that "
-        "once, its ranks open the trajectory alone, and they ask for larger pieces. Where the line "
-        "to the server is full nobody can be faster than the line; there paceline also asks for "
-        "bytes in vain, when it reads ahead for a block that then another rank is dealt. What "
-        "the paper saw of communication, and of different nodes, is not modelled."
+        "the left, where nothing is slow and the cores are what is short; so are they at the start "
+        "of a run of many ranks. Opens and locks of one file are served one after another, and "
+        "servers of data take requests in the order in which they come. In the papers' way every "
+        "rank opens topology, trajectory, offsets and their lock file, and that is what grows with "
+        "the ranks; splitting the trajectory takes the waiting for its lock away, as the paper "
+        "saw, but not the opens of the topology. paceline's first rank opens these, all others "
+        "the trajectory alone, and they ask for larger pieces. Where the line to the server is "
+        "full, nobody can be faster than the line. What the paper saw of communication, and of "
+        "nodes that differ, is not modelled."
     ),
 )
