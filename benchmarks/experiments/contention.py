@@ -182,16 +182,16 @@ def speed_up(rows: Sequence[Row], system: str, way: Way) -> float:
 
 def draw(rows: list[Row]) -> Figure:
     systems = values_of(rows, "system")
-    asked = {"opens": "opens", "locks": "locks", "requests": "requests for data"}
+    asked = ("opens", "locks", "requests")
     figure = Figure(figsize=(7.5, 5.2), layout="constrained")
     above, below = figure.subplots(2, len(asked))
     for axes, system in zip(above, systems, strict=False):
         _lines(axes, rows, system, "t_total")
         axes.set(title=f"file system: {system}", yscale="log", ylim=SECONDS)
         axes.yaxis.set_major_formatter("{x:g}")
-    for axes, (key, label) in zip(below, asked.items(), strict=True):
+    for axes, key in zip(below, asked, strict=True):
         _lines(axes, rows, systems[-1], key)
-        axes.set(title=f"{label}, {systems[-1]}", xlabel="ranks")
+        axes.set(title=f"{key}, {systems[-1]}", xlabel="ranks")
         axes.set_ylim(bottom=0)
     above[0].set_ylabel("seconds of the job")
     below[0].set_ylabel("by all ranks together")
@@ -268,10 +268,11 @@ EXPERIMENT = Experiment(
         "the left, where nothing is slow and the cores are what is short; so are they at the start "
         "of a run of many ranks. Opens and locks of one file are served one after another, and "
         "servers of data take requests in the order in which they come. In the papers' way every "
-        "rank opens topology, trajectory, offsets and their lock file, and that is what grows with "
-        "the ranks; splitting the trajectory takes the waiting for its lock away, as the paper "
-        "saw, but not the opens of the topology. paceline's first rank opens these, all others "
-        "the trajectory alone, and they ask for larger pieces. Where the line to the server is "
+        "rank opens topology, trajectory, offsets and their lock file, and who waits for that lock "
+        "asks again and again: that is what grows with the ranks. Splitting the trajectory takes "
+        "the waiting for its lock away, as in the paper, but not the opens of the topology. "
+        "paceline's first rank opens these, all others the trajectory alone, and they ask for "
+        "larger pieces. Where the line to the server is "
         "full, nobody can be faster than the line. What the paper saw of communication, and of "
         "nodes that differ, is not modelled."
     ),
