@@ -93,6 +93,19 @@ if __name__ == "__main__":
         assert counts[pid].locks == counts[pid].unseen == 0
 
 
+def test_samples_of_a_file_are_asked_for_together(folder, adk_xtc):
+    """A file is known again by 18 of them, which take about as long as a few requests."""
+    trajectory = shutil.copy(adk_xtc.trajectory, folder)
+    code = "import sys, paceline.opening; paceline.opening.open_file(sys.argv[1])"
+    with SlowFileSystem(folder) as slow:
+        run(slow, code, trajectory)  # leaves an index
+    with SlowFileSystem(folder, latency=20e-3) as slow:
+        run(slow, code, trajectory)
+        (found,) = slow.counts()
+    assert found.requests >= 18
+    assert found.reading < 9 * 20e-3
+
+
 READ_AT_RANDOM = """
 import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
