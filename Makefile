@@ -16,10 +16,10 @@ PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs wheel clean cargo lint-tools
+.PHONY: help demo test check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
@@ -31,8 +31,11 @@ test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --all-targets --no-default-features -- -D warnings
+	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
+	  --target-dir target/slowfs -- -D warnings
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/mypy
@@ -42,6 +45,9 @@ check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstr
 
 bench: $(VENV)/with-bench ## measure paceline beside other tools; ARGS="path --tiny" for a short look
 	$(BIN)/python -m benchmarks $(ARGS)
+
+experiments: $(VENV)/with-bench ## repeat the papers' experiments for the manual; ARGS="layouts sizes" for some
+	$(BIN)/python -W ignore -m benchmarks.experiments $(ARGS)
 
 docs: $(VENV)/with-docs ## build the manual into site/
 	$(BIN)/mkdocs build --strict --quiet

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,13 @@ EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", 
 
 
 def on_ranks(
-    n_ranks: int, how: tuple[str, ...], *arguments: Any, apart: bool = False
-) -> dict[str, Any]:
+    n_ranks: int,
+    how: tuple[str, ...],
+    *arguments: Any,
+    apart: bool = False,
+    programs: Path = PROGRAMS,
+    more: Mapping[str, str] | None = None,
+) -> Any:
     """Run one of the programs.
 
     Parameters
@@ -33,10 +39,14 @@ def on_ranks(
         The program's name, and what it is told.
     apart : bool
         Whether ranks talk through the network, as on several hosts, and not through memory.
+    programs : Path
+        The file of the programs.
+    more : mapping of str to str, optional
+        What to add to their environment.
 
     Returns
     -------
-    dict
+    object
         What it prints, as JSON.
     """
     try:
@@ -47,12 +57,13 @@ def on_ranks(
     environment = os.environ | {
         "PYTHONWARNINGS": "ignore",
         "PYTHONPATH": str(PROGRAMS.parents[1]),
+        **(more or {}),
     }
     if list(libraries.glob("libmpi.*")):
         environment["MPI4PY_LIBMPI"] = str(libraries)
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
-    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(PROGRAMS)]
+    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(programs)]
     done = subprocess.run(
         [*command, *map(str, arguments)],
         env=environment,

@@ -11,6 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
+#: One of each way to measure.
+EXPERIMENTS = ("distances", "mpi_io", "oversubscription", "splitting")
+
+needs_mpi = pytest.mark.skipif(
+    not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
+    reason="there is no MPI",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +72,43 @@ def test_advice(folder):
     assert int(n_frames) > 0
 
 
-@pytest.mark.skipif(
-    not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
-    reason="there is no MPI",
-)
+@needs_mpi
 def test_ranks_of_mpi(folder):
     ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}
     assert tools_of("dealing", "4 ranks", folder) == ways
     assert "mpi4py has started" in tools_of("clusters", "start", folder)
+
+
+def experiments(*arguments):
+    """Run the experiments."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.experiments", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@needs_mpi
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment(name, folder, tmp_path):
+    done = experiments(name, "--tiny", "--data", folder, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert f"({name}.png)" in page
+    assert "nan" not in page
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path):
+    kept = ROOT / "docs" / "experiments"
+    for rows in kept.glob("*.tsv"):
+        shutil.copy(rows, tmp_path)
+    done = experiments("--draw", "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "index.md").read_text() == (kept / "index.md").read_text()
+
+
+def test_an_unknown_experiment_is_refused():
+    done = experiments("layout")
+    assert done.returncode == 2
+    assert "layouts" in done.stderr
 
 
 def test_unknown_cases_are_refused(folder):

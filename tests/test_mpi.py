@@ -309,6 +309,30 @@ def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
     assert 1 <= threads.asks()[0] <= 16 * crew.BATCH / 0.005
 
 
+class ReadAhead(Slow):
+    """A worker that waits for every second block, and with it for the next."""
+
+    n_blocks = 0
+
+    def run(self, work):
+        self.n_blocks += 1
+        start = 10**9
+        end = start + 40_000_000 * (self.n_blocks % 2)
+        timing = SimpleNamespace(start=start, end=end, n_frames=work.n_frames)
+        return SimpleNamespace(timings=[timing])
+
+
+def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
+    monkeypatch.setattr(crew, "Worker", ReadAhead)
+    threads = crew.Crew(1, None)
+    threads.give(0, blocks(4))
+    n_done = 0
+    while n_done < 4:
+        n_done += len(threads.finished(1))
+    threads.stop()
+    assert threads.asks()[0] <= 16 * crew.BATCH / 0.02
+
+
 def test_an_unlike_block_fails_the_run_also_at_its_end():
     part = Part("rows", None, None)
     member = Member([Job(None, (), [part], 16, False)], [3], 0)

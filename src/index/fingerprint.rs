@@ -33,10 +33,12 @@ impl Fingerprint {
             mask_counts(whole);
             hasher.update(whole);
         } else {
-            let last = u128::from(size - SAMPLE);
-            for (sample, number) in buffer.chunks_exact_mut(SAMPLE as usize).zip(0_u128..) {
-                // No more than `last`.
-                let at = (last * number / u128::from(N_SAMPLES - 1)) as u64;
+            // Asked for together, they take a distant file system about as long as one of them.
+            for number in 0..N_SAMPLES {
+                source.will_need(place(size, number), SAMPLE);
+            }
+            for (sample, number) in buffer.chunks_exact_mut(SAMPLE as usize).zip(0..) {
+                let at = place(size, number);
                 source.read_at(at, sample)?;
                 if at == 0 {
                     mask_counts(sample);
@@ -74,6 +76,12 @@ impl Fingerprint {
             what,
         })
     }
+}
+
+/// Where a sample of so many bytes of a file begins; there are more than those of all samples.
+fn place(size: u64, number: u64) -> u64 {
+    // No more than `size - SAMPLE`, as the number is less than that of the samples.
+    (u128::from(size - SAMPLE) * u128::from(number) / u128::from(N_SAMPLES - 1)) as u64
 }
 
 /// Take the number of frames out of the head of a DCD or NetCDF file, and a DCD's last step: a

@@ -16,6 +16,9 @@ from paceline.worker import Worker
 BATCH = 0.1
 #: The next batch is asked for when what is left lasts so long, seconds: an answer takes less.
 AHEAD = 0.05
+#: A thread's pace is that of so many blocks: where bytes come slowly, one that was read ahead of
+#: takes no time at all, and by it alone a thread would ask for what all others should do.
+REMEMBERED = 8
 
 Done = tuple[int, Outcome | BaseException]
 
@@ -39,7 +42,8 @@ class Thread:
         self._queue: queue.SimpleQueue[AnyWork | None] = queue.SimpleQueue()
         self._held: deque[AnyWork] = deque()
         self._since = 0.0
-        self._pace: float | None = None
+        #: Seconds and frames of the last blocks.
+        self._paces: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
         self._stopped = False
         self._worker = ""
         self.asked = False
@@ -74,18 +78,19 @@ class Thread:
         self._held.popleft()
         # By its own clock: two outcomes may be taken note of at once, however long each took.
         (timing,) = outcome.timings
-        self._pace = max(1, timing.end - timing.start) / 1e9 / timing.n_frames
+        self._paces.append((max(1, timing.end - timing.start) / 1e9, timing.n_frames))
         self._since = timing.end / 1e9
 
     def wanted(self) -> int | None:
         """Frames that it should be dealt now; None while it has enough or has asked."""
         if self.asked:
             return None
-        if self._pace is None:  # nobody knows yet how long a block takes
+        if not self._paces:  # nobody knows yet how long a block takes
             return 1 if self.idle else None
-        if self._left(self._pace) >= AHEAD:
+        pace = sum(spent for spent, _ in self._paces) / sum(n for _, n in self._paces)
+        if self._left(pace) >= AHEAD:
             return None
-        return max(1, int(BATCH / self._pace))
+        return max(1, int(BATCH / pace))
 
     def _left(self, pace: float) -> float:
         """How long its blocks will last, s; the first may be overdue, the others are not."""

@@ -1,0 +1,90 @@
+"""Run the experiments and write their page.
+
+python -m benchmarks.experiments [NAME …] [--full | --tiny | --draw] [--data F] [--output F]
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.data import prepare
+from benchmarks.experiments.experiment import Experiment, Setting, save
+from benchmarks.experiments.page import write_page
+from benchmarks.machine import describe
+from benchmarks.measure import Unavailable
+
+#: In the order of the page.
+NAMES = (
+    *("layouts", "contention", "workload", "rdf", "collecting", "memory", "communication"),
+    *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
+)
+#: Frames of adenylate kinase: those of the trajectory that the papers repeat. Of it in water fewer.
+FRAMES, SCALE = 4187, 4187 / 20_000
+#: Rounds, part of the work of the short form, and part of the frames.
+FORMS = {"tiny": (1, 0.01, 0.005), "short": (3, 1.0, SCALE), "full": (5, 10.0, 1.0)}
+
+
+def experiments() -> dict[str, Experiment]:
+    """All of them, by name."""
+    modules = {name: import_module(f"benchmarks.experiments.{name}") for name in NAMES}
+    return {name: module.EXPERIMENT for name, module in modules.items()}
+
+
+def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) -> list[str]:
+    """Run experiments and keep their rows; names of those that failed."""
+    repeats, part, scale = FORMS[form]
+    adk, water = prepare(data, scale)
+    failed = []
+    for name, experiment in chosen.items():
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory(dir=data) as scratch:
+            setting = Setting(adk, water, Path(scratch), repeats, part)
+            try:
+                rows = experiment.measure(setting)
+            except (Unavailable, ImportError) as reason:
+                print(f"{name}: skipped: {reason}", file=sys.stderr)
+                continue
+            except Exception:
+                traceback.print_exc()
+                failed.append(name)
+                continue
+        seconds = time.perf_counter() - begun
+        told = f"{form} form, {repeats} rounds in {seconds:.0f} s", time.strftime("%Y-%m-%d")
+        save(rows, output / f"{name}.tsv", [*told, *describe()])
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    return failed
+
+
+def main() -> int:
+    known = experiments()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.experiments", description=__doc__.splitlines()[0]
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"out of {', '.join(known)} [all]")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--tiny", dest="form", action="store_const", const="tiny", help="a test")
+    forms.add_argument("--full", dest="form", action="store_const", const="full", help="longer")
+    forms.add_argument("--draw", action="store_true", help="measure nothing, draw what was kept")
+    add("--data", type=Path, default=Path("bench-data"), help="folder of the data [bench-data]")
+    add("--output", type=Path, default=Path("docs/experiments"), help="[docs/experiments]")
+    asked = parser.parse_args()
+    if unknown := [name for name in asked.names if name not in known]:
+        parser.error(f"there is no experiment {', '.join(unknown)}")
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # one worker means one core
+    asked.output.mkdir(parents=True, exist_ok=True)
+    chosen = {name: known[name] for name in asked.names or known}
+    failed = [] if asked.draw else measure(chosen, asked.form or "short", asked.data, asked.output)
+    write_page(asked.output, known)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

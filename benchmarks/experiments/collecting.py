@@ -1,0 +1,115 @@
+"""Results gathered, or put into the first rank's memory from one side."""
+
+from matplotlib.figure import Figure
+
+from benchmarks.experiments.cases import Case, measure_cases
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    digits,
+    median,
+    spread,
+    values_of,
+)
+from benchmarks.experiments.published import published, stated
+from benchmarks.experiments.style import OTHER, OURS, bars, panels, points
+from benchmarks.ranks import EVERY_RANK, on_ranks
+from benchmarks.table import Table
+
+WAYS = {"gather": OURS, "one-sided": OTHER}
+#: More than there are cores: what is measured is messages, and ranks that wait sleep.
+RANKS = (2, 4, 8)
+#: Of the papers' trajectory, and blocks that they come in.
+ROWS, BLOCKS = 2_512_200, 400
+
+
+def measure(setting: Setting) -> list[Row]:
+    whole = (str(setting.data.trajectory("xtc")),)
+    jobs = [Case("paceline", 2, whole, setting.data.n_frames, collect=way) for way in WAYS]
+    rows = [
+        {"what": "job", "way": row["collect"], "ranks": 2, "seconds": row["t_total"], "messages": 0}
+        for row in measure_cases(setting, jobs)
+    ]
+    n_rows = setting.amount(ROWS)
+    for _ in range(setting.repeats):
+        for ranks in RANKS if setting.part >= 1 else RANKS[:1]:
+            for way in WAYS:
+                found = on_ranks(ranks, EVERY_RANK, "collect", way, n_rows, BLOCKS)
+                rows.append({"what": "collecting", "way": way, "ranks": ranks, **found})
+    return [{**row, "rows": n_rows} for row in rows]
+
+
+def ranks_of(rows: list[Row]) -> list[int]:
+    return values_of([row for row in rows if row["what"] == "collecting"], "ranks")
+
+
+def table(rows: list[Row]) -> Table:
+    found = Table(
+        f"Bringing {rows[0]['rows']:,} rows of 3 numbers to the first rank",
+        ("ranks", "way", "ms", "messages"),
+    )
+    for ranks in ranks_of(rows):
+        for way in WAYS:
+            case = {"what": "collecting", "way": way, "ranks": ranks}
+            times = cell(spread(rows, "seconds", 1e3, **case))
+            found.rows.append((str(ranks), way, times, digits(median(rows, "messages", **case))))
+    comet = published("khoshlessan_stated_times", where="Comet")
+    for row in comet:
+        if row["quantity"].startswith("t_comm"):
+            name = f"{row['case']}: {row['quantity']}"
+            found.rows.append((str(row["n_processes"]), name, f"{row['value'] * 1e3:,.0f}", "–"))
+    return found
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, (left, right) = panels(2, 2.8)
+    spreads = [spread(rows, "seconds", what="job", way=way) for way in WAYS]
+    bars(left, list(WAYS), spreads, list(WAYS.values()))
+    left.set(xlabel="s", title="RMSD, whole job, 2 ranks")
+    ranks = ranks_of(rows)
+    for way, colour in WAYS.items():
+        values = [spread(rows, "seconds", 1e3, what="collecting", way=way, ranks=n) for n in ranks]
+        points(right, ranks, values, colour, way)
+    right.set(xlabel="ranks, on 2 cores", xticks=ranks, ylabel="ms", ylim=(0, None))
+    right.set_title(f"collecting {rows[0]['rows']:,} rows")
+    right.legend()
+    return figure
+
+
+def finding(rows: list[Row]) -> str:
+    most = max(ranks_of(rows))
+    times = [
+        digits(1e3 * median(rows, "seconds", what="collecting", way=way, ranks=most))
+        for way in WAYS
+    ]
+    jobs = [digits(median(rows, "seconds", what="job", way=way)) for way in WAYS]
+    theirs = stated("khoshlessan_stated_times", quantity="t_comm of stragglers")
+    return (
+        f"The rows of {rows[0]['rows']:,} frames are on the first of {most} ranks after "
+        f"{times[0]} ms by a gather, {times[1]} ms one-sided; a whole RMSD takes {jobs[0]} and "
+        f"{jobs[1]} s. The stragglers of Comet spent about {theirs:g} s in MPI_Gather."
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Gather or one-sided",
+    source="Khoshlessan et al. 2020, Fig. 6",
+    question=(
+        "With Global Arrays each rank puts its results into one array, instead of MPI_Gather at "
+        "the end. The time for communication nearly vanished, and nobody could say why."
+    ),
+    measure=measure,
+    table=table,
+    draw=draw,
+    finding=finding,
+    why=(
+        "There is next to nothing to send: a few numbers for each frame. A rank that comes to a "
+        "blocking gather must stay there until others have come, and that is counted as "
+        "communication; a one-sided put returns at once, and the same wait falls into no "
+        "measured part. So both of paceline's ways cost about the same: waiting is counted as "
+        "waiting, ranks that wait sleep, and blocks are dealt so that all end together. No "
+        "network was in between here, and no reading beside it: see the next two experiments."
+    ),
+)

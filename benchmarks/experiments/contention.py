@@ -1,0 +1,279 @@
+"""Many ranks read one file of a slow, shared file system."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import MDAnalysis as mda
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import paceline
+from benchmarks.experiments.cases import TOLERANCE
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    digits,
+    median,
+    spread,
+    values_of,
+)
+from benchmarks.experiments.style import COLOURS
+from benchmarks.ranks import EVERY_RANK, on_ranks
+from benchmarks.slowfs import SlowFileSystem, total
+from benchmarks.table import Table
+
+PROGRAMS = Path(__file__).with_name("contending.py")
+#: About a tenth as fast as the real ones are: so two cores keep up with sixteen ranks.
+FILE_SYSTEMS: dict[str, dict[str, Any]] = {
+    "none": {},
+    # One server behind a thin line. A client reads ahead, and opens and locks are messages.
+    "NFS-like": {"latency": 1e-3, "bandwidth": 11e6, "open_cost": 1e-3, "lock_cost": 2e-3},
+    # Several servers, stripes of 1 MiB, and as the 2020 paper suspects: each read asks for a lock.
+    "Lustre-like": {
+        "latency": 1e-3,
+        "bandwidth": 50e6,
+        "servers": 4,
+        "request_cost": 1e-3,
+        "open_cost": 5e-3,
+        "lock_cost": 5e-3,
+        "read_ahead": 0,
+    },
+}
+FRAMES = 2048
+RANKS = (1, 2, 4, 8, 16)
+#: The axis of all times.
+SECONDS = (0.05, 20)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the job is done: with which tool, and whether each rank has a file of its own."""
+
+    tool: str
+    layout: str
+    program: str
+    line: str
+    marker: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.tool}, {self.layout}"
+
+
+WAYS = (
+    Way("MDAnalysis", "shared", "papers", "-", "o"),
+    Way("MDAnalysis", "split", "papers", "--", "^"),
+    Way("paceline", "shared", "ours", "-", "s"),
+)
+
+
+def measure(setting: Setting) -> list[Row]:
+    # What counts is asked of servers and slept for; most of the time goes into starting ranks.
+    repeats = setting.repeats if setting.part > 1 else 1
+    n_frames = min(setting.amount(FRAMES, 64), FRAMES, setting.data.n_frames)
+    ranks, systems = RANKS, list(FILE_SYSTEMS)
+    if setting.part < 1:
+        ranks, systems = RANKS[:2], systems[-1:]
+    folder = setting.scratch / "slow"
+    folder.mkdir()
+    topology = Path(shutil.copy(setting.data.first_frame, folder))
+    jobs = {
+        (way, n): _job(setting, folder, topology, n_frames, n if way.layout == "split" else 1)
+        for way in WAYS
+        for n in ranks
+        if way.layout == "shared" or n > 1
+    }
+    rows = [
+        _run(system, way, n, folder, topology, job)
+        for _ in range(repeats)
+        for system in systems
+        for (way, n), job in jobs.items()
+    ]
+    if not np.ptp([row["mean"] for row in rows]) <= TOLERANCE:
+        raise RuntimeError("means of the RMSDs differ")
+    return rows
+
+
+def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files: int) -> Path:
+    """What ranks are told. MDAnalysis has read the offsets of its files before, and we ours."""
+    told = setting.scratch / f"{n_files}.json"
+    if told.exists():
+        return told
+    whole = folder / "whole.xtc"
+    if not whole.exists():
+        first, *others = paceline.split(
+            setting.data.trajectory("xtc"), frames=n_frames, output=folder / "cut.xtc"
+        )
+        first.rename(whole)
+        for other in others:
+            other.unlink()
+    files = [whole]
+    if n_files > 1:
+        files = paceline.split(whole, n_files, output=folder / f"of-{n_files}.xtc")
+    for file in files:
+        mda.Universe(topology, file)
+    atoms = np.loadtxt(setting.data.atoms, int)
+    reference = paceline.Universe(topology, files[0]).atoms[atoms].positions
+    job = {
+        "files": list(map(str, files)),
+        "atoms": atoms.tolist(),
+        "reference": reference.tolist(),
+        "frames": n_frames,
+    }
+    told.write_text(json.dumps(job), encoding="utf-8")
+    return told
+
+
+def _run(system: str, way: Way, n: int, folder: Path, topology: Path, job: Path) -> Row:
+    """One job: times in seconds, and what all ranks together asked of the file system."""
+    with SlowFileSystem(folder, **FILE_SYSTEMS[system]) as slow:
+        found = on_ranks(
+            n,
+            EVERY_RANK,
+            *(way.program, topology, job),
+            programs=PROGRAMS,
+            more=slow.environment(),
+        )
+        counts = asdict(total(slow.counts()))
+    if counts.pop("unseen"):
+        raise RuntimeError(f"{way.name}: data was got at in ways that are not slowed")
+    del counts["pid"], counts["process"]
+    return {"system": system, "way": way.name, "ranks": n, **found, **counts}
+
+
+def table(rows: list[Row]) -> Table:
+    most = max(values_of(rows, "ranks"))
+    found = Table(
+        f"{most} ranks: what all of them asked of the file system, and seconds of the job",
+        (
+            *("file system", "way", "opens", "locks", "reads", "requests", "MB fetched"),
+            *("s, 1 rank", f"s, {most} ranks", "speed-up"),
+        ),
+    )
+    for system in values_of(rows, "system"):
+        for way in WAYS:
+            case = {"system": system, "way": way.name, "ranks": most}
+            alone = {"system": system, "way": f"{way.tool}, shared", "ranks": 1}
+            asked = (median(rows, key, **case) for key in ("opens", "locks", "reads", "requests"))
+            found.rows.append(
+                (
+                    *(system, way.name, *(f"{n:,.0f}" for n in asked)),
+                    digits(median(rows, "bytes_fetched", **case) / 1e6),
+                    *(cell(spread(rows, "t_total", **one)) for one in (alone, case)),
+                    digits(speed_up(rows, system, way)),
+                )
+            )
+    return found
+
+
+def speed_up(rows: Sequence[Row], system: str, way: Way) -> float:
+    """Of the most ranks, by one rank of the same tool."""
+    most = max(values_of(rows, "ranks"))
+    alone = median(rows, "t_total", system=system, way=f"{way.tool}, shared", ranks=1)
+    return alone / median(rows, "t_total", system=system, way=way.name, ranks=most)
+
+
+def draw(rows: list[Row]) -> Figure:
+    systems = values_of(rows, "system")
+    asked = ("opens", "locks", "requests")
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
+    above, below = figure.subplots(2, len(asked))
+    for axes, system in zip(above, systems, strict=False):
+        _lines(axes, rows, system, "t_total")
+        axes.set(title=f"file system: {system}", yscale="log", ylim=SECONDS)
+        axes.yaxis.set_major_formatter("{x:g}")
+    for axes, key in zip(below, asked, strict=True):
+        _lines(axes, rows, systems[-1], key)
+        axes.set(title=f"{key}, {systems[-1]}", xlabel="ranks")
+        axes.set_ylim(bottom=0)
+    above[0].set_ylabel("seconds of the job")
+    below[0].set_ylabel("by all ranks together")
+    handles, labels = above[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+def _lines(axes: Axes, rows: Sequence[Row], system: str, key: str) -> None:
+    """What each way takes, against ranks: medians and ranges."""
+    for way in WAYS:
+        found = [row for row in rows if row["system"] == system and row["way"] == way.name]
+        ranks = values_of(found, "ranks")
+        values = [spread(found, key, ranks=n) for n in ranks]
+        medians = [value.median for value in values]
+        ranges = [
+            [value.median - value.low for value in values],
+            [value.high - value.median for value in values],
+        ]
+        style = {"color": COLOURS[way.tool], "linestyle": way.line, "marker": way.marker}
+        axes.errorbar(ranks, medians, ranges, label=way.name, markersize=5, capsize=3, **style)
+    axes.set_xscale("log", base=2)
+    ticks = values_of(rows, "ranks")
+    axes.set_xticks(ticks, ticks)
+
+
+def finding(rows: list[Row]) -> str:
+    shared, split, ours = WAYS
+    systems = [system for system in values_of(rows, "system") if FILE_SYSTEMS[system]]
+    most = max(values_of(rows, "ranks"))
+
+    def told(key: str, system: str, way: Way) -> float:
+        return median(rows, key, system=system, way=way.name, ranks=most)
+
+    sentences = [
+        f"On the {system} file system {most} ranks of the papers' way are "
+        f"{digits(speed_up(rows, system, shared))} times as fast as one with a shared file and "
+        f"{digits(speed_up(rows, system, split))} times with split ones; they take "
+        f"{digits(told('t_total', system, shared))} and {digits(told('t_total', system, split))} "
+        f"s, and paceline {digits(told('t_total', system, ours))} s with the shared file."
+        for system in systems
+    ]
+    opens, locks, requests = (
+        [f"{told(key, systems[-1], way):,.0f}" for way in (shared, ours)]
+        for key in ("opens", "locks", "requests")
+    )
+    return (
+        f"{' '.join(sentences)} On the latter {most} ranks of the papers' way open files "
+        f"{opens[0]} times and ask for {locks[0]} locks and {requests[0]} pieces of data; "
+        f"paceline's open files {opens[1]} times and ask for {locks[1]} locks and {requests[1]} "
+        "pieces."
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Contention for a slow, shared file",
+    source="Khoshlessan et al. 2020, Figs 2 and 4, section 6.5",
+    question=(
+        "RMSD of the Cα atoms from one XTC file that all ranks read, or from one file for each. On "
+        "Comet 62 of 72 ranks took about 60 s with a shared file where the others took 20 s: "
+        "opening it, and then communicating, took that long, while computing took each rank the "
+        "same. With split files the stragglers' delay fell from 65 s to about 10 s. The paper "
+        "suspects that small reads of one file, each of which needs a lock, are what makes ranks "
+        "wait. Here a library that is preloaded into every rank makes a folder a slow file system, "
+        "of which each rank is a client of its own, and counts what is asked of it."
+    ),
+    measure=measure,
+    table=table,
+    draw=draw,
+    finding=finding,
+    why=(
+        "The file systems are models, about a tenth as fast as real ones, in which ranks sleep: "
+        "that is why more ranks than cores make sense in the middle and on the right, and not on "
+        "the left, where nothing is slow and the cores are what is short; so are they at the start "
+        "of a run of many ranks. Opens and locks of one file are served one after another, and "
+        "servers of data take requests in the order in which they come. In the papers' way every "
+        "rank opens topology, trajectory, offsets and their lock file, and who waits for that lock "
+        "asks again and again: that is what grows with the ranks. Splitting the trajectory takes "
+        "the waiting for its lock away, as in the paper, but not the opens of the topology. "
+        "paceline's first rank opens these, all others the trajectory alone, and they ask for "
+        "larger pieces. Where the line to the server is "
+        "full, nobody can be faster than the line. What the paper saw of communication, and of "
+        "nodes that differ, is not modelled."
+    ),
+)

@@ -1,0 +1,131 @@
+"""What an experiment is, and how its rows are kept and summed up."""
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.data import Dataset
+from benchmarks.measure import Spread
+from benchmarks.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: What was measured in one round of one case.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to measure with: data, a folder for new files, rounds, and the part of all work."""
+
+    data: Dataset
+    water: Dataset
+    scratch: Path
+    repeats: int
+    part: float
+
+    def amount(self, whole: int, least: int = 1) -> int:
+        """So much of the work of the short form."""
+        return max(least, round(whole * self.part))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment.
+
+    Attributes
+    ----------
+    title : str
+        Of its part of the page.
+    source : str
+        Which figures and tables of which paper.
+    question : str
+        What the papers did and saw.
+    measure : callable
+        Gives the rows, all cases in turn, round after round.
+    table : callable
+        Medians of the rows, with the published values beside.
+    draw : callable
+        The figure of the rows.
+    finding : callable
+        One or two sentences, whose numbers are those of the rows.
+    why : str
+        Why it differs from the papers; without any number of ours.
+    """
+
+    title: str
+    source: str
+    question: str
+    measure: Callable[[Setting], list[Row]]
+    table: Callable[[list[Row]], Table]
+    draw: Callable[[list[Row]], "Figure"]
+    finding: Callable[[list[Row]], str]
+    why: str
+
+
+def rounds_of(rows: Iterable[Row], column: str, **case: Any) -> list[float]:
+    """One value a round, of the rows whose columns are those of the case."""
+    chosen = [row[column] for row in rows if all(row[key] == case[key] for key in case)]
+    if not chosen:
+        raise KeyError(f"no row has {case}")
+    return chosen
+
+
+def median(rows: Iterable[Row], column: str, **case: Any) -> float:
+    """Of the rounds of a case."""
+    return Spread.of(rounds_of(rows, column, **case)).median
+
+
+def spread(rows: Iterable[Row], column: str, scale: float = 1.0, **case: Any) -> Spread:
+    """Median and range of the rounds of a case."""
+    return Spread.of(value * scale for value in rounds_of(rows, column, **case))
+
+
+def cell(values: Spread) -> str:
+    """Median and range as text, three digits each."""
+    if values.low == values.high:
+        return digits(values.median)
+    return f"{digits(values.median)} ({digits(values.low)}–{digits(values.high)})"
+
+
+def digits(value: float) -> str:
+    """Three digits that count, without an exponent."""
+    if value >= 100 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if abs(value) >= 1e-4 else f"{value:g}"
+
+
+def values_of(rows: Iterable[Row], column: str) -> list[Any]:
+    """Different values of a column, in the order in which they come."""
+    return list(dict.fromkeys(row[column] for row in rows))
+
+
+def save(rows: Sequence[Row], path: Path, head: Iterable[str]) -> None:
+    """Write rows, tab-separated, under comment lines."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {line}\n" for line in head)
+        table = csv.DictWriter(file, list(rows[0]), delimiter="\t", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+
+
+def load(path: Path) -> tuple[list[str], list[Row]]:
+    """Comment lines of a table, and its rows with numbers where there are numbers."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    rest = (line for line in lines if not line.startswith("#"))
+    rows = csv.DictReader(rest, delimiter=delimiter)
+    return head, [{key: _number(value) for key, value in row.items()} for row in rows]
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

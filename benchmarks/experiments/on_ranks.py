@@ -1,0 +1,228 @@
+"""Programs that experiments run on every rank of MPI; the first one prints JSON."""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import paceline
+from benchmarks.experiments.cases import Case
+from benchmarks.experiments.empty import apply, take_blocks
+from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
+from paceline.analysis.rms import RMSD
+from paceline.backends.mpi.wire import wait
+from paceline.block import Block, Decoded
+from paceline.errors import PacelineWarning
+
+WORLD = MPI.COMM_WORLD
+#: Frames of a block whose positions are in memory.
+BLOCK = 256
+
+
+def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, Any]]:
+    """Each case in turn, round after round."""
+    warnings.simplefilter("ignore", PacelineWarning)
+    with open(told, encoding="utf-8") as file:
+        todo = [Case(**one) for one in json.load(file)]
+    indices = np.loadtxt(atoms, int)
+    reference = paceline.Universe(topology, todo[0].trajectory[0]).atoms[indices].positions
+    found = []
+    for _ in range(int(repeats)):
+        for number, case in enumerate(todo):
+            way = WAYS[case.tool, case.source]
+            job = partial(way, case=case, topology=topology, indices=indices, reference=reference)
+            measured = of_first(case.ranks, job)
+            found.append({"case": number, **(measured or {})})
+    return found
+
+
+def calls(n_tasks: str) -> dict[str, float]:
+    """Seconds of calls that do nothing."""
+    begun = time.perf_counter()
+    apply(paceline.backends.MPI(WORLD), int(n_tasks))
+    return {"seconds": time.perf_counter() - begun}
+
+
+def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
+    """Seconds of blocks of frames of which nothing is wanted."""
+    atom = paceline.Universe(topology, trajectory).atoms[:1]
+    begun = time.perf_counter()
+    take_blocks(paceline.backends.MPI(WORLD), atom, int(n_tasks))
+    return {"seconds": time.perf_counter() - begun}
+
+
+def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
+    """What the first ranks do together, while the others sleep."""
+    comm = WORLD.Split(int(WORLD.rank >= n_ranks))
+    wait(WORLD.Ibarrier())
+    done = job(comm) if WORLD.rank < n_ranks else None
+    wait(WORLD.Ibarrier())
+    comm.Free()
+    return done
+
+
+def papers_way(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """Equal shares, frame by frame, and a gather at the end."""
+    frames: range | None = share(case.frames, comm.size, comm.rank)
+    files = list(case.trajectory)
+    trajectory: Any = files if len(files) > 1 else files[0]
+    if case.source == "memory":
+        whole = paceline.Universe(topology).atoms.n_atoms
+        trajectory, frames = made_up(len(frames), whole), None
+    elif case.layout == "split":
+        trajectory, frames = files[comm.rank], None
+    comm.Barrier()
+    begun = time.perf_counter()
+    values, times = compute_share(
+        topology, trajectory, indices, reference, frames, case.task, case.workload
+    )
+    return collected(comm, begun, values, times)
+
+
+def in_memory(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """Our computation of equal shares of positions in memory, and the papers' gather."""
+    positions = made_up(len(share(case.frames, comm.size, comm.rank)), len(indices))
+    universe = paceline.Universe(topology, case.trajectory[0])
+    computation = RepeatedRMSD(universe.atoms[indices], case.workload).prepare()
+    comm.Barrier()
+    begun = time.perf_counter()
+    blocks = [positions[first : first + BLOCK] for first in range(0, len(positions), BLOCK)]
+    values = [computation.compute(block_of(one))[:, 0] for one in blocks]
+    times = Times(t_comp=time.perf_counter() - begun)
+    return collected(comm, begun, np.concatenate(values), times)
+
+
+def collected(
+    comm: MPI.Intracomm, begun: float, values: np.ndarray, times: Times
+) -> dict[str, float]:
+    """Bring rows to the first rank; waiting for the others is told from sending."""
+    computed = time.perf_counter()
+    wait(comm.Ibarrier())
+    waited = time.perf_counter()
+    counts = np.array(comm.allgather(len(values)))
+    whole = np.empty(counts.sum())
+    comm.Gatherv(values, (whole, counts))
+    ended = time.perf_counter()
+    parts = asdict(mean(comm.allgather(times)))
+    parts["t_wait"] = comm.allreduce(waited - computed) / comm.size
+    parts["t_comm"] = comm.allreduce(ended - waited) / comm.size
+    total = comm.allreduce(ended - begun, MPI.MAX)
+    return told_of(parts, total, float(whole.mean()))
+
+
+def our_way(
+    comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
+) -> dict[str, float]:
+    """A run of paceline on every rank."""
+    numbers = np.tile(np.arange(case.frames), case.passes)
+    comm.Barrier()
+    begun = time.perf_counter()
+    files = list(case.trajectory)
+    universe = paceline.Universe(topology, files if len(files) > 1 else files[0])
+    atoms = universe.atoms[indices]
+    analysis = (
+        paceline.TimeSeries(Distances(reference), atoms)
+        if case.task == "distances"
+        else RepeatedRMSD(atoms, case.workload)
+    )
+    opened = time.perf_counter() - begun
+    backend = paceline.backends.MPI(comm, collect=case.collect)
+    analysis.run(frames=numbers, backend=backend, progress=False)
+    total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
+    workers = analysis.timings.workers()
+    # Each rank has a worker, but that one may have come too late for any block.
+    sums = {
+        "t_open": sum(one.t_init_traj for one in workers),
+        "t_io": sum(one.t_io + one.t_decode for one in workers),
+        "t_comp": sum(one.t_compute for one in workers),
+        "t_wait": sum(one.t_wait for one in workers),
+        "t_comm": comm.size * analysis.timings.t_comm,
+    }
+    parts = {key: value / comm.size for key, value in sums.items()}
+    parts["t_open"] += comm.allreduce(opened) / comm.size
+    rows = analysis.results.timeseries if case.task == "distances" else analysis.results.rmsd[:, 2]
+    return told_of(parts, total, float(rows.mean()))
+
+
+def told_of(parts: dict[str, float], total: float, mean_value: float) -> dict[str, float]:
+    """One job's times; what no part accounts for is the rest."""
+    rest = total - sum(parts.values())
+    return {**parts, "t_rest": max(rest, 0.0), "t_total": total, "mean": mean_value}
+
+
+class RepeatedRMSD(RMSD):
+    """RMSDs that are computed several times."""
+
+    def __init__(self, atoms: Any, workload: int):
+        super().__init__(atoms)
+        self.workload = workload
+
+    def prepare(self) -> Any:
+        return Repeated(super().prepare(), self.workload)
+
+
+class Repeated:
+    """A computation that is done several times."""
+
+    def __init__(self, computation: Any, times: int):
+        self.computation, self.times = computation, times
+
+    def compute(self, block: Block) -> np.ndarray:
+        for _ in range(self.times):
+            rows = self.computation.compute(block)
+        return rows
+
+
+class Distances:
+    """The papers' second task, frame by frame as they did it."""
+
+    def __init__(self, reference: np.ndarray):
+        self.reference = reference
+
+    def __call__(self, block: Block) -> np.ndarray:
+        return np.array([distances(positions, self.reference) for positions in block.positions])
+
+
+@cache
+def made_up(n_frames: int, n_atoms: int) -> np.ndarray:
+    """Random positions, float32 of shape (n_frames, n_atoms, 3), Å."""
+    random = np.random.default_rng(WORLD.rank)
+    return 10 * random.standard_normal((n_frames, n_atoms, 3), dtype=np.float32)
+
+
+def block_of(positions: np.ndarray) -> Block:
+    """A block as if it had been read."""
+    decoded = Decoded.room_for(np.arange(len(positions)), positions.shape[1], ())
+    return Block(replace(decoded, positions=positions), None, {})
+
+
+WAYS: dict[tuple[str, str], Callable[..., dict[str, float]]] = {
+    ("MDAnalysis", "file"): papers_way,
+    ("MDAnalysis", "memory"): papers_way,
+    ("paceline", "file"): our_way,
+    ("paceline", "memory"): in_memory,
+}
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    program.__name__: program for program in (cases, calls, blocks)
+}
+
+
+def main(name: str, arguments: Sequence[str]) -> None:
+    found = PROGRAMS[name](*arguments)
+    if WORLD.rank == 0:
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

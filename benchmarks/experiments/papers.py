@@ -1,0 +1,97 @@
+"""The papers' way: each worker has a Universe of its own and takes its share frame by frame.
+
+After Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of one worker: opening, reading (with decoding), computing."""
+
+    t_open: float = 0.0
+    t_io: float = 0.0
+    t_comp: float = 0.0
+
+
+def compute_share(
+    topology: str,
+    trajectory: Any,
+    atoms: np.ndarray,
+    reference: np.ndarray,
+    frames: range | None,
+    task: str = "rmsd",
+    workload: int = 1,
+) -> tuple[np.ndarray, Times]:
+    """Compute one number for each frame of a share, several times where the workload is larger.
+
+    Parameters
+    ----------
+    topology : str
+        A file.
+    trajectory : str, list of str or numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+        A file, several, or positions (Å) in memory.
+    atoms : numpy.ndarray of int
+        Which are looked at.
+    reference : numpy.ndarray of float, shape (n, 3)
+        What they are compared with, Å.
+    frames : range or None
+        The share; None for all.
+    task : {"rmsd", "distances"}
+        RMSD from the reference, or the mean of all distances from its atoms.
+    workload : int
+        How many times that is computed.
+    """
+    import MDAnalysis as mda
+
+    times = Times()
+    begun = time.perf_counter()
+    universe = mda.Universe(topology, trajectory)
+    group = universe.atoms[atoms]
+    function = TASKS[task]
+    frames = range(universe.trajectory.n_frames) if frames is None else frames
+    values = np.empty(len(frames))
+    before = time.perf_counter()
+    times.t_open = before - begun
+    for k, _ in enumerate(universe.trajectory[frames.start : frames.stop]):
+        read = time.perf_counter()
+        for _ in range(workload):
+            values[k] = function(group.positions, reference)
+        computed = time.perf_counter()
+        times.t_io += read - before
+        times.t_comp += computed - read
+        before = computed
+    return values, times
+
+
+def rmsd(positions: np.ndarray, reference: np.ndarray) -> float:
+    """Å, after superposition."""
+    from MDAnalysis.analysis.rms import rmsd
+
+    return rmsd(positions, reference, center=True, superposition=True)
+
+
+def distances(positions: np.ndarray, reference: np.ndarray) -> float:
+    """Mean of all distances, Å."""
+    from MDAnalysis.lib.distances import distance_array
+
+    return float(distance_array(reference, positions).mean())
+
+
+TASKS = {"rmsd": rmsd, "distances": distances}
+
+
+def share(n_frames: int, n_workers: int, worker: int) -> range:
+    """Neighbouring frames, as many as any other worker's but for one."""
+    return range(n_frames * worker // n_workers, n_frames * (worker + 1) // n_workers)
+
+
+def mean(times: Sequence[Times]) -> Times:
+    """Over workers."""
+    return Times(*(float(np.mean([getattr(one, key) for one in times])) for key in Times.__slots__))

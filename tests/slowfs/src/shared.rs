@@ -1,0 +1,139 @@
+//! What all processes share: until when each server is busy, and what each process did.
+//!
+//! ```text
+//! word 0               processes so far
+//! words 64 to 127      until when each server of data is busy
+//! words 128 to 191     until when opens and locks of a file are, files with the same rest by 64
+//! words 256 + 16 p ... process p: its identifier, its number, and its counts
+//! ```
+//!
+//! Words are 64 bits, in the order of this machine's bytes; times are nanoseconds.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::clock::now;
+use crate::next;
+use crate::settings::Settings;
+
+pub const MOST_SERVERS: usize = 64;
+/// Processes beyond are counted with the last.
+const MOST_PROCESSES: usize = 4096;
+const SERVERS: usize = 64;
+const NAMES: usize = 128;
+const HEAD: usize = 256;
+const ROW: usize = 16;
+const WORDS: usize = HEAD + MOST_PROCESSES * ROW;
+
+/// What is counted of a process, and in which word of its row.
+#[derive(Clone, Copy)]
+pub enum Count {
+    Opens = 2,
+    Reads = 3,
+    Requests = 4,
+    Locks = 5,
+    /// Calls that get at data in ways that are not slowed.
+    Unseen = 6,
+    BytesRead = 7,
+    BytesFetched = 8,
+    Opening = 9,
+    Reading = 10,
+    Locking = 11,
+}
+
+/// Who serves a request.
+#[derive(Clone, Copy)]
+pub enum Server {
+    /// For opens and locks of the file of this number.
+    Names(u64),
+    Data(u64),
+}
+
+pub struct Shared(&'static [AtomicU64; WORDS]);
+
+impl Shared {
+    /// Map the file of `settings`, which has the right size once somebody mapped it.
+    pub fn map(settings: &Settings) -> Option<Self> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
+        // SAFETY: the path ends with a zero byte; no memory of ours is given to anybody.
+        let address = unsafe {
+            let fd = next::open(settings.state.as_ptr(), flags, 0o600);
+            let sized = libc::ftruncate(fd, size_of::<[AtomicU64; WORDS]>() as libc::off_t);
+            let address = next::mmap(
+                std::ptr::null_mut(),
+                size_of::<[AtomicU64; WORDS]>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            );
+            libc::close(fd);
+            if sized == 0 {
+                address
+            } else {
+                libc::MAP_FAILED
+            }
+        };
+        if address == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: the mapping is as long as the array, aligned to a page, readable and writable,
+        // and never unmapped; any bytes are valid words, and all who map it use atomic words.
+        Some(Shared(unsafe { &*address.cast() }))
+    }
+
+    /// Wait in the queue of a server from now on, and keep it busy for `cost`; the end of that.
+    pub fn serve(&self, server: Server, cost: u64) -> u64 {
+        let word = match server {
+            Server::Names(file) => NAMES + file as usize % MOST_SERVERS,
+            Server::Data(number) => SERVERS + number as usize % MOST_SERVERS,
+        };
+        let now = now();
+        let end = |busy: u64| busy.max(now) + cost;
+        let busy = self.0[word].fetch_update(Relaxed, Relaxed, |busy| Some(end(busy)));
+        end(busy.unwrap_or(now))
+    }
+
+    pub fn count(&self, what: Count, n: u64) {
+        self.0[HEAD + self.row() * ROW + what as usize].fetch_add(n, Relaxed);
+    }
+
+    /// This process's number: its rank, or how many came before it.
+    pub fn process(&self) -> u64 {
+        self.0[HEAD + self.row() * ROW + 1].load(Relaxed)
+    }
+
+    /// Where this process counts. A forked one finds its parent's row, sees that it is not its
+    /// own, and takes one for itself.
+    fn row(&self) -> usize {
+        /// The process's identifier, and above its 32 bits its row.
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let process = u64::from(std::process::id());
+        let own = OWN.load(Relaxed);
+        if own & 0xffff_ffff == process {
+            return (own >> 32) as usize;
+        }
+        let row = (self.0[0].fetch_add(1, Relaxed) as usize).min(MOST_PROCESSES - 1);
+        let mine = (row as u64) << 32 | process;
+        match OWN.compare_exchange(own, mine, Relaxed, Relaxed) {
+            Ok(_) => {
+                self.0[HEAD + row * ROW + 1].store(rank().unwrap_or(row as u64), Relaxed);
+                self.0[HEAD + row * ROW].store(process, Relaxed);
+                row
+            }
+            // Another thread was faster; the row taken here stays without a process.
+            Err(theirs) => (theirs >> 32) as usize,
+        }
+    }
+}
+
+/// The rank that a launcher of MPI gave this process.
+fn rank() -> Option<u64> {
+    [
+        "PMI_RANK",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "SLURM_PROCID",
+    ]
+    .iter()
+    .find_map(|name| std::env::var(name).ok()?.parse().ok())
+}

@@ -1,0 +1,122 @@
+//! C's streams. The C library reads for them without a call that could be wrapped; so a stream
+//! of a slow file is replaced by one that reads through us, and keeps the first for its
+//! descriptor.
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
+
+use crate::client::client;
+use crate::clock::now;
+use crate::{next, wrapped};
+
+/// The C library's cookie_io_functions_t; without `write`, nothing can be written.
+#[repr(C)]
+struct Functions {
+    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    seek: unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int,
+    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+unsafe extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+}
+
+/// The stream that reads through us, of each descriptor that has one.
+static STREAMS: [AtomicPtr<FILE>; 1024] = [const { AtomicPtr::new(null_mut()) }; 1024];
+
+/// # Safety
+/// As the C library's function of this name.
+pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    let begun = now();
+    // SAFETY: the caller keeps the promises of fopen; fileno gets a stream that is open.
+    unsafe {
+        let stream = next::fopen(path, mode);
+        if !stream.is_null()
+            && let Some(client) = client()
+        {
+            client.opened(next::fileno(stream), begun);
+        }
+        replaced(stream, mode)
+    }
+}
+
+/// # Safety
+/// As the C library's function of this name.
+pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller keeps the promises of fdopen.
+    unsafe { replaced(next::fdopen(fd, mode), mode) }
+}
+
+/// # Safety
+/// As the C library's function of this name.
+pub unsafe fn fileno(stream: *mut FILE) -> c_int {
+    match STREAMS.iter().position(|ours| ours.load(Relaxed) == stream) {
+        Some(fd) if !stream.is_null() => fd as c_int,
+        // SAFETY: the caller keeps the promises of fileno.
+        _ => unsafe { next::fileno(stream) },
+    }
+}
+
+/// The stream itself, or one of ours, where it only reads a slow file.
+///
+/// # Safety
+/// `stream` is null, or open with `mode` and not yet used; `mode` ends with a zero byte.
+unsafe fn replaced(stream: *mut FILE, mode: *const c_char) -> *mut FILE {
+    if stream.is_null() {
+        return stream;
+    }
+    // SAFETY: both are as promised.
+    let (fd, reads) = unsafe { (next::fileno(stream), CStr::from_ptr(mode).to_bytes()) };
+    let reads = reads.starts_with(b"r") && !reads.contains(&b'+');
+    let Some(place) = STREAMS.get(fd as usize) else {
+        return stream;
+    };
+    if !reads || client().and_then(|client| client.slow_file(fd)).is_none() {
+        return stream;
+    }
+    let functions = Functions {
+        read,
+        write: None,
+        seek,
+        close,
+    };
+    // SAFETY: the functions are of the types that are called, and get the stream, which stays
+    // open until `close` closes it, as their first argument.
+    let ours = unsafe { fopencookie(stream.cast(), c"r".as_ptr(), functions) };
+    if ours.is_null() {
+        return stream;
+    }
+    place.store(ours, Relaxed);
+    ours
+}
+
+unsafe extern "C" fn read(stream: *mut c_void, buffer: *mut c_char, n: size_t) -> ssize_t {
+    // SAFETY: the C library gives the stream that `replaced` gave it, and its own buffer.
+    unsafe { wrapped::read(next::fileno(stream.cast()), buffer.cast(), n) }
+}
+
+unsafe extern "C" fn seek(stream: *mut c_void, place: *mut off64_t, whence: c_int) -> c_int {
+    // SAFETY: the C library gives the stream that `replaced` gave it, and a place of its own.
+    unsafe {
+        let found = libc::lseek64(next::fileno(stream.cast()), *place, whence);
+        if found < 0 {
+            return -1;
+        }
+        *place = found;
+    }
+    0
+}
+
+unsafe extern "C" fn close(stream: *mut c_void) -> c_int {
+    // SAFETY: the C library gives the stream that `replaced` gave it, and does not do so again.
+    unsafe {
+        if let Some(place) = STREAMS.get(next::fileno(stream.cast()) as usize) {
+            place.store(null_mut(), Relaxed);
+        }
+        next::fclose(stream.cast())
+    }
+}
