@@ -10,7 +10,7 @@ from MDAnalysisTests.datafiles import DCD, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import opening
-from paceline.advice import cache, formats, measuring
+from paceline.advice import formats, measuring
 from paceline.advice.costs import Costs, Measured
 from paceline.advice.forecast import Forecast, Pace
 from paceline.analysis.rms import RMSD, RMSF
@@ -223,15 +223,6 @@ def test_command_line(capsys, long_xtc, short_sample):
 def test_errors_of_the_command_line(capsys, arguments, status, message):
     assert main(["advise", *arguments]) == status
     assert message in capsys.readouterr().err
-
-
-def test_pages_of_a_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(1 << 20))
-    assert cache.windows(1 << 30)[-1][0] + cache.windows(1 << 30)[-1][1] == 1 << 30
-    share = cache.cached_share(str(path), [(0, 1 << 20)])
-    assert share in (None, 1.0)
-    assert cache.cached_share(str(path), [(1 << 20, 10)]) is None
 
 
 def measured(compute, fixed=0.0):

@@ -18,7 +18,7 @@ from paceline.cli import main, scaling
 from paceline.cli.bench import counts
 from paceline.cli.bench_table import table_for_people
 from paceline.errors import UnsupportedError
-from paceline.pagecache import cached_fraction, drop_from_cache
+from paceline.pagecache import cached_share, drop_from_cache
 from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
 from paceline.scaling.runs import IN_TASK, PARTS
 from paceline.scaling.starting import find_launcher, run_command
@@ -142,20 +142,6 @@ def test_numbers_of_workers():
     assert scaling._default_counts(24) == [1, 2, 4, 8, 16, 24]
 
 
-def test_what_is_in_memory_is_seen(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(10**6))
-    if not hasattr(os, "posix_fadvise"):
-        with pytest.raises(UnsupportedError, match="cannot drop"):
-            drop_from_cache([path])
-        return
-    path.read_bytes()
-    assert cached_fraction([path]) == 1
-    drop_from_cache([path])
-    # Memory is where some file systems keep all.
-    assert cached_fraction([path]) in (0, 1)
-
-
 @pytest.fixture
 def run(capsys):
     """Run `paceline bench scaling` here: status, what it wrote, and what it said beside."""
@@ -236,8 +222,8 @@ def test_copies_are_new_and_deleted(adk, tmp_path, run):
 
 
 def cached_after_dropping(path):
-    drop_from_cache([path])
-    return cached_fraction([path])
+    drop_from_cache(path)
+    return cached_share(path)
 
 
 class Pretended:
