@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from MDAnalysisTests.datafiles import DCD, PDB, PSF, TRR, XTC
+from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import opening
@@ -209,6 +209,19 @@ def test_command_line(capsys, long_xtc, short_sample):
     assert lines[0][0] == "workers"
     assert "5" in [line[0] for line in lines]
     assert all(float(line[1]) > 0 for line in lines[1:])
+
+
+def test_command_line_for_pairs(capsys):
+    system = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]
+    pairs = ["--select-2", "name HW1", "--exclude-same", "residue"]
+    costs = []
+    for furthest in ("2", "6"):
+        assert main([*system, "--for", "rdf", *pairs, "--range", "0", furthest]) == 0
+        words = capsys.readouterr().out
+        assert "InterRDF of 22168 of 47681 atoms in 2 frames" in words
+        (line,) = (line for line in words.splitlines() if line.strip().startswith("compute"))
+        costs.append(float(line.split()[1]))
+    assert costs[1] > 1.5 * costs[0]  # within three times the distance there are more pairs
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,6 +182,20 @@ def test_both_scalings_of_threads(adk, tmp_path, run):
     assert "# runs: 4 of 4 runs" in notes
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "weak scaling" in svg.read_text(encoding="utf-8")
+
+
+def test_pairs_of_two_groups(adk, tmp_path, run):
+    runs = tmp_path / "runs.csv"
+    groups = ("--select", "name CA", "--select-2", "name CA CB", "--norm", "none")
+    measuring = ("--workers", "1,2", "--repeats", "1", "--step", "10", "-o", runs)
+    status, _, err = run("rdf", *adk, *groups, *measuring)
+    assert status == 0, err
+    table = pd.read_csv(runs, comment="#")
+    assert table.workers.tolist() == [1, 2]
+    assert table.frames.tolist() == [10, 10]
+    assert table.digest.nunique() == 1
+    n_atoms = MDAnalysis.Universe(*adk).select_atoms("name CA CB").n_atoms
+    assert f"of which {n_atoms} analysed" in runs.read_text(encoding="utf-8")
 
 
 def test_ranks_of_mpi(adk, tmp_path, run, monkeypatch):
