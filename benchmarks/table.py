@@ -23,11 +23,12 @@ class Table:
 
 def _aligned(column: tuple[str, ...]) -> list[str]:
     width = max(map(len, column))
-    flush_right = all(_is_number(cell) for cell in column[1:])
+    flush_right = all(is_number(cell) for cell in column[1:])
     return [cell.rjust(width) if flush_right else cell.ljust(width) for cell in column]
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number, or the sign of a missing one."""
     try:
         float(cell)
     except ValueError:

@@ -33,6 +33,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
+from paceline.outcome import Outcome
 from paceline.timing import BlockTiming
 
 #: Workers are killed at so many random moments.
@@ -289,7 +290,7 @@ def test_frames_that_kill_their_workers_are_named(mortal, atoms):
 
     mortal.run_on_scheduler(allow, 0)
     message = (
-        "workers died again and again while they were at frames \\d+ to \\d+: perhaps for want"
+        r"workers died again and again that had been given frames \d+ to \d+: perhaps for want"
     )
     with pytest.raises(WorkerError, match=message):
         paceline.TimeSeries(crash, atoms).run(backend=mortal, block_frames=16)
@@ -316,12 +317,11 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     assert np.array_equal(series.results.timeseries, series.times)
     # The copy that lost was not added.
     assert series.timings.n_frames == 98
+    (attempt,) = series.timings.abandoned
+    assert (attempt.timing.block, attempt.came) == (2, False)
+    assert attempt.timing.worker in dask_client.scheduler_info()["workers"]
 
 
-@pytest.mark.timeout(40)
-@pytest.mark.xfail(
-    strict=False, reason="a call to a client that is just being closed may never return"
-)
 def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
     client = distributed.Client(mortal.scheduler.address, set_as_default=False)
     client.wait_for_workers(1, timeout=30)
@@ -338,7 +338,7 @@ def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
     begun = time.monotonic()
     with pytest.raises(WorkerError, match="the Dask client was closed"):
         paceline.TimeSeries(slow, atoms).run(backend=client, block_frames=16)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 10
 
 
 #: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
@@ -427,7 +427,7 @@ def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
 def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):
     def outcome(host, start, end):
         timing = BlockTiming(0, 0, 0, 16, f"{host}:1:2", start, end, *[0] * 9)
-        return dask_backend.Outcome(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
+        return Outcome(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
 
     def stamps(host, start, end, now):
         monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: now)

@@ -4,6 +4,7 @@ Each test starts `mpiexec`, that of the wheel `mpich` by default. For another MP
 PACELINE_MPIEXEC="/opt/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE".
 """
 
+import json
 import os
 import shlex
 import shutil
@@ -128,6 +129,17 @@ def test_work_that_mdanalysis_does(how, adk):
 def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
     found = mpirun(4, *script("bad_days"), *adk, damaged[0].trajectory, tmp_path / "hung")
     assert found == (0, "went on\n", "")
+
+
+def test_a_slow_rank_is_named_and_why(adk, tmp_path):
+    program = SCRIPTS.parents[1] / "benchmarks" / "slowed.py"
+    status, out, err = mpirun(
+        4, "-m", "paceline.mpi", program, *adk, "mpi", "computing", 1500, 1, tmp_path
+    )
+    assert status == 0, err
+    found = json.loads(out)
+    named = {one["worker"].split(":", 1)[1]: one["cause"] for one in found["named"]}
+    assert named[found["slow"]] == "computing"
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])

@@ -41,6 +41,10 @@ class SimpleWork(SimpleNamespace):
     def n_frames(self):
         return len(self.frames)
 
+    @property
+    def extents(self):
+        return f"extents of {self.number}"
+
 
 class SimpleBlock(SimpleNamespace):
     """As much of a `Work` as dealing takes."""
@@ -68,7 +72,7 @@ def outcome(run, seconds_per_block):
 
 def cut(jobs, works, seconds_per_block):
     """All runs, each done before the next one is dealt."""
-    runs, found = Runs(jobs, works), []
+    runs, found = Runs(jobs, works, 2), []
     for run in runs:
         found.append(run)
         runs.took(outcome(run, seconds_per_block))
@@ -88,7 +92,7 @@ def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
 
 
 def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
-    runs = Runs([job()], map(work, range(4096)))
+    runs = Runs([job()], map(work, range(4096)), 2)
     first = [next(runs) for _ in range(8)]
     assert [run.level for run in first] == [0] * 8
     runs.took(outcome(first[0], 0.001))
@@ -108,7 +112,7 @@ def test_blocks_that_were_done_before_are_no_part_of_a_run():
 
 def test_each_job_has_its_own_pace_and_no_run_has_two():
     works = [work(k, job) for job in (0, 1) for k in range(100)]
-    runs, found = Runs([job(), job()], works), []
+    runs, found = Runs([job(), job()], works, 2), []
     for run in runs:
         found.append(run)
         runs.took(outcome(run, 0.3 if run.job else 0.01))
@@ -122,12 +126,17 @@ def test_runs_of_many_atoms_stay_small():
     assert 1 < max(len(run.works) for run in found) <= runs_module.RUN_BYTES / (12e5 * FRAMES)
 
 
-def test_a_run_asks_ahead_within_itself_alone():
-    found = cut([job()], map(work, range(8)), 0.1)
-    assert [[one.ahead for one in run.works] for run in found[:3]] == [
+def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_get():
+    found = cut([job()], map(work, range(12)), 0.1)
+    assert [[one.number for one in run.works] for run in found[:4]] == [[0], [1], [2, 3], [4, 5]]
+    assert [[one.ahead for one in run.works] for run in found] == [
         ["ahead"],
         ["ahead"],
-        [None] * 2,
+        [None, "extents of 6"],
+        [None, "extents of 8"],
+        [None, "extents of 10"],
+        [None, None],
+        [None, None],
     ]
 
 
@@ -160,11 +169,11 @@ def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
 
     dealer = Dealer(map(SimpleBlock, range(6)))
     sealed = [SimpleNamespace(key_alone=lambda: None)]
-    found = []
+    timed, found = SimpleNamespace(took=lambda outcome: None), []
     with pytest.raises(BrokenExecutor):
-        found.extend(submit(Breaking(3), 1, sealed, dealer))
+        found.extend(submit(Breaking(3), 1, sealed, timed, dealer))
     assert dealer.unfinished == []
-    found.extend(submit(Breaking(6), 1, sealed, dealer))
+    found.extend(submit(Breaking(6), 1, sealed, timed, dealer))
     assert sorted(outcome.number for outcome in found) == list(range(6))
 
 
@@ -195,7 +204,7 @@ class InRuns:
     n_workers = 3
 
     def run(self, jobs, works):
-        worker, runs = Worker(jobs.__getitem__), Runs(jobs, works)
+        worker, runs = Worker(jobs.__getitem__), Runs(jobs, works, self.n_workers)
         for run in runs:
             outcome = do_run(worker, jobs[run.job], run)
             runs.took(outcome)

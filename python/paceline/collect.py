@@ -12,7 +12,7 @@ from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.pages import Mark, Page, Span
 from paceline.plan import Plan, Tree
 from paceline.room import allocate
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 
 
 class Collected:
@@ -69,11 +69,25 @@ class Collected:
         )
         self._timings.t_comm += (done - begun) / 1e9
 
-    def take(self, gathered: Gathered) -> None:
-        """Take the results of all blocks, that were kept where they were done."""
+    def note(self, attempt: Abandoned) -> None:
+        """Take note of an attempt that does not count."""
+        timing = replace(attempt.timing, job=self._number)
+        self._timings.abandoned.append(replace(attempt, timing=timing))
+
+    def take(self, gathered: Gathered, since: int) -> None:
+        """Take the results of all blocks, that were kept where they were done.
+
+        Parameters
+        ----------
+        gathered : Gathered
+            The results.
+        since : int
+            When the last of them was done, or the last job's were taken, ns.
+        """
         for collector, value in zip(self._collectors, gathered.values, strict=True):
             collector.take(value)
         self.times = gathered.times
+        self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
     def since(self, mark: Mark) -> tuple[Page, Mark]:
         """What came since some moment.

@@ -94,6 +94,10 @@ class CheckpointError(PacelineError, ValueError):
     """A checkpoint is of another run, in use by one, or damaged; or no checkpoint can be kept."""
 
 
+class TimingsError(PacelineError, ValueError):
+    """A file of timings is damaged, or holds something else."""
+
+
 class Terminated(SystemExit):
     """SIGTERM came while a run kept a checkpoint, which is written.
 

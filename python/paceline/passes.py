@@ -13,7 +13,7 @@ from paceline.errors import MissingDataError, UnsupportedError
 from paceline.job import Job, Part, PerBlock, PerFrame, Receiver, Reduction, Work
 from paceline.outcome import Gathered, Outcome
 from paceline.plan import Plan, make_plan
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 from paceline.transform.base import Transform
 from paceline.transform.preparing import prepare_all
 
@@ -171,6 +171,12 @@ class Pass:
             required.add("positions")
         return sorted(wanted), sorted(required)
 
+    @property
+    def bytes_used(self) -> int:
+        """Size of the numbers that are decoded for the analyses, of all frames."""
+        source = self.job.source
+        return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
+
     def works(self, job: int, n_workers: int) -> Iterator[Work]:
         """Every block still to be done, with its slice of the index, and of its worker's next one.
 
@@ -221,9 +227,13 @@ class Pass:
         """Put the results of one or several blocks where they belong."""
         self.collected.add(outcome)
 
-    def take(self, gathered: Gathered) -> None:
-        """Take the results of all blocks, that were kept where they were done."""
-        self.collected.take(gathered)
+    def take(self, gathered: Gathered, since: int) -> None:
+        """Take the results of all blocks, that were kept where they were done until then."""
+        self.collected.take(gathered, since)
+
+    def note(self, attempt: Abandoned) -> None:
+        """Take note of an attempt that does not count."""
+        self.collected.note(attempt)
 
     def finish(self, timings: Timings) -> None:
         """Give every analysis its results, once all outcomes are in."""

@@ -16,7 +16,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
 from paceline.progress import Progress
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 from paceline.transform import Transform
 
 #: What a run gives to an analysis.
@@ -194,6 +194,10 @@ def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
         time.monotonic_ns(),
         t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
         t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
+        n_workers=workers.n_workers,
+        schedule=getattr(workers, "schedule", "dynamic"),
+        trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in passes),
+        bytes_used=sum(one.bytes_used for one in passes),
     )
 
 
@@ -221,15 +225,21 @@ def _outcomes(
     )
     # Closed at once, also by an error here: its traceback would keep the workers at work.
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
+        heard = time.monotonic_ns()
         for outcome in outcomes:
+            if isinstance(outcome, Abandoned):
+                passes[outcome.timing.job].note(outcome)
+                continue
             if isinstance(outcome, Gathered):
-                passes[outcome.job].take(outcome)
+                passes[outcome.job].take(outcome, heard)
+                heard = time.monotonic_ns()
                 continue
             if kept:
                 kept.add(outcome)
             else:
                 passes[outcome.job].add(outcome)
             yield outcome
+            heard = time.monotonic_ns()
 
 
 def _share(company: Company, analyses: Sequence[Analysis]) -> None:

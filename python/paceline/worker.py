@@ -238,20 +238,6 @@ class SealedJob:
         return _opened(self.data)
 
 
-_here = threading.local()
-
-
-def run_sealed(sealed: SealedJob, work: AnyWork) -> Outcome | None:
-    """Do one block in whatever thread or process this is; None where it lacks the job."""
-    if getattr(_here, "key", None) != sealed.key:
-        if not sealed.data:
-            return None
-        job = sealed.open()
-        _here.worker = Worker(lambda _: job)
-        _here.key = sealed.key
-    return _here.worker.run(work)
-
-
 def _opened(data: bytes) -> Any:
     """What was sent."""
     try:

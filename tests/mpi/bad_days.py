@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import sys
 import threading
 import time
@@ -142,4 +143,8 @@ for threads in (1, 2):
     assert time.monotonic() - begun < 60
     assert os.path.exists(mark)
     os.unlink(mark)
+    hung = [attempt.timing for attempt in analysis.timings.abandoned if not attempt.came]
+    assert len(hung) == 1, hung
+    assert hung[0].worker.startswith(f"{socket.gethostname()}:"), hung
+    assert f":{first}:" not in hung[0].worker, hung
 print("went on")

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Gathered, Outcome
+from paceline.timing import Abandoned
 
 
 class Backend(Protocol):
@@ -27,7 +28,7 @@ class Backend(Protocol):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Gathered, None, None]:
+    ) -> Generator[Outcome | Gathered | Abandoned, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
@@ -39,8 +40,9 @@ class Backend(Protocol):
 
         Yields
         ------
-        Outcome or Gathered
-            Of each block, in any order; at the end, what was kept until then.
+        Outcome, Gathered or Abandoned
+            Of each block, in any order; at the end, what was kept until then. And, at any time,
+            attempts that do not count.
         """
 
 

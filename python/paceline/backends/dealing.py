@@ -43,6 +43,10 @@ class Dealable(Protocol):
         """What a message calls it."""
 
     @property
+    def first_frame(self) -> int:
+        """Number of the first frame."""
+
+    @property
     def n_frames(self) -> int:
         """Number of frames."""
 

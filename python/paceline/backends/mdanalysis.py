@@ -21,7 +21,7 @@ from paceline.errors import UnsupportedError, WorkerError
 from paceline.job import Call, Calls
 from paceline.progress import Progress
 from paceline.shipped import Shipped
-from paceline.timing import Timings
+from paceline.timing import Abandoned, Timings
 
 #: The frames of an analysis are cut into so many parts, whatever the number of workers, so that
 #: this number does not show in the last digits of a result …
@@ -113,7 +113,12 @@ class ForMDAnalysis:
         unit: str,
         progress: bool | None,
     ) -> list[Any]:
-        self.timings = Timings(self.name, time.monotonic_ns())
+        self.timings = Timings(
+            self.name,
+            time.monotonic_ns(),
+            n_workers=self.n_workers,
+            schedule=getattr(self, "schedule", "dynamic"),
+        )
         shipped, job = _ship(function, name)
         with company_of(self) as company:
             if company.leads:
@@ -137,6 +142,9 @@ class ForMDAnalysis:
             closing(self.run([job], calls)) as outcomes,
         ):
             for outcome in outcomes:
+                if isinstance(outcome, Abandoned):
+                    self.timings.abandoned.append(outcome)
+                    continue
                 came = time.monotonic_ns()
                 (values[outcome.number],) = outcome.values
                 self.timings.blocks.extend(

@@ -8,13 +8,16 @@ import warnings
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, wait
 
+from paceline.backends.attempts import too_late
 from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
-from paceline.backends.executor import seal, submit
+from paceline.backends.executor import RUN_SECONDS, seal, submit
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.backends.runs import Runs
 from paceline.errors import PacelineWarning
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5
@@ -38,7 +41,7 @@ class Processes(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes as they come. New processes take the place of dead ones.
 
         Raises
@@ -48,16 +51,24 @@ class Processes(ForMDAnalysis):
         """
         from loky import get_reusable_executor
 
-        sealed, dealer = seal(jobs, self.name), Dealer(works)
+        sealed = seal(jobs, self.name)
+        runs = Runs(jobs, works, self.n_workers, RUN_SECONDS)
+        dealer = Dealer(runs)
         while not dealer.finished:
             # Kept for a minute, so that the next run of a notebook finds its workers there.
             executor = get_reusable_executor(
                 self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
             )
             try:
-                left = yield from submit(executor, self.n_workers, sealed, dealer)
-                if wait(left, GRACE).not_done:
+                left = yield from submit(executor, self.n_workers, sealed, runs, dealer)
+                late, hanging = wait(left, GRACE)
+                if hanging:
                     executor.shutdown(wait=True, kill_workers=True)
+                for future in late:
+                    if not future.exception() and (outcome := future.result()) is not None:
+                        yield from too_late(outcome)
+                for future in hanging:
+                    yield left[future]
             except BrokenExecutor:
                 executor.shutdown(wait=True, kill_workers=True)
                 _warn_of_loss()

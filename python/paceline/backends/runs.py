@@ -1,14 +1,16 @@
 """Runs of neighbouring blocks: what is dealt where dealing a single block would cost too much."""
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
 
+from paceline.frames import Extents
 from paceline.job import AnyJob, AnyWork, Calls, Job, Work
 from paceline.outcome import Outcome, join
-from paceline.worker import Worker
+from paceline.worker import SealedJob, Worker
 
 #: A run shall take at least so long, seconds: many times what it costs to deal it.
 RUN_SECONDS = 0.2
@@ -71,11 +73,23 @@ class Runs:
         To which the works belong.
     works : iterable of Work
         The blocks of each job, one after another, in the order of their numbers.
+    n_workers : int
+        How many runs are done at a time.
+    seconds : float
+        What a run shall take at least.
     """
 
-    def __init__(self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]):
+    def __init__(
+        self,
+        jobs: Sequence[AnyJob],
+        works: Iterable[AnyWork],
+        n_workers: int,
+        seconds: float = RUN_SECONDS,
+    ):
         self._jobs = jobs
         self._works = iter(works)
+        self._n_workers = n_workers
+        self._seconds = seconds
         self._ahead: deque[Any] = deque()
         # Of each job: frames that were done, and how long they took, nanoseconds.
         self._done = [(0, 0)] * len(jobs)
@@ -89,14 +103,22 @@ class Runs:
         if not self._ahead:
             raise StopIteration
         level = self._level(self._ahead[0])
-        self._look_ahead(2**level)
+        self._look_ahead(self._n_workers * 2**level + 1)
         while not self._is_whole(level):
             level -= 1
         works = [self._ahead.popleft() for _ in range(2**level)]
         if level > 0:
-            # What follows it is another worker's; within it a worker asks ahead by itself.
+            # Within a run a worker asks ahead by itself.
             works = [replace(work, ahead=None) for work in works]
+            works[-1] = replace(works[-1], ahead=self._ahead_of(works[-1], level))
         return Run(level, works)
+
+    def _ahead_of(self, last: AnyWork, level: int) -> Extents | None:
+        """Where the run begins that the worker of this one is likely to be dealt next."""
+        following = (self._n_workers - 1) * 2**level
+        if following >= len(self._ahead) or self._ahead[following].job != last.job:
+            return None
+        return self._ahead[following].extents
 
     def _level(self, first: AnyWork) -> int:
         """Of the smallest subtree that takes long enough, or the largest that begins here."""
@@ -108,7 +130,7 @@ class Runs:
         block_bytes = 12 * source.n_wanted * len(source.fields) * first.n_frames
         level = 0
         while (
-            block_seconds * 2**level < RUN_SECONDS
+            block_seconds * 2**level < self._seconds
             and block_bytes * 2 ** (level + 1) <= RUN_BYTES
             and first.number % 2 ** (level + 1) == 0
             and level < DEEPEST
@@ -168,3 +190,17 @@ def _do_subtree(worker: Worker, job: Job, level: int, works: Sequence[Work]) -> 
     half = 2 ** (level - 1)
     halves = [_do_subtree(worker, job, level - 1, part) for part in (works[:half], works[half:])]
     return join(job, level, halves)
+
+
+_here = threading.local()
+
+
+def run_sealed(sealed: SealedJob, run: Run) -> Outcome | None:
+    """Do one run in whatever thread or process this is; None where it lacks the job."""
+    if getattr(_here, "key", None) != sealed.key:
+        if not sealed.data:
+            return None
+        job = sealed.open()
+        _here.worker, _here.job = Worker(lambda _: job), job
+        _here.key = sealed.key
+    return do_run(_here.worker, _here.job, run)

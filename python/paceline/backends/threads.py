@@ -2,13 +2,16 @@
 
 import queue
 import threading
+import time
 from collections.abc import Generator, Iterable, Sequence
 
+from paceline.backends.attempts import given_up, too_late
 from paceline.backends.base import worker_count
 from paceline.backends.dealing import Dealer
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 from paceline.worker import Worker
 
 
@@ -28,7 +31,7 @@ class Threads(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[Outcome | Abandoned, None, None]:
         """Do every block; yield outcomes as they come."""
         deal = _Deal(Dealer(works), 2 * self.n_workers)
         outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
@@ -45,6 +48,9 @@ class Threads(ForMDAnalysis):
                     raise outcome
                 if deal.done(outcome):
                     yield outcome
+                else:
+                    yield from too_late(outcome)
+            yield from deal.given_up()
         finally:
             deal.stop()
 
@@ -61,24 +67,36 @@ class _Deal:
         self._most = most
         self._changed = threading.Condition()
         self._stopped = False
+        self._busy: dict[str, tuple[AnyWork, int]] = {}
 
     @property
     def finished(self) -> bool:
         with self._changed:
             return self._dealer.finished
 
-    def next(self) -> AnyWork | None:
-        """A block, sooner or later; None once all are done."""
+    def next(self, worker: str) -> AnyWork | None:
+        """A block for a worker, sooner or later; None once all are done."""
         with self._changed:
             while not self._stopped and not self._dealer.finished:
                 patience = None
                 if len(self._dealer.unfinished) < self._most:
                     work = self._dealer.next() or self._dealer.again()
                     if work is not None:
+                        self._busy[worker] = work, time.monotonic_ns()
                         return work
                     patience = self._dealer.patience()
                 self._changed.wait(patience)
         return None
+
+    def free(self, worker: str) -> None:
+        """Take note that a worker is at its block no more."""
+        with self._changed:
+            del self._busy[worker]
+
+    def given_up(self) -> list[Abandoned]:
+        """What workers are at though all is done."""
+        with self._changed:
+            return [given_up(work, worker, since) for worker, (work, since) in self._busy.items()]
 
     def done(self, outcome: Outcome) -> bool:
         with self._changed:
@@ -98,7 +116,9 @@ def _work(
 ) -> None:
     try:
         worker = Worker(jobs.__getitem__)
-        while (work := deal.next()) is not None:
-            outcomes.put(worker.run(work))
+        while (work := deal.next(worker.name)) is not None:
+            outcome = worker.run(work)
+            deal.free(worker.name)
+            outcomes.put(outcome)
     except BaseException as error:
         outcomes.put(error)

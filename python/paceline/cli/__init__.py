@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.cli import convert, index, info, join, rmsd, rmsf, split, validate
+from paceline.cli import convert, index, info, join, predict, rmsd, rmsf, split, validate
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
 
@@ -26,6 +26,7 @@ examples:
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc
+  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
 
 paceline COMMAND --help explains each command.
 """
@@ -120,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, convert, split, join, validate, index):
+    for module in (info, rmsd, rmsf, convert, split, join, validate, index, predict):
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")

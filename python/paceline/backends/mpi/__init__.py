@@ -13,6 +13,7 @@ from paceline.errors import UnsupportedError
 from paceline.job import AnyJob, AnyWork
 from paceline.launch import threads_a_rank, world
 from paceline.outcome import Gathered, Outcome
+from paceline.timing import Abandoned
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
@@ -47,6 +48,8 @@ class MPI(ForMDAnalysis):
     ----------
     n_workers : int
         Threads that compute on all ranks together.
+    schedule : str
+        As given.
 
     Raises
     ------
@@ -78,7 +81,7 @@ class MPI(ForMDAnalysis):
                 "under python -m paceline.mpi all ranks work for the first: give no comm"
             )
         self._comm = world() if comm is None else comm
-        self._static = schedule == "static"
+        self.schedule = schedule
         self._collect = collect
         self._n_threads = n_workers or threads_a_rank()
         self.n_workers = self._comm.Get_size() * self._n_threads
@@ -95,7 +98,7 @@ class MPI(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Gathered, None, None]:
+    ) -> Generator[Outcome | Gathered | Abandoned, None, None]:
         """Do every block; yield outcomes as they come. Called on the first rank alone.
 
         Raises
@@ -116,4 +119,4 @@ class MPI(ForMDAnalysis):
         settings = Run(self._n_threads, n_blocks, self._collect, not ranks.one_clock)
         if self._together is not None:
             self._together.agree()
-        yield from lead(ranks.wire, jobs, sealed, works, settings, static=self._static)
+        yield from lead(ranks.wire, jobs, sealed, works, settings, static=self.schedule == "static")

@@ -6,8 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from paceline.backends.attempts import given_up
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 from paceline.worker import Worker
 
 #: Blocks are dealt in batches of about so long, seconds: some ten messages a second and thread.
@@ -39,6 +41,7 @@ class Thread:
         self._since = 0.0
         self._pace: float | None = None
         self._stopped = False
+        self._worker = ""
         self.asked = False
         # A daemon, so that a function that never returns cannot hold the interpreter's exit.
         threading.Thread(target=self._work, args=(job_of,), daemon=True).start()
@@ -46,6 +49,7 @@ class Thread:
     def _work(self, job_of: Callable[[int], AnyJob]) -> None:
         try:
             worker = Worker(job_of)
+            self._worker = worker.name
             while (work := self._queue.get()) is not None and not self._stopped:
                 self._done.put((self._number, worker.run(work)))
         except BaseException as error:
@@ -90,6 +94,12 @@ class Thread:
         present = self._held[0].n_frames * pace - (time.monotonic() - self._since)
         others = sum(work.n_frames for work in self._held) - self._held[0].n_frames
         return max(0.0, present) + others * pace
+
+    def given_up(self, offset: int) -> Abandoned | None:
+        """What it is at, if it is at anything."""
+        if not self._held:
+            return None
+        return given_up(self._held[0], self._worker, int(1e9 * self._since), offset=offset)
 
     def stop(self) -> None:
         """Let it end after its present block."""
@@ -159,6 +169,21 @@ class Crew:
     def idle(self) -> list[int]:
         """Threads that have nothing to do."""
         return [number for number, thread in enumerate(self._threads) if thread.idle]
+
+    def given_up(self, offset: int) -> list[Abandoned]:
+        """What threads are at though all is done.
+
+        Parameters
+        ----------
+        offset : int
+            What is added to this host's clock to have that of the first rank's, ns.
+
+        Returns
+        -------
+        list of Abandoned
+        """
+        attempts = (thread.given_up(offset) for thread in self._threads)
+        return [attempt for attempt in attempts if attempt is not None]
 
     def stop(self) -> None:
         """Let all end after their present blocks."""

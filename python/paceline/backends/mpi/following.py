@@ -57,8 +57,7 @@ def _follow(wire: Wire, settings: Run) -> None:
     if error is not None:
         wire.send(0, Report(error=error))
     over = _work(wire, member)
-    member.stop()
-    wire.send(0, Understood())
+    wire.send(0, Understood(member.stop()))
     wire.finish_sending()
     if not over.failed:
         error = error or member.settle(over.answer)

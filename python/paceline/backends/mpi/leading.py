@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Sequence
 
+from paceline.backends.attempts import too_late
 from paceline.backends.dealing import Dealer
 from paceline.backends.mpi.clocks import answer_clocks
 from paceline.backends.mpi.gathering import gather
@@ -12,6 +13,7 @@ from paceline.backends.mpi.shares import Shares
 from paceline.backends.mpi.wire import SHORTEST, Pause, Wire, abort, broadcast, unbroken
 from paceline.job import AnyJob, AnyWork
 from paceline.outcome import Gathered, Outcome
+from paceline.timing import Abandoned
 
 #: A rank whose main thread does not answer for so long, when a run failed, will not, seconds.
 UNANSWERED = 30.0
@@ -56,7 +58,7 @@ class Dealing:
         """Whether every block is done."""
         return not self._shares and self._dealer.finished
 
-    def hear(self, rank: int, report: Report) -> list[Outcome]:
+    def hear(self, rank: int, report: Report) -> list[Outcome | Abandoned]:
         """Take note of what a rank says.
 
         Parameters
@@ -68,16 +70,17 @@ class Dealing:
 
         Returns
         -------
-        list of Outcome
-            Those that count.
+        list of Outcome or Abandoned
+            Outcomes that count, and attempts that do not.
         """
         accepted = [self._dealer.done(outcome) for outcome in report.outcomes]
         self._answers[rank].accepted += accepted
         self._asking |= {Hand(rank, thread): n for thread, n in report.asks.items()}
         self._idle[rank] = report.idle
-        return [
-            outcome for outcome, counts in zip(report.outcomes, accepted, strict=True) if counts
-        ]
+        heard: list[Outcome | Abandoned] = []
+        for outcome, counts in zip(report.outcomes, accepted, strict=True):
+            heard += [outcome] if counts else too_late(outcome)
+        return heard
 
     def deal(self) -> dict[int, Answer]:
         """Deal to all who ask what there is for them.
@@ -124,7 +127,7 @@ def lead(
     settings: Run,
     *,
     static: bool,
-) -> Generator[Outcome | Gathered, None, None]:
+) -> Generator[Outcome | Gathered | Abandoned, None, None]:
     """Have all ranks do every block; called on the first.
 
     Parameters
@@ -144,7 +147,7 @@ def lead(
 
     Yields
     ------
-    Outcome or Gathered
+    Outcome, Abandoned or Gathered
         As they come; what ranks keep comes at the end.
     """
     with unbroken(wire.comm):
@@ -166,18 +169,21 @@ def lead(
         yield from _deal(wire, dealing, member)
         failed = False
     finally:
-        member.stop()
+        abandoned = member.stop()
         with unbroken(wire.comm):
             for rank in wire.others:
                 wire.send(rank, Over(dealing.last_answer(rank), failed))
-            _wait_for_all(wire, failed=failed)
+            abandoned += _wait_for_all(wire, failed=failed)
     error = member.settle(dealing.last_answer(0))
     with unbroken(wire.comm, Exception):
         gathered = gather(wire.comm, member.keeper, settings.collect, error)
+    yield from abandoned
     yield from gathered or ()
 
 
-def _deal(wire: Wire, dealing: Dealing, member: Member) -> Generator[Outcome, None, None]:
+def _deal(
+    wire: Wire, dealing: Dealing, member: Member
+) -> Generator[Outcome | Abandoned, None, None]:
     """Answer everybody until all blocks are done."""
     pause = Pause(ATTENTIVE)
     while not dealing.finished:
@@ -185,22 +191,23 @@ def _deal(wire: Wire, dealing: Dealing, member: Member) -> Generator[Outcome, No
         news = [] if own is None else [(0, own)]
         while (received := wire.receive()) is not None:
             news.append(received)
-        outcomes = []
+        heard = []
         for rank, report in news:
             pause.news()
             if report.error is not None:
                 raise report.error
-            outcomes += dealing.hear(rank, report)
+            heard += dealing.hear(rank, report)
         for rank, answer in dealing.deal().items():
             if rank == 0:
                 member.take(answer)
             else:
                 wire.send(rank, answer)
-        yield from outcomes
+        yield from heard
 
 
-def _wait_for_all(wire: Wire, *, failed: bool) -> None:
-    """Return when every rank knows that all blocks are done; what else they say is late."""
+def _wait_for_all(wire: Wire, *, failed: bool) -> list[Abandoned]:
+    """Attempts of all ranks that came too late, or not, once they know that all is done."""
+    abandoned: list[Abandoned] = []
     waiting, deadline = set(wire.others), time.monotonic() + UNANSWERED
     while waiting:
         received = wire.receive()
@@ -211,4 +218,9 @@ def _wait_for_all(wire: Wire, *, failed: bool) -> None:
             time.sleep(SHORTEST)
         elif isinstance(received[1], Understood):
             waiting.remove(received[0])
+            abandoned += received[1].abandoned
+        else:
+            for outcome in received[1].outcomes:
+                abandoned += too_late(outcome)
     wire.finish_sending()
+    return abandoned

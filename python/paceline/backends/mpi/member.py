@@ -8,6 +8,7 @@ from paceline.backends.mpi.keeping import Keeper
 from paceline.backends.mpi.messages import Answer, Report
 from paceline.job import AnyJob
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 #: Outcomes are reported with the next request, but no later than this, seconds.
 LATEST = 0.1
@@ -37,6 +38,7 @@ class Member:
         self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], n_threads: int, clock_offset: int = 0
     ):
         self.keeper = Keeper(jobs, n_blocks, clock_offset)
+        self._clock_offset = clock_offset
         self._crew = Crew(n_threads, jobs.__getitem__)
         self._unreported: list[Outcome] = []
         self._reported = time.monotonic()
@@ -94,6 +96,7 @@ class Member:
                 self._error = error
         return self._error
 
-    def stop(self) -> None:
-        """Begin no more blocks."""
+    def stop(self) -> list[Abandoned]:
+        """Begin no more blocks; return what threads are still at."""
         self._crew.stop()
+        return self._crew.given_up(self._clock_offset)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from paceline.job import AnyWork
 from paceline.outcome import Outcome
+from paceline.timing import Abandoned
 
 
 class Hand(NamedTuple):
@@ -99,4 +100,12 @@ class Over:
 
 @dataclass(frozen=True)
 class Understood:
-    """From a rank to the first: nothing of this run will come from it any more."""
+    """From a rank to the first: nothing of this run will come from it any more.
+
+    Attributes
+    ----------
+    abandoned : sequence of Abandoned
+        What its threads are still at, though others were done with it sooner.
+    """
+
+    abandoned: Sequence[Abandoned]

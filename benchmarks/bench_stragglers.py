@@ -1,0 +1,161 @@
+"""Whether the report names the slow worker, and what made it slow, every time.
+
+    python -m benchmarks stragglers [folder] [--repeats 20] [--only "mpi, reading"] [--tsv] [--tiny]
+
+Four workers share the blocks of a trajectory. One is slow: its function sleeps longer, or its reads
+take longer. Processes and ranks read through a slow file system (`slowfs.py`), which answers one of
+them later than the others; threads have one hand on the file system, so that a thread's reads are
+made slow in Python. What the report took is processor time by the run's time.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare import options, report
+from benchmarks.data import Dataset
+from benchmarks.measure import Spread, Unavailable
+from benchmarks.ranks import FIRST_RANK, launcher
+from benchmarks.slowed import N_WORKERS, SLOW
+from benchmarks.slowfs import SlowFileSystem
+from benchmarks.table import Table
+
+PROGRAM = Path(__file__).with_name("slowed.py")
+#: Where blocks are computed, and what one worker is slow at.
+CASES = {
+    f"{backend}, {slow}": (backend, slow)
+    for backend in ("threads", "processes", "mpi")
+    for slow in ("computing", "reading", "nothing")
+}
+#: Of a request, seconds; of the server, bytes/s; how many times as long the slow process waits.
+LATENCY, BANDWIDTH, FACTOR = 1e-4, 200e6, 150.0
+#: Frames of a run, seconds of a frame being those of `slowed.py`.
+N_FRAMES = 3000
+HEADINGS = (
+    "case",
+    "runs",
+    "right worker",
+    "and cause",
+    "others named",
+    "factor",
+    "report %",
+    "max",
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run's report said."""
+
+    named: list[dict[str, Any]]
+    slow: str | None
+    share: float
+
+    @classmethod
+    def of(cls, found: dict[str, Any], slow: str | None) -> "Trial":
+        """What the program printed; who was slow may be known to others alone."""
+        return cls(found["named"], slow, found["report"] / found["seconds"])
+
+    def is_slow(self, worker: str) -> bool:
+        """Whether that is the slow worker: host:process:thread, or its process alone is known."""
+        _, process, thread = worker.rsplit(":", 2)
+        return self.slow in (process, f"{process}:{thread}")
+
+
+def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
+    """Some runs of four workers."""
+    if slow == "reading" and backend != "threads":
+        # Each in processes of its own: what one has read, the slow file system's clients keep.
+        return [through_file_system(data, backend) for _ in range(repeats)]
+    lines = output_of(data, backend, slow, repeats, {})
+    return [Trial.of(found, found["slow"]) for found in lines]
+
+
+def through_file_system(data: Dataset, backend: str) -> Trial:
+    """One run, whose workers read through a file system that lets one of them wait."""
+    # The process that deals to others opens the file before any of these.
+    number = SLOW if backend == "mpi" else SLOW + 1
+    with SlowFileSystem(
+        data.folder,
+        latency=LATENCY,
+        bandwidth=BANDWIDTH,
+        slow_process=number,
+        slow_factor=FACTOR,
+    ) as slowly:
+        (found,) = output_of(data, backend, "nothing", 1, slowly.environment())
+        pids = {counts.process: str(counts.pid) for counts in slowly.counts()}
+    return Trial.of(found, pids.get(number))
+
+
+def command_of(backend: str) -> list[Any]:
+    if backend == "mpi":
+        return [*launcher(), "-n", N_WORKERS, sys.executable, *FIRST_RANK]
+    return [sys.executable]
+
+
+def output_of(
+    data: Dataset, backend: str, slow: str, repeats: int, environment: dict[str, str]
+) -> list[dict[str, Any]]:
+    """What the program prints."""
+    launcher, *rest = command_of(backend)
+    libraries = Path(shutil.which(launcher)).resolve().parents[1] / "lib"  # type: ignore[arg-type]
+    settings = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(PROGRAM.parents[1])}
+    if list(libraries.glob("libmpi.*")):
+        settings["MPI4PY_LIBMPI"] = str(libraries)
+    files = data.topology, data.trajectory("xtc")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [launcher, *rest, PROGRAM, *files, backend, slow, N_FRAMES, repeats, folder]
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=os.environ | settings | environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def row_of(case: str, trials: list[Trial], cause: str) -> tuple[str, ...]:
+    slow = [[one for one in trial.named if trial.is_slow(one["worker"])] for trial in trials]
+    found = [named[0] for named in slow if named]
+    factors = Spread.of(one["factor"] for one in found) if found else None
+    shares = Spread.of(trial.share for trial in trials)
+    return (
+        case,
+        f"{len(trials)}",
+        f"{len(found)}" if cause != "nothing" else "-",
+        f"{sum(one['cause'] == cause for one in found)}" if cause != "nothing" else "-",
+        f"{sum(len(trial.named) for trial in trials) - len(found)}",
+        f"{factors.median:.1f} ({factors.low:.1f} to {factors.high:.1f})" if factors else "-",
+        f"{100 * shares.median:.2f}",
+        f"{100 * shares.high:.2f}",
+    )
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    asked.print_head()
+    data, _ = asked.datasets()
+    table = Table(f"one slow worker of {N_WORKERS}", HEADINGS)
+    skipped = []
+    for case, (backend, slow) in CASES.items():
+        if not asked.wants(case):
+            continue
+        report(case)
+        try:
+            trials = run(data, backend, slow, asked.effort.repeats)
+        except Unavailable as reason:
+            skipped.append(f"{case}: {reason}")
+            continue
+        table.rows.append(row_of(case, trials, slow))
+    asked.print_tables([table], skipped)
+
+
+if __name__ == "__main__":
+    main()

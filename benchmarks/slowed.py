@@ -1,0 +1,152 @@
+"""The run that `bench_stragglers` does again and again: one worker of several is slow.
+
+    python slowed.py topology trajectory backend slow n_frames repeats folder
+
+Prints of each run a line of JSON: whom the report names, who was slow, and what run and report
+took. `slow` says
+whether the worker that comes third is slow at computing, or at reading; or nobody is, as far as
+this program knows.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Workers, and which of them is slow, by the order in which they come.
+N_WORKERS, SLOW = 4, 2
+#: Seconds of a frame, and how many more where a worker is slow.
+FRAME, EXTRA = 2e-3, 6e-3
+
+
+class Turn:
+    """Tells a worker whether it is the slow one: files in a folder say who came when."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def is_slow(self) -> bool:
+        """Whether the calling thread is that."""
+        own = f"{os.getpid()}:{threading.get_native_id()}"
+        if not (self._folder / own).exists():
+            for number in range(N_WORKERS):
+                with suppress(FileExistsError):
+                    (self._folder / f"turn {number}").symlink_to(own)
+                    break
+            (self._folder / own).touch()
+        return self.slow() == own
+
+    def slow(self) -> str | None:
+        """Process and thread of the slow one, once it has come."""
+        with suppress(FileNotFoundError):
+            return os.readlink(self._folder / f"turn {SLOW}")
+        return None
+
+
+class Sleeper:
+    """Does nothing for so long a frame, and longer if it is slow."""
+
+    def __init__(self, turn: Turn | None) -> None:
+        self._turn = turn
+
+    def __call__(self, block: Any) -> np.ndarray:
+        extra = EXTRA if self._turn is not None and self._turn.is_slow() else 0.0
+        time.sleep(len(block) * (FRAME + extra))
+        return block.times
+
+
+class SlowSource:
+    """Frames that take one worker longer to read."""
+
+    def __init__(self, source: Any, turn: Turn) -> None:
+        self._source, self._turn = source, turn
+        self.n_wanted, self.fields = source.n_wanted, source.fields
+        self.required, self.clock = source.required, source.clock
+
+    def open(self) -> "SlowReader":
+        return SlowReader(self._source.open(), self._turn)
+
+    def name_of(self, extents: Any, row: int) -> str:
+        return self._source.name_of(extents, row)
+
+
+class SlowReader:
+    """One worker's hand on them; says as the core does how long reading took."""
+
+    def __init__(self, reader: Any, turn: Turn) -> None:
+        self._reader, self._turn = reader, turn
+        self.read_ahead = reader.read_ahead
+
+    def read(self, extents: Any, decoded: Any, *, skip: bool) -> Any:
+        begun = time.monotonic_ns()
+        if self._turn.is_slow():
+            time.sleep(len(extents) * EXTRA)
+        slept = time.monotonic_ns() - begun
+        cost = self._reader.read(extents, decoded, skip=skip)
+        return cost._replace(read=cost.read + slept)
+
+
+def slow_pass(turn: Turn) -> Any:
+    """What makes jobs whose source is slow, in the place of `paceline.passes.Pass`."""
+    from paceline.passes import Pass
+
+    class SlowPass(Pass):
+        def deal(self, *arguments: Any, **options: Any) -> None:
+            super().deal(*arguments, **options)
+            self.job = replace(self.job, source=SlowSource(self.job.source, turn))
+
+    return SlowPass
+
+
+def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dict[str, Any]:
+    """One run, and what its report says."""
+    import paceline
+    from paceline import runner
+    from paceline.report import advice_of, report_of
+
+    if slow == "reading":
+        runner.Pass = slow_pass(turn)  # type: ignore[misc]
+    series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
+    workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
+    frames = np.arange(n_frames) % atoms.universe.trajectory.n_frames
+    series.run(frames=frames, backend=backend, block_frames=16, progress=False, **workers)
+    # Processor time: others on this machine do not make it longer.
+    begun = time.thread_time()
+    report = report_of(series.timings)
+    advice_of(report)
+    took = time.thread_time() - begun
+    return {
+        "named": [asdict(straggler) for straggler in report.stragglers],
+        "slow": turn.slow(),
+        "seconds": report.t_total,
+        "report": took,
+    }
+
+
+def main(
+    topology: str,
+    trajectory: str,
+    backend: str,
+    slow: str,
+    n_frames: str,
+    repeats: str,
+    folder: str,
+) -> None:
+    import paceline
+
+    atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
+    for k in range(int(repeats)):
+        turns = Path(folder, str(k))
+        turns.mkdir()
+        print(json.dumps(trial(atoms, backend, slow, int(n_frames), Turn(turns))), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

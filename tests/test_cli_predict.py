@@ -1,0 +1,77 @@
+"""paceline predict."""
+
+import csv
+import shlex
+
+import pytest
+
+from paceline.cli import main
+
+JOB = shlex.split(
+    "predict --frames 100000 --bytes 12kB --read 0.1ms --decode 0.2ms --compute 0.1ms"
+)
+
+
+def rows_of(text):
+    return list(csv.DictReader(text.splitlines(), delimiter="\t"))
+
+
+def test_table_of_one_curve(capsys):
+    assert main([*JOB, "--n-workers", "24", "--file-system", "memory"]) == 0
+    found = capsys.readouterr()
+    rows = rows_of(found.out)
+    assert [int(row["workers"]) for row in rows] == [1, 2, 4, 8, 16, 24]
+    assert float(rows[0]["t_total (s)"]) == pytest.approx(40.0)
+    assert float(rows[0]["t_io (s)"]) == pytest.approx(10.0)
+    assert "fastest with 24 workers" in found.err
+
+
+def test_schedules_and_layouts_are_compared(capsys):
+    options = shlex.split("--n-workers 24 384 --per-node 24 --file-system comet --request-frames 1")
+    choices = shlex.split(
+        "--schedule static dynamic --layout shared split h5md --slow-fraction 0.1"
+    )
+    assert main([*JOB, *options, *choices, "--slow-factor", "3"]) == 0
+    total = {
+        (row["schedule"], row["layout"]): float(row["t_total (s)"])
+        for row in rows_of(capsys.readouterr().out)
+        if row["workers"] == "384"
+    }
+    assert len(total) == 6
+    for layout in ("shared", "split", "h5md"):
+        assert total["dynamic", layout] < total["static", layout]
+    assert total["dynamic", "split"] < total["dynamic", "shared"]
+
+
+def test_figures_that_are_given_replace_those_of_the_profile(capsys):
+    job = shlex.split("predict --frames 1000 --bytes 1MB --n-workers 1 --file-system ssd")
+    read = []
+    for options in (
+        [],
+        ["--server-bandwidth", "1GB"],
+        ["--server-bandwidth", "1GB", "--latency=0s"],
+    ):
+        assert main([*job, *options]) == 0
+        read.append(float(rows_of(capsys.readouterr().out)[0]["t_io (s)"]))
+    # 2 GB/s, and 0.1 ms for each 16 frames; then half as fast; then without latency.
+    assert read == pytest.approx([0.5 + 0.1 / 16, 1 + 0.1 / 16, 1.0], rel=1e-3)
+
+
+def test_files_are_written(tmp_path, capsys):
+    table, figure = tmp_path / "predicted.csv", tmp_path / "predicted.svg"
+    assert main([*JOB, "-o", str(table), "--plot", str(figure)]) == 0
+    assert capsys.readouterr().out == ""
+    lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) == 1 + 7
+    assert "workers" in figure.read_text()
+    # Neither is replaced unasked.
+    assert main([*JOB, "-o", str(table)]) == 2
+    assert "predicted.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--read=fast", "--bytes=12x", "--n-workers=0", "--latency=-1s"])
+def test_numbers_that_are_none_are_refused(option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*JOB, option])
+    assert stop.value.code == 2
+    assert "expected" in capsys.readouterr().err
