@@ -182,7 +182,7 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch):
 
     class Quick:
         def __init__(self, job_of):
-            pass
+            self.name = str(id(self))
 
         def run(self, work):
             done.append(work.number)
