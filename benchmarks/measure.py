@@ -110,7 +110,12 @@ class Subject:
 
         The file `cold` is dropped from the page cache before the first.
         """
-        return self._ask("run", n, at_least, cold)
+        if cold is not None:
+            # Here, and imported here alone: the process's memory is measured, too.
+            from paceline.pagecache import drop_from_cache
+
+            drop_from_cache([cold])
+        return self._ask("run", n, at_least)
 
     def peak_memory(self) -> float:
         """Most memory that the process has held so far, MB."""
@@ -191,18 +196,6 @@ def samples(
     return taken
 
 
-def drop_from_cache(path: Path) -> None:
-    """Make the next read of `path` come from the disk."""
-    if not hasattr(os, "posix_fadvise"):
-        raise Unavailable("this system can't drop a file from its page cache")
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)  # only clean pages are dropped
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
 def _serve(pipe: Connection, prepare: Callable[..., Run], arguments: tuple[Any, ...]) -> None:
     """The subject's process: answer requests until the pipe closes."""
     sys.stdout.flush()
@@ -223,9 +216,7 @@ def _serve(pipe: Connection, prepare: Callable[..., Run], arguments: tuple[Any, 
             pipe.send(answer)
 
 
-def _timed(run: Run, n: int, at_least: float, cold: Path | None) -> Sample:
-    if cold is not None:
-        drop_from_cache(cold)
+def _timed(run: Run, n: int, at_least: float) -> Sample:
     disk_before = _disk_bytes()
     runs = 0
     cpu_start = _cpu_seconds()

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Unavailable
+from paceline.errors import UnsupportedError
+from paceline.scaling.starting import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 #: How Python runs a program: on every rank, of which one that fails ends all; on the first for all;
 #: or with a pool of the others.
 EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
-
-
-def launcher() -> list[str]:
-    """The command that starts ranks: beside this Python, or on the path."""
-    for name in (str(Path(sys.executable).parent / "mpiexec"), "mpiexec"):
-        if shutil.which(name):
-            return [name]
-    raise Unavailable("there is no mpiexec")
 
 
 def on_ranks(
@@ -55,7 +49,10 @@ def on_ranks(
     object
         What it prints, as JSON.
     """
-    executable = launcher()
+    try:
+        executable = find_launcher()
+    except UnsupportedError as reason:
+        raise Unavailable(str(reason)) from None
     libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     environment = os.environ | {
         "PYTHONWARNINGS": "ignore",

@@ -15,6 +15,7 @@ mod head;
 mod listed;
 mod notes;
 mod regular;
+mod sample;
 mod scan;
 mod segments;
 mod store;
@@ -51,6 +52,8 @@ pub enum Origin {
     Extended,
     /// From a saved index.
     Loaded,
+    /// From some frames in the middle of the file: there are others.
+    Sampled,
 }
 
 /// How to open a file.
@@ -60,6 +63,9 @@ pub struct OpenOptions<'a> {
     pub index_files: Vec<PathBuf>,
     /// Scan again, whatever is saved.
     pub refresh: bool,
+    /// Of a long file that would have to be scanned, find only frames among about so many bytes
+    /// in its middle, and save nothing.
+    pub sample: Option<u64>,
     pub n_threads: usize,
     /// Called now and then, from the calling thread.
     pub progress: &'a Progress<'a>,
@@ -206,7 +212,10 @@ impl Index {
     }
 
     fn from_listed(source: &dyn Source, opened: listed::Opened) -> Index {
-        let notes = notes::of(&opened.listing);
+        let notes = match opened.origin {
+            Origin::Sampled => Vec::new(),
+            _ => notes::of(&opened.listing),
+        };
         let store::Listing {
             layout,
             fingerprint,

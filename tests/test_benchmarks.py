@@ -63,6 +63,11 @@ def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
 
 
+def test_advice(folder):
+    (n_frames,) = tools_of("advise", "dcd", folder)
+    assert int(n_frames) > 0
+
+
 @needs_mpi
 def test_ranks_of_mpi(folder):
     ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}

@@ -110,7 +110,7 @@ def saved(tmp_path_factory):
         ('"came": false', '"game": false', "expected an attempt with its timing"),
         ('"calls": 0', '"balls": 0', "expected an attempt with its timing"),
         ("job,block", "job,blocks", "expected the names of the columns"),
-        ("0,1,100,100,node1:1:1,1,2,", "0,1,100,", "line 17: expected 16 columns, found .0,1,100,"),
+        ("0,1,100,100,node1:1:1,1,2,", "0,1,100,", "line 20: expected 16 columns, found .0,1,100,"),
         ("0,1,100,100,node1:1:1,1,2,", "7,0,1,100,100,node1:1:1,1,2,", "expected 16 columns"),
         ("0,1,100,100,node1:1:1,1,2,", "0,1,100,100,node1:1:1,1,1e9,", "a whole number as end"),
         ("0,1,100,100,node1:1:1,1,2,", "0,1,100,100,node1:1:1,3,2,", "an end after the start 3"),

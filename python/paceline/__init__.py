@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paceline._core import __version__
 
 if TYPE_CHECKING:
+    from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.arrays import dask_array
@@ -23,6 +24,7 @@ __all__ = [
     "Universe",
     "Write",
     "__version__",
+    "advise",
     "analysis",
     "backends",
     "dask_array",
@@ -39,6 +41,7 @@ _HOMES = {
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
+    "advise": "paceline.advice",
     "dask_array": "paceline.arrays",
     "join": "paceline.subfile",
     "run": "paceline.runner",

@@ -29,6 +29,8 @@ class Chain:
         Order the files by time, and leave out of each the frames that a later one repeats.
     quiet : bool
         Whether repeated frames are not to be reported.
+    sampled : bool
+        Whether some frames in its middle are enough of a long file that has no index yet.
 
     Attributes
     ----------
@@ -57,8 +59,9 @@ class Chain:
         refresh: bool = False,
         continuous: bool = False,
         quiet: bool = False,
+        sampled: bool = False,
     ):
-        cores = open_files(names, refresh=refresh)
+        cores = open_files(names, refresh=refresh, sampled=sampled)
         for core in cores:
             _refuse_other_atoms(core, cores[0], n_atoms)
         self.names = [os.fspath(name) for name in names]
@@ -127,8 +130,17 @@ class Chain:
     @property
     def bytes_per_frame(self) -> float:
         """Mean size of a frame."""
-        n_frames = sum(core.n_frames for core in self.cores)
-        return sum(core.size for core in self.cores) / n_frames
+        return sum(core.size for core in self.cores) / sum(map(_frames_of, self.cores))
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether only some frames of a file are known."""
+        return any(core.index_origin == "sampled" for core in self.cores)
+
+    @property
+    def n_expected(self) -> int:
+        """Number of frames; of a file of which only some are known, as many as it has room for."""
+        return round(sum(map(_frames_of, self.cores))) if self.is_sample else self.n_frames
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Where frames are.
@@ -248,6 +260,14 @@ class ChainRecord:
     fingerprints: list[str]
     kept: list[np.ndarray | None]
     stops: np.ndarray
+
+
+def _frames_of(core: "_core.Trajectory") -> float:
+    """Frames of a file; where only some are known, as many as it has room for."""
+    if core.index_origin != "sampled":
+        return core.n_frames
+    _, sizes = core.extents(np.arange(core.n_frames, dtype=np.uint64))
+    return core.size / sizes.mean()
 
 
 def _refuse_other_atoms(

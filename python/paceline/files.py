@@ -189,3 +189,27 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+
+
+def size_in_words(n_bytes: int) -> str:
+    """A size in the largest unit of which there is one.
+
+    Parameters
+    ----------
+    n_bytes : int
+        The size.
+
+    Returns
+    -------
+    str
+        With its unit.
+
+    Examples
+    --------
+    >>> size_in_words(1_234_567_890), size_in_words(580)
+    ('1.2 GB', '580 bytes')
+    """
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes} bytes"

@@ -23,6 +23,9 @@ from paceline.progress import Progress
 #: Packages whose lines tell a user nothing.
 _INTERNAL = ("paceline", "MDAnalysis")
 
+#: Bytes of which frames are found where a look at a long trajectory is enough.
+SAMPLE = 128 << 20
+
 #: Files that are indexed at a time: few enough for a small limit of open files.
 _FILES_AT_A_TIME = 16
 
@@ -133,6 +136,7 @@ def open_files(
     paths: Sequence[str | os.PathLike],
     *,
     refresh: bool = False,
+    sampled: bool = False,
     progress: bool | None = None,
     notes: bool = True,
 ) -> list["_core.Trajectory"]:
@@ -142,7 +146,11 @@ def open_files(
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    refresh, progress, notes : bool
+    refresh : bool
+        As for `open_file`.
+    sampled : bool
+        Whether some frames in its middle are enough of a long file that has no index yet.
+    progress, notes : bool
         As for `open_file`.
 
     Returns
@@ -173,6 +181,7 @@ def open_files(
                 name,
                 cache_folder=None if folder is None else os.fspath(folder),
                 refresh=refresh,
+                sample=SAMPLE // len(names) if sampled else None,
                 n_threads=cpus // at_a_time,
                 progress=report,
             )

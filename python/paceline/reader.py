@@ -65,6 +65,9 @@ class Reader(ReaderBase):
         Atoms that the topology has.
     continuous : bool
         Order the files by time, and leave out of each the frames that a later one repeats.
+    sampled : bool
+        Whether some frames in its middle are enough of a long file that has no index yet: for a
+        first look.
     **kwargs
         `time_offset`, ps, added to all times.
 
@@ -101,6 +104,7 @@ class Reader(ReaderBase):
         dt: float | None = None,
         n_atoms: int | None = None,
         continuous: bool = False,
+        sampled: bool = False,
         **kwargs: Any,
     ):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
@@ -119,7 +123,8 @@ class Reader(ReaderBase):
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.
-            quiet=dt is not None,
+            quiet=dt is not None or sampled,
+            sampled=sampled,
         )
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance: see the module's first lines.

@@ -2,15 +2,18 @@
 
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from paceline._core import __version__
 from paceline.backends import Backend, Company, company_of, make_backend
 from paceline.checkpoint import Checkpoint
 from paceline.outcome import Gathered, Outcome
@@ -119,14 +122,14 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    asked = _analyses(analyses)
+    asked = analyses_of(analyses)
     with company_of(workers) as company:
         if company.leads:
             with _kept_in(checkpoint) as kept:
                 _run(
                     workers,
                     asked,
-                    partial(_frame_numbers, start=start, stop=stop, step=step, frames=frames),
+                    partial(frame_numbers, start=start, stop=stop, step=step, frames=frames),
                     kept,
                     transforms=transforms,
                     skip_damaged=on_error == "skip",
@@ -198,6 +201,9 @@ def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
         schedule=getattr(workers, "schedule", "dynamic"),
         trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in passes),
         bytes_used=sum(one.bytes_used for one in passes),
+        host=socket.gethostname(),
+        date=datetime.now().astimezone().isoformat(" ", "seconds"),
+        version=__version__,
     )
 
 
@@ -258,8 +264,25 @@ def _known_sum(values: Iterable[float]) -> float:
     return sum(known) if known else math.nan
 
 
-def _analyses(given: Any) -> list[Analysis]:
-    """What `run` was given, as a list."""
+def analyses_of(given: Any) -> list[Analysis]:
+    """What `run` was given, as a list.
+
+    Parameters
+    ----------
+    given : analysis or sequence of analyses
+        As for `run`.
+
+    Returns
+    -------
+    list of Analysis
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    TypeError
+        One is no analysis.
+    """
     analyses = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
         raise ValueError("no analyses to run: the list is empty")
@@ -281,14 +304,35 @@ def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
     return list(groups.values())
 
 
-def _frame_numbers(
+def frame_numbers(
     n_frames: int,
     start: int | None,
     stop: int | None,
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Frame numbers asked for, by slice or one by one."""
+    """Frame numbers asked for, by slice or one by one.
+
+    Parameters
+    ----------
+    n_frames : int
+        Of the trajectory.
+    start, stop, step : int, optional
+        As in a slice.
+    frames : sequence of int or of bool, optional
+        Instead of a slice.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n_chosen,)
+
+    Raises
+    ------
+    ValueError
+        None is left, or both ways are used.
+    IndexError
+        There is no such frame.
+    """
     if frames is None:
         numbers = np.arange(n_frames)[start:stop:step]
     else:

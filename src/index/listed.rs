@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::fingerprint::Fingerprint;
 use super::framed::Framed;
+use super::sample;
 use super::scan::{Scan, scan};
 use super::store::{self, Listing, Moments};
 use super::walk::{Chain, Place, Trajectory, Walker};
+use super::watch::Watch;
 use super::{Frames, OpenOptions, Origin};
 use crate::error::{Error, Fault, Result};
 use crate::formats::Layout;
@@ -24,7 +26,7 @@ pub struct Opened {
 }
 
 /// Load the saved index of the first `size` bytes of `source`, extend that of fewer bytes, or
-/// scan. Whatever was not loaded is saved where that is possible.
+/// scan. Whatever was not loaded is saved where that is possible, but for a sample.
 ///
 /// # Errors
 /// [`Error::Changed`] where bytes changed during the scan, and those of [`super::open`].
@@ -53,6 +55,12 @@ pub fn open(
         grown => grown,
     };
     let fingerprint = Fingerprint::of(source, size)?;
+    if let Some(wanted) = options.sample
+        && let Some(room) = sample::room(file, wanted, first.header.size)
+        && let Some((chain, end)) = sample::sample(file, room, &Watch::new(options.progress, size))?
+    {
+        return Ok(sampled(layout, fingerprint, chain, end));
+    }
     let (origin, found) = find(file, first, grown, options)?;
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
     fingerprint.verify(source)?;
@@ -72,6 +80,23 @@ pub fn open(
         origin,
         file,
     })
+}
+
+/// Some frames of a file, as if it held no others.
+fn sampled(layout: Layout, fingerprint: Fingerprint, chain: Chain, end: u64) -> Opened {
+    let (borders, moments) = borders_and_moments(chain, end);
+    Opened {
+        listing: Listing {
+            layout,
+            fingerprint,
+            borders,
+            damaged: Vec::new(),
+            cut: None,
+        },
+        moments: Some(moments),
+        origin: Origin::Sampled,
+        file: None,
+    }
 }
 
 /// Extend what was saved when the file was shorter, or scan all of it.

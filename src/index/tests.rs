@@ -1,6 +1,7 @@
 //! Files made up for the tests of the index.
 
 mod regular;
+mod sample;
 mod saved;
 mod scanned;
 mod trr;
@@ -113,6 +114,7 @@ fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
     let options = OpenOptions {
         index_files,
         refresh: false,
+        sample: None,
         n_threads: 2,
         progress: &go_on,
     };

@@ -31,12 +31,15 @@ pub(super) struct Trajectory {
 #[pymethods]
 impl Trajectory {
     #[staticmethod]
-    #[pyo3(signature = (path, *, cache_folder=None, refresh=false, n_threads=1, progress=None))]
+    #[pyo3(signature = (
+        path, *, cache_folder=None, refresh=false, sample=None, n_threads=1, progress=None
+    ))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         cache_folder: Option<PathBuf>,
         refresh: bool,
+        sample: Option<u64>,
         n_threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
@@ -61,6 +64,7 @@ impl Trajectory {
             let options = OpenOptions {
                 index_files: index::index_files(&path, cache_folder.as_deref()),
                 refresh,
+                sample,
                 n_threads,
                 progress: &report,
             };
@@ -144,6 +148,7 @@ impl Trajectory {
             Origin::Scanned => "scanned",
             Origin::Extended => "extended",
             Origin::Loaded => "loaded",
+            Origin::Sampled => "sampled",
         }
     }
 

@@ -10,9 +10,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline._core import __version__
-from paceline.cli import convert, index, info, join, predict, rmsd, rmsf, split, validate
+from paceline.cli import (
+    advise,
+    bench,
+    convert,
+    index,
+    info,
+    join,
+    predict,
+    report,
+    rmsd,
+    rmsf,
+    split,
+    validate,
+)
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
+
+#: In the order in which the help lists them.
+COMMANDS = (info, advise, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -20,13 +36,16 @@ BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
 EXAMPLES = """\
 examples:
   paceline info md.xtc
+  paceline advise md.tpr md.xtc
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
   paceline convert md.trr md.xtc
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc
+  paceline report run.csv
   paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
+  paceline bench scaling rmsd md.tpr md.xtc --plot scaling.png
 
 paceline COMMAND --help explains each command.
 """
@@ -121,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (info, rmsd, rmsf, convert, split, join, validate, index, predict):
+    for module in COMMANDS:
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", help="show where an error arose")

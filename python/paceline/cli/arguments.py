@@ -17,19 +17,8 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
     select : str
         Default selection.
     """
+    add_system_arguments(parser, select=select)
     add = parser.add_argument
-    add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
-    add(
-        "trajectory",
-        nargs="+",
-        help='trajectory; several, or a pattern such as "md.part*.xtc", are one after another',
-    )
-    add(
-        "--select",
-        default=select,
-        metavar="TEXT",
-        help="atoms, in MDAnalysis's words [%(default)s]",
-    )
     add_frame_arguments(parser)
     add_transform_arguments(parser)
     add_worker_arguments(parser)
@@ -42,6 +31,31 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
         metavar="FILE",
         help="keep what is done in FILE until the end; if the command is killed, the same one goes "
         "on from there",
+    )
+
+
+def add_system_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
+    """Add topology, trajectory and atoms.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    select : str
+        Default selection.
+    """
+    add = parser.add_argument
+    add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
+    add(
+        "trajectory",
+        nargs="+",
+        help='trajectory; several, or a pattern such as "md.part*.xtc", are one after another',
+    )
+    add(
+        "--select",
+        default=select,
+        metavar="TEXT",
+        help="atoms, in MDAnalysis's words [%(default)s]",
     )
 
 
@@ -118,6 +132,13 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="end at a damaged frame, or leave it out and list it [%(default)s]",
     )
     add("--timings", action="store_true", help="show who did what for how long")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="say where the time went: a page .html, figures .png, .svg, or timings .csv, of which "
+        "'paceline report' makes either later",
+    )
 
 
 def add_backend_arguments(parser: argparse.ArgumentParser) -> None:

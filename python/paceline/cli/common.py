@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+from pathlib import Path
 from typing import Any
 
 from paceline.errors import SelectionError
@@ -29,6 +30,7 @@ def open_universe(args: argparse.Namespace) -> Any:
         if path is not None:
             refuse(path)
             refuse_impossible(path, overwrite=args.overwrite)
+    refuse_impossible_report(args)
     return Universe(args.topology, *args.trajectory, **chain_options(args))
 
 
@@ -61,30 +63,6 @@ def selected(universe: Any, text: str) -> Any:
     if len(atoms) == 0:
         raise SelectionError(f"no atoms match {text!r}")
     return atoms
-
-
-def size_in_words(n_bytes: int) -> str:
-    """A size in the largest unit of which there is one.
-
-    Parameters
-    ----------
-    n_bytes : int
-        The size.
-
-    Returns
-    -------
-    str
-        With its unit.
-
-    Examples
-    --------
-    >>> size_in_words(1_234_567_890), size_in_words(580)
-    ('1.2 GB', '580 bytes')
-    """
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.1f} {unit}"
-    return f"{n_bytes} bytes"
 
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -126,6 +104,7 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
         run_analysis(args, universe, analysis, checkpoint=kept)
         with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
             _save(args, analysis.results)
+        save_report(args, analysis.timings)
         if kept is not None:
             kept.finish()
 
@@ -143,7 +122,12 @@ def _save(args: argparse.Namespace, results: Any) -> None:
 
 
 def run_analysis(
-    args: argparse.Namespace, universe: Any, analysis: Any, *, checkpoint: Any = None
+    args: argparse.Namespace,
+    universe: Any,
+    analysis: Any,
+    *,
+    checkpoint: Any = None,
+    most_frames: int | None = None,
 ) -> None:
     """Run an analysis over the frames that were asked for, and tell what was left out.
 
@@ -157,14 +141,17 @@ def run_analysis(
         Of this Universe.
     checkpoint : Checkpoint, optional
         Where finished work is kept.
+    most_frames : int, optional
+        Leave out those after so many.
     """
     from paceline.cli.frames import frames_between
 
+    frames = frames_between(universe.trajectory, args.begin, args.end)[:: args.step]
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=frames_between(universe.trajectory, args.begin, args.end)[:: args.step],
-        transforms=_transforms(args),
+        frames=frames[:most_frames],
+        transforms=transforms_of(args),
         on_error=args.on_error,
         checkpoint=checkpoint,
     )
@@ -175,8 +162,55 @@ def run_analysis(
         print(analysis.timings, file=sys.stderr)
 
 
-def _transforms(args: argparse.Namespace) -> list[Any]:
-    """What is done to positions, in the order in which it makes sense."""
+def refuse_impossible_report(args: argparse.Namespace) -> None:
+    """Raise where the report that is asked for cannot be made.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    """
+    if args.report is None:
+        return
+    from paceline.report.save import refuse_unknown_report
+
+    if not _is_table(args.report):
+        refuse_unknown_report(args.report)
+    refuse_impossible(args.report, overwrite=args.overwrite)
+
+
+def save_report(args: argparse.Namespace, timings: Any) -> None:
+    """Write the report that is asked for, if one is.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    timings : Timings
+        Of its run.
+    """
+    if args.report is None:
+        return
+    save = timings.to_csv if _is_table(args.report) else timings.report
+    save(args.report, overwrite=args.overwrite)
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def transforms_of(args: argparse.Namespace) -> list[Any]:
+    """What is done to positions, in the order in which it makes sense.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    list of Transform
+    """
     from paceline import transform
 
     chosen: list[Any] = []

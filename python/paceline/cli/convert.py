@@ -10,7 +10,14 @@ from paceline.cli.arguments import (
     add_transform_arguments,
     add_worker_arguments,
 )
-from paceline.cli.common import chain_options, run_analysis, selected, size_in_words
+from paceline.cli.common import (
+    chain_options,
+    refuse_impossible_report,
+    run_analysis,
+    save_report,
+    selected,
+)
+from paceline.files import size_in_words
 
 EXAMPLES = """\
 examples:
@@ -49,10 +56,12 @@ def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.convert import Write
 
+    refuse_impossible_report(args)
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
     analysis = Write(atoms, args.output, precision=args.precision, overwrite=args.overwrite)
     run_analysis(args, universe, analysis)
+    save_report(args, analysis.timings)
     results = analysis.results
     print(
         f"{args.output}: {results.n_written} frames of {len(atoms)} atoms, "

@@ -9,17 +9,7 @@ from typing import Any
 
 from paceline.cli.arguments import positive
 from paceline.cli.quantities import seconds, size
-from paceline.model import (
-    FILE_SYSTEMS,
-    LAYOUTS,
-    NETWORKS,
-    SCHEDULES,
-    FileSystem,
-    FrameCost,
-    Unevenness,
-)
-from paceline.model.sweep import EFFICIENCY, doublings, fastest, last_that_pays, sweep
-from paceline.plan import LEAF_FRAMES
+from paceline.model import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
 
 EXAMPLES = """\
 examples:
@@ -142,6 +132,7 @@ def run(args: argparse.Namespace) -> None:
     from paceline.analysis.results import Results, refuse_unknown_ending, refuse_unknown_figure
     from paceline.cli.curves import save_curves, table_of
     from paceline.files import refuse_impossible
+    from paceline.model.sweep import EFFICIENCY, fastest, last_that_pays
 
     for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
         if path is not None:
@@ -168,6 +159,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     """Predictions for each schedule and layout that was asked for."""
+    from paceline.model import FrameCost, Unevenness
+    from paceline.model.sweep import doublings, sweep
+    from paceline.plan import LEAF_FRAMES
+
     system = _file_system(args)
     read = args.read
     if read is None:

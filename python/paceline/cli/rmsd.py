@@ -46,6 +46,11 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
+    run_and_report(args, *analysis_of(args))
+
+
+def analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The Universe, and the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSD
     from paceline.universe import Universe
 
@@ -59,4 +64,4 @@ def run(args: argparse.Namespace) -> None:
         weights="mass" if args.mass else None,
         ref_frame=int(args.ref) if is_frame else 0,
     )
-    run_and_report(args, universe, analysis)
+    return universe, analysis

@@ -30,7 +30,12 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
+    run_and_report(args, *analysis_of(args))
+
+
+def analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The Universe, and the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSF
 
     universe = open_universe(args)
-    run_and_report(args, universe, RMSF(selected(universe, args.select)))
+    return universe, RMSF(selected(universe, args.select))

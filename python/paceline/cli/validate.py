@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from paceline.cli.arguments import add_backend_arguments
-from paceline.cli.common import size_in_words
+from paceline.files import size_in_words
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict

@@ -3,10 +3,21 @@
 `predict` is the whole of it; the formula, term by term, is told in the manual under "The model".
 """
 
-from paceline.model.cost import FrameCost
-from paceline.model.formula import LAYOUTS, SCHEDULES, Prediction, predict
-from paceline.model.sharing import Unevenness
-from paceline.model.systems import FILE_SYSTEMS, NETWORKS, FileSystem, Network
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.model.cost import FrameCost
+    from paceline.model.formula import Prediction, predict
+    from paceline.model.sharing import Unevenness
+    from paceline.model.systems import (
+        FILE_SYSTEMS,
+        LAYOUTS,
+        NETWORKS,
+        SCHEDULES,
+        FileSystem,
+        Network,
+    )
 
 __all__ = [
     "FILE_SYSTEMS",
@@ -20,3 +31,29 @@ __all__ = [
     "Unevenness",
     "predict",
 ]
+
+# Imported when first used: the command line takes the names of systems alone.
+_HOMES = {
+    "FILE_SYSTEMS": "systems",
+    "LAYOUTS": "systems",
+    "NETWORKS": "systems",
+    "SCHEDULES": "systems",
+    "FileSystem": "systems",
+    "FrameCost": "cost",
+    "Network": "systems",
+    "Prediction": "formula",
+    "Unevenness": "sharing",
+    "predict": "formula",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline.model' has no attribute {name!r}")
+    value = getattr(import_module(f"paceline.model.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

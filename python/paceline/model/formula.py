@@ -2,19 +2,21 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from paceline.errors import UnsupportedError
 from paceline.model.cost import FrameCost
 from paceline.model.queueing import queued
 from paceline.model.sharing import Unevenness, dynamic_time, opened_in_time, static_time
-from paceline.model.systems import FILE_SYSTEMS, FileSystem, Network
+from paceline.model.systems import (
+    FILE_SYSTEMS,
+    LAYOUTS,
+    SCHEDULES,
+    FileSystem,
+    Layout,
+    Network,
+    Schedule,
+)
 from paceline.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
-
-Schedule = Literal["dynamic", "static"]
-Layout = Literal["shared", "split", "h5md"]
-SCHEDULES: tuple[str, ...] = get_args(Schedule)
-LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,15 @@
-"""Figures for file systems and networks."""
+"""What is given of a system: figures for file systems and networks, ways to share the work."""
 
 import math
 from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 from paceline.errors import UnsupportedError
+
+Schedule = Literal["dynamic", "static"]
+Layout = Literal["shared", "split", "h5md"]
+SCHEDULES: tuple[str, ...] = get_args(Schedule)
+LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ class Timings:
         The files that were read.
     bytes_used : int
         Size of the decoded numbers that the analyses asked for, of all frames.
+    host, date, version : str
+        Where the run was begun, when (ISO 8601, with the zone), and by which paceline.
 
     Examples
     --------
@@ -71,6 +73,9 @@ class Timings:
     schedule: str = "dynamic"
     trajectory: str = ""
     bytes_used: int = 0
+    host: str = ""
+    date: str = ""
+    version: str = ""
 
     @property
     def t_total(self) -> float:
@@ -177,6 +182,36 @@ class Timings:
         trace = trace_of(f"paceline, {self.backend}", self.blocks, self.abandoned, self.start)
         with new_file(path, overwrite=overwrite) as file:
             json.dump(trace, file)
+
+    def report(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+        """Write what the run spent its time on: figures, tables and advice.
+
+        Parameters
+        ----------
+        path : path-like
+            Ending in .html (one page that needs nothing else), .png or .svg (its figures as one).
+        overwrite : bool
+            Whether an existing file may be replaced.
+
+        Raises
+        ------
+        FileExistsError
+            `path` exists and is not to be overwritten.
+        UnsupportedError
+            Another ending.
+
+        Examples
+        --------
+        >>> import tempfile, paceline
+        >>> from MDAnalysisTests.datafiles import PSF, DCD
+        >>> from paceline.analysis.rms import RMSF
+        >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
+        >>> RMSF(protein).run().timings.report(f"{tempfile.mkdtemp()}/run.html")
+        """
+        # What shows timings knows them, so it is known here by name alone.
+        from paceline.report.save import save_report
+
+        save_report(self, path, overwrite=overwrite)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -32,6 +32,7 @@ fn unsaved(bytes: &[u8]) -> Index {
     let options = OpenOptions {
         index_files: Vec::new(),
         refresh: false,
+        sample: None,
         n_threads: 1,
         progress: &go_on,
     };
@@ -68,6 +69,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     let options = OpenOptions {
         index_files: index_files(&path, None),
         refresh: false,
+        sample: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -117,6 +119,7 @@ fn a_refresh_scans_again() {
     let options = OpenOptions {
         index_files: index_files(&path, None),
         refresh: true,
+        sample: None,
         n_threads: 2,
         progress: &go_on,
     };
@@ -273,6 +276,7 @@ fn an_interrupted_open_saves_nothing() {
     let options = OpenOptions {
         index_files: index_files(&path, None),
         refresh: false,
+        sample: None,
         n_threads: 2,
         progress: &|_, _| ControlFlow::Break(()),
     };
@@ -325,6 +329,7 @@ fn what_is_no_trajectory_is_refused_by_name() {
         let options = OpenOptions {
             index_files: Vec::new(),
             refresh: false,
+            sample: None,
             n_threads: 1,
             progress: &go_on,
         };

@@ -38,6 +38,7 @@ fn open_bytes(bytes: Vec<u8>) -> Result<Index> {
     let options = OpenOptions {
         index_files: Vec::new(),
         refresh: false,
+        sample: None,
         n_threads: 2,
         progress: &go_on,
     };

@@ -1,0 +1,58 @@
+"""How fast bytes of a file come from where it is kept, when they are not in memory."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from paceline.advice.cache import drop
+
+#: Bytes that one reader reads, at the most, and in one call; and for how long, s.
+_BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
+#: Of a file of so few bytes a rate would tell nothing.
+_LEAST = 4 << 20
+
+
+def disk_rates(path: str) -> tuple[float, float] | None:
+    """Bytes a second that one reader gets, and that two get together, that are not in memory.
+
+    Parameters
+    ----------
+    path : str
+        A file. Some of its bytes are let go of, and read.
+
+    Returns
+    -------
+    tuple of float or None
+        None where the bytes stay in memory, or the system does not tell.
+    """
+    size = os.path.getsize(path)
+    n_bytes = min(_BYTES, size // 8)
+    if n_bytes < _LEAST:
+        return None
+    # Away from the middle, where frames are read.
+    starts = [size // 8, size // 4, 5 * size // 8]
+    if not drop(path, [(start, n_bytes) for start in starts]):
+        return None
+    one = _rate(path, starts[:1], n_bytes)
+    return one, _rate(path, starts[1:], n_bytes)
+
+
+def _rate(path: str, starts: list[int], n_bytes: int) -> float:
+    """Bytes a second of several readers together."""
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(len(starts)) as readers:
+        read = readers.map(lambda start: _read(path, start, n_bytes), starts)
+        return sum(read) / (time.perf_counter() - begun)
+
+
+def _read(path: str, start: int, n_bytes: int) -> int:
+    """Read for a while; how many bytes came."""
+    buffer, done = bytearray(_CALL), 0
+    end = time.perf_counter() + _SECONDS
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        while done < n_bytes and time.perf_counter() < end:
+            done += os.preadv(descriptor, [buffer], start + done)
+    finally:
+        os.close(descriptor)
+    return done

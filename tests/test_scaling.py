@@ -1,0 +1,426 @@
+"""How time changes with the number of workers: the sums, the runs in turn, and what is refused."""
+
+import io
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paceline.cli import main, scaling
+from paceline.cli.bench import counts
+from paceline.cli.bench_table import table_for_people
+from paceline.errors import UnsupportedError
+from paceline.pagecache import cached_fraction, drop_from_cache
+from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
+from paceline.scaling.runs import IN_TASK, PARTS
+from paceline.scaling.starting import find_launcher, run_command
+from paceline.timing import BlockTiming, Timings
+
+MS = 10**6
+
+
+def block(number, worker, start, end, **parts):
+    """A block of 16 frames; times in ms."""
+    named = dict.fromkeys(("wait", "open", "read", "decode", "transform", "compute", "comm"), 0)
+    named |= {name: value * MS for name, value in parts.items()}
+    first = 16 * number
+    host = f"host:1:{worker}"
+    return BlockTiming(
+        0, number, first, 16, host, start * MS, end * MS, **named, bytes=500_000, calls=2
+    )
+
+
+@pytest.fixture
+def timings():
+    """Two of three workers do three blocks within 100 ms, 10 ms after the run began."""
+    blocks = [
+        block(0, "a", 15, 55, open=2, read=10, decode=20, compute=6),
+        block(1, "b", 30, 90, read=20, decode=20, transform=5, compute=10),
+        block(2, "a", 60, 110, read=20, decode=20, compute=10),
+    ]
+    return Timings("threads", 0, 10 * MS, 120 * MS, 0.5, 0.25, 0.003, blocks)
+
+
+def test_parts_of_a_run_add_up_to_it(timings):
+    found = quantities(timings, 3)
+    assert found["t_total (s)"] == pytest.approx(0.12)
+    parts = sum(found[f"{part} mean (s)"] for part in PARTS)
+    assert parts + found["t_around (s)"] == pytest.approx(found["t_total (s)"])
+    in_task = sum(found[f"{part} mean (s)"] for part in IN_TASK)
+    assert in_task == pytest.approx(found["t_in_task mean (s)"]) == pytest.approx(0.15 / 3)
+    assert found["t_in_task max (s)"] == pytest.approx(0.09)
+    assert found["t_scheduler (s)"] == pytest.approx(0.12 - 0.05)
+    assert found["t_io mean (s)"] == pytest.approx(0.05 / 3)
+    assert found["t_io max (s)"] == pytest.approx(0.03)
+    assert found["t_startup mean (s)"] == pytest.approx((0.005 + 0.02) / 3)
+    # The third worker had nothing to do all the time.
+    assert found["t_wait max (s)"] == pytest.approx(0.1)
+    assert found["t_overhead max (s)"] == pytest.approx(0.005)
+    assert (found["frames"], found["blocks"], found["read (MB)"]) == (48, 3, 1.5)
+
+
+def runs_of(times, mode="strong"):
+    """Runs from {workers: time of each repeat}; the whole command takes 1 s longer."""
+    return [
+        ScalingRun(
+            mode, "threads", n, repeat, {"t_total (s)": t, "t_command (s)": t + 1}, f"{repeat}"
+        )
+        for n, some in times.items()
+        for repeat, t in enumerate(some, start=1)
+    ]
+
+
+def test_speed_ups_are_of_runs_in_the_same_repeat():
+    # In the second repeat everything took three times as long: that is no spread of the speed-up.
+    one, two, four = points(runs_of({1: [8, 24], 2: [4, 12], 4: [4, 8]}))
+    assert (one.speed_up, one.efficiency) == (Spread(1, 0, 2), Spread(1, 0, 2))
+    assert (two.speed_up, two.efficiency) == (Spread(2, 0, 2), Spread(1, 0, 2))
+    assert four.speed_up.mean == 2.5
+    assert four.speed_up.sd == pytest.approx(math.sqrt(0.5))
+    assert four.efficiency.mean == 2.5 / 4
+    assert two.columns["t_total (s)"] == Spread(8, pytest.approx(math.sqrt(32)), 2)
+    assert two.command_speed_up.mean == pytest.approx((9 / 5 + 25 / 13) / 2)
+
+
+def test_weak_scaling_counts_the_work():
+    one, four = points(runs_of({1: [2.0], 4: [2.5]}, "weak"))
+    assert (one.speed_up.mean, four.speed_up.mean) == (1, pytest.approx(3.2))
+    assert four.efficiency.mean == pytest.approx(0.8)
+    assert math.isnan(four.speed_up.sd)
+
+
+@pytest.mark.parametrize("mode", ["strong", "weak"])
+def test_the_least_number_stands_for_one_worker(mode):
+    first, second = points(runs_of({24: [6.0], 48: [4.0 if mode == "strong" else 6.0]}, mode))
+    assert (first.speed_up.mean, first.efficiency.mean) == (24, 1)
+    assert second.speed_up.mean == pytest.approx(36 if mode == "strong" else 48)
+    assert second.base == 24
+
+
+def test_incomplete_repeats_count_where_they_can():
+    one, two = points(runs_of({1: [8, 8], 2: [4]}))
+    assert (one.columns["t_total (s)"].n, two.columns["t_total (s)"].n) == (2, 1)
+    assert two.speed_up.n == 1
+    (alone,) = points(runs_of({2: [4]})[:1])
+    assert alone.speed_up.mean == 2
+
+
+def test_runs_are_read_by_pandas(tmp_path):
+    path = tmp_path / "runs.csv"
+    save_runs(path, runs_of({1: [8], 2: [4]}), ["over\ntwo lines"])
+    assert path.read_text(encoding="utf-8").startswith("# over two lines\nmode,")
+    table = pd.read_csv(path, comment="#")
+    assert table["t_total (s)"].tolist() == [8, 4]
+    with pytest.raises(FileExistsError):
+        save_runs(path, runs_of({1: [8]}), [])
+
+
+def test_people_get_aligned_columns():
+    whole = dict.fromkeys(quantities(Timings(blocks=[block(0, "a", 0, 8)]), 1), 0.5)
+    times = [("t_total (s)", 8.0), ("t_command (s)", 9.25), ("frames", 98.0)]
+    run = ScalingRun("strong", "threads", 1, 1, whole | dict(times), "")
+    lines = list(table_for_people([run]))
+    assert lines[0] == "strong scaling"
+    assert lines[1].split("  ")[:3] == ["workers", "frames", "runs"]
+    cells = "1 98 1 8.000 ± - 1.00 ± - 1.00 ± - 9.250 ± - 0.500 0.500"
+    assert lines[2].split() == cells.split()
+    assert len(lines[1]) == len(lines[2])
+    assert lines[6].split() == ["1", *(9 * ["0.500"])]
+
+
+def test_numbers_of_workers():
+    assert counts("4,1,2,4") == [1, 2, 4]
+    assert scaling._default_counts(1) == [1]
+    assert scaling._default_counts(24) == [1, 2, 4, 8, 16, 24]
+
+
+def test_what_is_in_memory_is_seen(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(10**6))
+    if not hasattr(os, "posix_fadvise"):
+        with pytest.raises(UnsupportedError, match="cannot drop"):
+            drop_from_cache([path])
+        return
+    path.read_bytes()
+    assert cached_fraction([path]) == 1
+    drop_from_cache([path])
+    # Memory is where some file systems keep all.
+    assert cached_fraction([path]) in (0, 1)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `paceline bench scaling` here: status, what it wrote, and what it said beside."""
+
+    def run(*arguments):
+        try:
+            status = main(["bench", "scaling", *map(str, arguments)])
+        except SystemExit as stop:
+            status = stop.code
+        written = capsys.readouterr()
+        return status, written.out, written.err
+
+    return run
+
+
+def test_both_scalings_of_threads(adk, tmp_path, run):
+    runs, png, svg = (tmp_path / name for name in ("runs.csv", "a.png", "a.svg"))
+    status, out, err = run(
+        *("--workers", "1,2", "--repeats", "1", "--strong", "--weak", "--", "rmsd", *adk),
+        *("--select", "name CA", "--end", "97", "-o", runs, "--plot", png, "--plot", svg),
+    )
+    assert status == 0, err
+    table = pd.read_csv(runs, comment="#")
+    order = list(zip(table["mode"], table.workers, table.frames, strict=True))
+    assert order == [("strong", 1, 97), ("strong", 2, 97), ("weak", 1, 48), ("weak", 2, 96)]
+    assert table.digest.nunique() == 3
+    command = ["t_start (s)", "t_init_top (s)", "t_init_traj (s)", "t_total (s)", "t_rest (s)"]
+    assert np.allclose(table[command].sum(axis=1), table["t_command (s)"])
+    assert (table[command] > 0).all(axis=None)
+    told = pd.read_csv(io.StringIO(out), sep="\t")
+    assert told.workers.tolist() == [1, 2, 1, 2]
+    assert told["efficiency"][0] == 1
+    assert "paceline: 4 of 4 runs: 2 workers, weak" in err
+    assert "about" in err
+    notes = runs.read_text(encoding="utf-8")
+    assert "frames: 97 of 98" in notes
+    assert "# runs: 4 of 4 runs" in notes
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "weak scaling" in svg.read_text(encoding="utf-8")
+
+
+def test_ranks_of_mpi(adk, tmp_path, run, monkeypatch):
+    pytest.importorskip("mpi4py")
+    try:
+        (mpiexec,) = find_launcher()
+    except UnsupportedError:
+        pytest.skip("there is no mpiexec")
+    libraries = Path(shutil.which(mpiexec)).resolve().parents[1] / "lib"
+    if list(libraries.glob("libmpi.*")):
+        monkeypatch.setenv("MPI4PY_LIBMPI", str(libraries))
+    runs = tmp_path / "runs.csv"
+    arguments = ["rmsf", *adk, "--repeats", "1", "--workers", "1,2", "-o", runs]
+    status, _, err = run("--backend", "mpi", "--launcher", mpiexec, *arguments)
+    assert status == 0, err
+    table = pd.read_csv(runs, comment="#")
+    assert table.backend.tolist() == ["mpi", "mpi"]
+    assert table.workers.tolist() == [1, 2]
+    assert table.digest.nunique() == 1
+    assert (table["t_start (s)"] > 0.05).all()
+    assert f"started by {mpiexec}" in runs.read_text(encoding="utf-8")
+
+
+def test_copies_are_new_and_deleted(adk, tmp_path, run):
+    trajectory = shutil.copy(adk.trajectory, tmp_path)
+    if cached_after_dropping(trajectory):
+        status, _, err = run("rmsd", adk.topology, trajectory, "--cold", "--workers", "1")
+        assert (status, "stay in memory" in err) == (2, True)
+        return
+    runs = tmp_path / "runs.csv"
+    status, _, err = run(
+        *("rmsd", adk.topology, trajectory, "--copies", "--workers", "1"),
+        *("--repeats", "1", "-o", runs),
+    )
+    assert status == 0, err
+    assert "a new copy of the trajectory for each run" in runs.read_text(encoding="utf-8")
+    assert pd.read_csv(runs, comment="#")["cached before (%)"].tolist() == [0]
+    assert sorted(os.listdir(tmp_path)) == ["adk_dims.dcd", "runs.csv"]
+
+
+def cached_after_dropping(path):
+    drop_from_cache([path])
+    return cached_fraction([path])
+
+
+class Pretended:
+    """Runs that nobody does, of an analysis that takes 8 s on one worker.
+
+    `answer` has, for some of them by number, what they tell instead, or what they raise.
+    """
+
+    def __init__(self, monkeypatch):
+        self.asked, self.shown = [], []
+        self.answer = {}
+        monkeypatch.setattr(scaling, "run_command", self)
+
+    def __call__(self, arguments, launcher, *, show):
+        self.shown.append(show)
+        asked = json.loads(arguments[-1])
+        assert arguments[-2] == "--one-run"
+        self.asked.append((asked["workers"], asked["frames"]))
+        changed = self.answer.get(len(self.asked), {})
+        if "raise" in changed:
+            raise changed["raise"]
+        n_frames = asked["frames"] or 1000
+        seconds = 8 * n_frames / 1000 / asked["workers"]
+        blocks = [
+            block(k, f"{k}", 0, round(1000 * seconds), compute=round(900 * seconds))
+            for k in range(asked["workers"])
+        ]
+        timings = Timings("threads", 0, 0, round(1e9 * seconds), 0.1, 0.1, 0, blocks)
+        values = quantities(timings, asked["workers"]) | {"frames": float(n_frames), "blocks": 63.0}
+        told = {
+            "begun": 0.0,
+            "backend": "threads",
+            "values": values,
+            "digest": f"of {n_frames}",
+            "hosts": ["host"],
+            "n_workers": asked["workers"],
+            "n_atoms": 3341,
+            "n_selected": 214,
+            "n_frames": 1000,
+            "mpi": None,
+        }
+        return told | changed, seconds + 1
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    return Pretended(monkeypatch)
+
+
+def test_runs_go_back_and_forth_over_the_numbers(adk, run, pretended):
+    status, out, err = run("rmsd", *adk, "--workers", "1,2,4", "--repeats", "2")
+    assert status == 0
+    # The first one is not counted.
+    assert [n for n, _ in pretended.asked] == [4, 1, 2, 4, 4, 2, 1]
+    assert pretended.shown == [True] + 6 * [False]
+    assert {n for _, n in pretended.asked} == {None}
+    told = pd.read_csv(io.StringIO(out), sep="\t")
+    assert told["speed-up"].tolist() == [1, 2, 4]
+    assert told["total (s)"].tolist() == [8, 4, 2]
+    # 9 + 5 + 3 s for the whole commands, twice; then less.
+    lefts = [line.rpartition("about ")[2] for line in err.splitlines() if " left" in line]
+    assert lefts == ["25 s left", "20 s left", "17 s left", "14 s left", "9 s left"]
+
+
+def test_frames_of_weak_scaling(adk, run, pretended):
+    assert run("rmsd", *adk, "--workers", "1,3", "--repeats", "1", "--weak")[0] == 0
+    assert pretended.asked == [(3, None), (1, 333), (3, 999)]
+
+
+def test_more_workers_than_cpus_are_said(adk, run, pretended, monkeypatch):
+    monkeypatch.setattr(scaling, "available_cpus", lambda: 2)
+    _, _, err = run("rmsd", *adk, "--workers", "1,2,4,64", "--repeats", "1")
+    assert "4, 64 workers share 2 CPUs" in err
+    assert "1000 frames make 63 blocks: more workers than that have nothing to do" in err
+
+
+def test_other_results_are_an_error(adk, tmp_path, run, pretended):
+    pretended.answer = {3: {"digest": "another"}}
+    status, _, err = run("rmsd", *adk, "--workers", "1,2", "-o", tmp_path / "a.csv")
+    assert status == 1
+    assert "results with 2 workers, repeat 1, differ" in err
+    assert pd.read_csv(tmp_path / "a.csv", comment="#").digest.tolist() == ["of 1000", "another"]
+
+
+@pytest.mark.parametrize("n_done", [0, 1, 3])
+def test_ctrl_c_keeps_what_is_measured(n_done, adk, tmp_path, run, pretended):
+    pretended.answer = {n_done + 2: {"raise": KeyboardInterrupt()}}
+    path, figure = tmp_path / "runs.csv", tmp_path / "a.png"
+    arguments = ["--workers", "1,2", "-o", path, "--plot", figure]
+    status, out, err = run("rmsd", *adk, *arguments)
+    assert status == 130
+    assert err.endswith("paceline: interrupted\n")
+    assert path.exists() == figure.exists() == bool(out) == (n_done > 0)
+    if n_done:
+        assert len(pd.read_csv(path, comment="#")) == n_done
+        assert f"runs: {n_done} of 10 runs" in path.read_text(encoding="utf-8")
+
+
+def test_a_real_interrupt_ends_the_run_that_goes_on(adk, tmp_path):
+    code = "import sys; from paceline.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "bench", "scaling", "rmsd", *adk, "--workers", "1"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [*command, "--repeats", "1000", "-o", tmp_path / "a.csv"],
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+    told = "".join(itertools.takewhile(lambda line: "1 of 1000" not in line, process.stderr))
+    assert "not counted" in told
+    process.send_signal(2)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, "interrupted" in err) == (130, True)
+    assert out.startswith("scaling\tworkers")
+    assert len(pd.read_csv(tmp_path / "a.csv", comment="#")) >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--workers", "0"], "at least 1"),
+        (["--workers", "two"], "expected numbers such as 1,2,4, found 'two'"),
+        (["-o", "runs.txt"], "runs.txt: runs are saved as .csv"),
+        (["-o", "nowhere/runs.csv"], "no folder nowhere"),
+        (["--plot", "a.docx"], "a.docx: figures are saved as"),
+        (["--cold", "--copies"], "not allowed with argument"),
+        (["--backend", "serial"], "invalid choice: 'serial'"),
+        (["--launcher", "srun"], "say --backend mpi, too"),
+        (["--backend", "mpi", "--launcher", "/no/mpirun"], "there is no command /no/mpirun"),
+        (["--checkpoint", "a"], "--checkpoint is not for runs that are measured"),
+        (["--timings"], "--timings is not for runs that are measured"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments, words, adk, run):
+    status, out, err = run("rmsd", *adk, *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_errors_of_the_analysis_are_told(adk, run):
+    status, out, err = run("rmsd", *adk, "--workers", "1", "--select", "name XYZ")
+    assert (status, out) == (2, "")
+    assert err.endswith("paceline: error: select: no atoms match 'name XYZ'\n")
+
+
+def test_too_few_frames_and_foreign_files_are_refused(adk, run, pretended):
+    assert "too few for 2000 workers" in run("rmsd", *adk, "--weak", "--workers", "2000")[2]
+    pretended.answer = {len(pretended.asked) + 1: {"backend": "serial"}}
+    status, _, err = run("rmsd", *adk)
+    assert status == 2
+    assert "read by MDAnalysis, in one process" in err
+
+
+def test_a_launcher_is_looked_for(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(UnsupportedError, match="neither mpiexec nor mpirun nor srun"):
+        find_launcher()
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "srun" else None)
+    assert find_launcher() == ["srun"]
+
+
+def test_ranks_that_measure_are_refused(adk, run, monkeypatch):
+    monkeypatch.setattr(scaling, "launched", lambda: (4, 0))
+    status, _, err = run("rmsd", *adk)
+    assert (status, "start paceline bench by itself" in err) == (2, True)
+
+
+def test_options_count_before_and_after_the_analysis(adk, run, pretended):
+    run("--workers", "1", "--repeats", "1", "rmsd", *adk)
+    run("--workers", "1", "rmsd", *adk, "--repeats", "1")
+    run("rmsd", *adk, "--n-workers", "1", "--repeats", "1")
+    assert pretended.asked == 3 * [(1, None), (1, None)]
+
+
+def test_help_of_an_analysis_has_both(run):
+    status, out, _ = run("rmsd", "--help")
+    assert status == 0
+    for words in ("--select", "--workers", "--copies", "\n  paceline bench scaling rmsd"):
+        assert words in out
+    assert "--checkpoint" not in out
+
+
+def test_a_command_that_breaks_tells_how():
+    with pytest.raises(UnsupportedError, match=r"nowhere.xtc: No such file"):
+        run_command(["info", "nowhere.xtc"])
