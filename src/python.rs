@@ -88,7 +88,7 @@ mod _core {
     #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]
-    use super::kernels::{Rmsd, accumulate_moments, merge_moments};
+    use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

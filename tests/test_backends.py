@@ -64,6 +64,7 @@ if __name__ == "__main__":
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     import paceline
+    from paceline.analysis.rdf import InterRDF
     from paceline.analysis.rms import RMSD, RMSF
     backend = sys.argv[1]
     if backend == "spawned":
@@ -73,7 +74,8 @@ if __name__ == "__main__":
         return np.full(len(block), len(heavy & set(sys.modules)))
     atoms = paceline.Universe(*sys.argv[2:]).atoms
     loaded = paceline.TimeSeries(loaded, atoms)
-    paceline.run([RMSD(atoms), RMSF(atoms), loaded], backend=backend, n_workers=2)
+    rdf = InterRDF(atoms[:9], atoms, norm="none")
+    paceline.run([RMSD(atoms), RMSF(atoms), rdf, loaded], backend=backend, n_workers=2)
     print(loaded.results.timeseries.sum(), "MDAnalysis" in sys.modules)
 """
     )

@@ -55,6 +55,10 @@ def test_transformation(folder):
     assert tools_of("transform", "unwrap-center-fit", folder) == {"MDAnalysis"} | OURS
 
 
+def test_radial_distribution(folder):
+    assert tools_of("rdf", "8", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
+
+
 def test_splitting(folder):
     assert {"cp", "paceline split"} <= tools_of("split", "adk.xtc", folder)
 

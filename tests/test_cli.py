@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import paceline
+from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main, rmsd
 from paceline.cli.arguments import bound
@@ -38,12 +39,12 @@ def table(text):
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines[1:]])
 
 
-@pytest.mark.parametrize("command", [[], ["info"], ["rmsd"], ["rmsf"], ["index"]])
+@pytest.mark.parametrize("command", [[], ["info"], ["rmsd"], ["rmsf"], ["rdf"], ["index"]])
 def test_help_has_examples(command, run):
     status, out, err = run(*command, "--help")
     assert (status, err) == (0, "")
     assert "examples:\n  paceline " in out
-    for name in command or ["info", "rmsd", "rmsf", "index"]:
+    for name in command or ["info", "rmsd", "rmsf", "rdf", "index"]:
         assert f"\n  paceline {name} " in out
 
 
@@ -90,6 +91,15 @@ def test_rmsf_writes_a_table(adk, universe, run):
     assert last[0] == "RMSF (Å)"
     wanted = RMSF(universe.select_atoms("name CB")).run().results.rmsf
     assert np.array_equal([float(cell) for cell in last[1:]], wanted)
+
+
+def test_rdf_writes_a_table(adk, universe, run):
+    options = ("--select", "name CA", "--select-2", "name CB", "--range", 2, 9, "--nbins", 14)
+    _, out, _ = run("rdf", *adk, *options, "--norm", "none", "--exclude-same", "residue")
+    assert out.splitlines()[0] == "r (Å)\tpairs per frame\tcount"
+    ca, cb = (universe.select_atoms(f"name {name}") for name in ("CA", "CB"))
+    wanted = InterRDF(ca, cb, 14, (2, 9), norm="none", exclude_same="residue").run().results
+    assert np.array_equal(table(out), np.column_stack([wanted.bins, wanted.rdf, wanted.count]))
 
 
 def test_the_reference_may_be_a_file(adk, adk_xtc, universe, tmp_path, run):

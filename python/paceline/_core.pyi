@@ -146,6 +146,28 @@ class Rmsd:
     ) -> Rmsd: ...
     def compute(self, positions: NDArray[np.float32], out: NDArray[np.float64]) -> None: ...
 
+#: Columns of a group, and a label of each.
+_LabelledColumns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint32] | None]
+
+@final
+class Rdf:
+    """Bins of the distances between two groups of columns, or within one."""
+
+    def __new__(
+        cls,
+        edges: NDArray[np.float64],
+        first: _LabelledColumns,
+        second: _LabelledColumns | None,
+        *,
+        needs_cell: bool,
+    ) -> Rdf: ...
+    def count(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        counts: NDArray[np.uint64],
+    ) -> tuple[float, tuple[int, str] | None]: ...
+
 @final
 class Transform:
     """A change of all frames of a block, in place."""

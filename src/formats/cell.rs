@@ -24,6 +24,17 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
 /// plane of x and y; none where they span no volume. The formula and its order of operations
 /// follow `MDAnalysis.lib.mdamath.triclinic_vectors` so that the same float32 numbers come out.
 pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
+    let vectors = exact_vectors(dimensions)?.map(|vector| vector.map(|value| value as f32));
+    // Angles that leave no room for a cell give 0 or no number.
+    (0..3).all(|i| vectors[i][i] > 0.0).then_some(vectors)
+}
+
+/// Volume of `[lx, ly, lz, alpha, beta, gamma]`, from vectors in double precision.
+pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
+    exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
+}
+
+fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
     let possible = dimensions.iter().all(|&x| x > 0.0 && x.is_finite())
         && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
@@ -35,14 +46,11 @@ pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
     let z_x = lz * cos_beta;
     let z_y = lz * (cos_alpha - cos_beta * cos_gamma) / sin_gamma;
     let z_z = (lz * lz - z_x * z_x - z_y * z_y).sqrt();
-    let vectors = [
+    Some([
         [lx, 0.0, 0.0],
         [ly * cos_gamma, ly * sin_gamma, 0.0],
         [z_x, z_y, z_z],
-    ]
-    .map(|vector| vector.map(|value| value as f32));
-    // Angles that leave no room for a cell give 0 or no number.
-    (0..3).all(|i| vectors[i][i] > 0.0).then_some(vectors)
+    ])
 }
 
 /// Of an angle in degrees from 0 to 180, by its series: a library's function may give other bits

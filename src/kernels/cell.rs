@@ -1,7 +1,7 @@
 //! The periodic cell of a frame: its vectors, and the images of positions in it.
 
 use super::qcp::Matrix3;
-use crate::formats::triclinic_vectors;
+use crate::formats::{cell_volume, triclinic_vectors};
 
 /// Part of their length by which b and c rise above the vectors before them: of a flatter cell,
 /// angles in single precision do not tell the volume.
@@ -19,6 +19,7 @@ pub struct Cell {
     oblique: bool,
     /// Square of half the shortest height, Å²: what is shorter has no nearer image.
     near: f64,
+    volume: f64,
 }
 
 /// Why lengths and angles make no cell.
@@ -61,7 +62,23 @@ impl Cell {
             vectors,
             oblique: dimensions[3..] != [90.0; 3],
             near: near(&vectors),
+            volume: cell_volume(&dimensions).ok_or(impossible)?,
         })
+    }
+
+    /// The vectors a, b, c, Å.
+    pub fn vectors(&self) -> &Matrix3 {
+        &self.vectors
+    }
+
+    /// Whether any angle differs from 90°.
+    pub fn is_oblique(&self) -> bool {
+        self.oblique
+    }
+
+    /// Å³, in double precision.
+    pub fn volume(&self) -> f64 {
+        self.volume
     }
 
     /// The middle of the cell, Å.
@@ -154,7 +171,7 @@ fn near(&[a, b, c]: &Matrix3) -> f64 {
     half * half
 }
 
-fn square([x, y, z]: [f64; 3]) -> f64 {
+pub fn square([x, y, z]: [f64; 3]) -> f64 {
     x * x + y * y + z * z
 }
 

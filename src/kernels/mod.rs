@@ -13,13 +13,18 @@ use std::slice::ChunksExact;
 
 use crate::error::{Error, Result};
 
+mod apply_pbc;
 pub mod bonds;
 mod cell;
 pub mod center;
 pub mod fit;
+mod histogram;
 pub mod moments;
+mod points;
 pub mod qcp;
+pub mod rdf;
 pub mod rmsd;
+mod rods;
 pub mod superpose;
 #[cfg(test)]
 mod testing;

@@ -1,14 +1,16 @@
 //! Kernels on NumPy arrays.
 
 use numpy::{
-    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray2, PyUntypedArrayMethods,
+    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray1, PyReadwriteArray2,
+    PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use crate::kernels::rmsd::{self, Group};
-use crate::kernels::{Columns, moments};
+use crate::kernels::transform::Refused;
+use crate::kernels::{Columns, moments, rdf};
 
 /// A superposition bound to the columns of a block.
 #[pyclass(frozen, module = "paceline._core")]
@@ -127,4 +129,61 @@ pub(super) fn merge_moments(
     })
     .or_raise(py)?;
     Ok(count)
+}
+
+/// Bins of the distances between two groups of columns, or within one.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Rdf {
+    task: rdf::Rdf,
+}
+
+/// Columns of a group, and a label of each: two atoms of the same label make no pair.
+type LabelledColumns<'py> = (
+    PyReadonlyArray1<'py, i64>,
+    Option<PyReadonlyArray1<'py, u32>>,
+);
+
+#[pymethods]
+impl Rdf {
+    #[new]
+    #[pyo3(signature = (edges, first, second, *, needs_cell))]
+    fn new(
+        py: Python<'_>,
+        edges: PyReadonlyArray1<'_, f64>,
+        first: LabelledColumns<'_>,
+        second: Option<LabelledColumns<'_>>,
+        needs_cell: bool,
+    ) -> PyResult<Self> {
+        let group = |(columns, labels): &LabelledColumns<'_>| {
+            let labels = labels
+                .as_ref()
+                .map(|labels| labels.as_slice())
+                .transpose()?;
+            rdf::Group::new(&indices(columns.as_slice()?)?, labels).or_raise(py)
+        };
+        let second = second.as_ref().map(group).transpose()?;
+        let task = rdf::Rdf::new(edges.as_slice()?, group(&first)?, second, needs_cell);
+        Ok(Rdf {
+            task: task.or_raise(py)?,
+        })
+    }
+
+    /// Add the distances in a block's frames to `counts`; the sum of the cells' volumes (Å³), or
+    /// the first row that cannot be counted, and why.
+    fn count(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+        mut counts: PyReadwriteArray1<'_, u64>,
+    ) -> PyResult<(f64, Option<Refused>)> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let counts = counts.as_slice_mut()?;
+        let counted = py.detach(|| self.task.count(positions, n_atoms, dimensions, counts));
+        Ok(match counted.or_raise(py)? {
+            Ok(volume) => (volume, None),
+            Err(refused) => (0.0, Some(refused)),
+        })
+    }
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import paceline
+from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import MPI
 
@@ -27,13 +28,15 @@ def numbers(where, **options):
         paceline.TimeSeries(lambda block: np.empty((len(block), 0)), ca),
         paceline.TimeSeries(lambda block: np.full(len(block), "2026-01-01", "M8[D]"), ca),
         RMSF(universe.atoms),
+        InterRDF(ca[::-1], universe.atoms[:700], norm="none"),
     ]
-    rmsd, rmsf, series, nothing, dates, all_rmsf = paceline.run(
+    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf = paceline.run(
         analyses, backend=where, **HARD, **options
     )
     return [
         *(rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, series.times),
         *(nothing.results.timeseries, dates.results.timeseries, all_rmsf.results.rmsf),
+        *(rdf.results.count, rdf.results.rdf),
         np.array([frame for frame, _ in rmsd.damaged]),
     ]
 

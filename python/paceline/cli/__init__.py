@@ -18,6 +18,7 @@ from paceline.cli import (
     info,
     join,
     predict,
+    rdf,
     report,
     rmsd,
     rmsf,
@@ -28,7 +29,21 @@ from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 from paceline.launch import launched
 
 #: In the order in which the help lists them.
-COMMANDS = (info, advise, rmsd, rmsf, convert, split, join, validate, index, report, predict, bench)
+COMMANDS = (
+    info,
+    advise,
+    rmsd,
+    rmsf,
+    rdf,
+    convert,
+    split,
+    join,
+    validate,
+    index,
+    report,
+    predict,
+    bench,
+)
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
@@ -39,6 +54,7 @@ examples:
   paceline advise md.tpr md.xtc
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
+  paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
   paceline convert md.trr md.xtc
   paceline index run*/md.xtc
   paceline split md.xtc -n 24

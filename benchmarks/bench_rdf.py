@@ -1,0 +1,171 @@
+"""The radial distribution function of water's oxygens, which is all computing.
+
+    python -m benchmarks rdf [folder] [--repeats 5] [--only 15] [--tsv] [--tiny]
+
+One core each: `paceline.analysis.rdf.InterRDF`, MDAnalysis's, `mdtraj.compute_rdf` and ``gmx rdf``,
+with the same range and bins. All must find the same g(r), or the benchmark fails.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import (
+    OURS,
+    REFERENCE,
+    SLOPES,
+    Effort,
+    add_slopes,
+    gains,
+    judged,
+    options,
+    report,
+)
+from benchmarks.data import TIME_STEP, Dataset
+from benchmarks.measure import Run, Slope, Subject, Unavailable, slopes, subjects
+from benchmarks.table import Table
+
+#: Where the last bin ends, Å, and the number of bins: MDAnalysis's defaults, and nearer.
+CASES = {"15": (15.0, 75), "8": (8.0, 40)}
+WATER = "name OW"
+GROMACS = "gmx rdf"
+
+#: Of the highest g(r): GROMACS has other bins, of which the others' are put together.
+TOLERANCE = 0.02
+#: Bins nearer than this, Å, hold too few pairs, or the atoms' distances to themselves.
+NEAREST = 2.4
+
+
+def mdanalysis(data: Dataset, end: float, n_bins: int) -> Run:
+    """MDAnalysis, serial."""
+    import MDAnalysis
+    from MDAnalysis.analysis.rdf import InterRDF
+
+    water = MDAnalysis.Universe(data.topology, data.trajectory("xtc")).select_atoms(WATER)
+
+    def run(n: int) -> np.ndarray:
+        return InterRDF(water, water, n_bins, (0.0, end)).run(stop=n).results.rdf
+
+    return run
+
+
+def paceline(data: Dataset, end: float, n_bins: int) -> Run:
+    """Paceline on one thread."""
+    import paceline
+    from paceline.analysis.rdf import InterRDF
+
+    water = paceline.Universe(data.topology, data.trajectory("xtc")).select_atoms(WATER)
+
+    def run(n: int) -> np.ndarray:
+        rdf = InterRDF(water, water, n_bins, (0.0, end))
+        return rdf.run(stop=n, backend="threads", n_workers=1).results.rdf
+
+    return run
+
+
+def mdtraj(data: Dataset, end: float, n_bins: int) -> Run:
+    """MDTraj, which is given all pairs, frame by frame: of more it keeps all distances at once."""
+    import mdtraj
+
+    topology = mdtraj.load_topology(str(data.first_frame))
+    water = topology.select("water and element O")
+    first, second = np.triu_indices(len(water), k=1)
+    pairs = np.column_stack([first, second]).astype(np.int32)
+
+    def run(n: int) -> np.ndarray:
+        total = np.zeros(n_bins)
+        with mdtraj.open(str(data.trajectory("xtc"))) as file:
+            for _ in range(n):
+                frame = file.read_as_traj(topology, n_frames=1, atom_indices=water)
+                _, rdf = mdtraj.compute_rdf(frame, pairs, (0.0, end / 10), n_bins=n_bins)
+                total += rdf
+        # It divides by the pairs it was given, others by atoms times atoms.
+        return total / n * (len(water) - 1) / len(water)
+
+    return run
+
+
+def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
+    """``gmx rdf``, whose bins have their middles where the others' have their borders."""
+    gmx = shutil.which("gmx")
+    if gmx is None:
+        raise Unavailable("no gmx on PATH")
+    temporary = tempfile.TemporaryDirectory()
+    folder = Path(temporary.name)
+    width = end / n_bins / 10
+    command = [gmx, "-quiet", "rdf", "-xvg", "none", "-s", str(data.first_frame)]
+    command += ["-f", str(data.trajectory("xtc")), "-ref", WATER, "-sel", WATER]
+    # Half as wide: the others' bins are one of these and half of each neighbour.
+    command += ["-bin", f"{width / 2:g}", "-rmax", f"{end / 10:g}", "-o", "rdf.xvg"]
+
+    def run(n: int) -> np.ndarray:
+        (folder / "rdf.xvg").unlink(missing_ok=True)  # or gmx keeps every one
+        last = str((n - 1) * TIME_STEP)
+        done = subprocess.run([*command, "-e", last], cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"gmx rdf: code {done.returncode}: {done.stderr[-2000:]}")
+        rdf = np.loadtxt(Path(temporary.name) / "rdf.xvg")[:, 1]
+        borders = np.append(rdf[::2], rdf[-1])  # the last one is beyond the range
+        return (borders[:n_bins] + 2 * rdf[1::2] + borders[1 : n_bins + 1]) / 4
+
+    return run
+
+
+TOOLS = {REFERENCE: mdanalysis, OURS: paceline, "MDTraj": mdtraj, GROMACS: gromacs}
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    water = next(data for data in asked.datasets() if data.name == "water")
+    asked.print_head()
+    table = Table("g(r) of water's oxygens: slope between n and 2n frames", SLOPES)
+    skipped: list[str] = []
+    try:
+        for case in CASES:
+            if asked.wants(case):
+                skipped += _measure(case, water, asked.effort, table)
+    finally:
+        asked.print_tables([table], skipped)
+
+
+def _measure(case: str, water: Dataset, effort: Effort, table: Table) -> list[str]:
+    """Fill in the rows of one range; what could not be measured."""
+    n = max(water.n_frames // 50, 1)
+    fewer = {REFERENCE: max(n // 20, 1), "MDTraj": max(n // 20, 1)}
+    how = {name: (prepare, water, *CASES[case]) for name, prepare in TOOLS.items()}
+    with subjects(how) as (ready, skipped):
+        _agree(case, ready, n)
+        report(f"{case} Å: slopes")
+        taken = slopes(ready, n, effort.repeats, effort.measurement, fewer)
+        add_slopes(table, f"{case} Å", ready, taken, _verdict(taken) if effort.judged else {})
+    return [f"{case} Å: {name}: {why}" for name, why in skipped.items()]
+
+
+def _agree(case: str, ready: list[Subject], n: int) -> None:
+    """Raise if a tool finds another function than the first one."""
+    end, n_bins = CASES[case]
+    near = (np.arange(n_bins) + 0.5) * end / n_bins > NEAREST
+    expected: Any = None
+    for subject in ready:
+        report(f"{case} Å: {subject.name}")
+        found = subject.run(1).values[near]
+        expected = found if expected is None else expected
+        worst = np.abs(found - expected).max()
+        if not worst <= TOLERANCE * expected.max():
+            raise RuntimeError(f"{subject.name}: g(r) is {worst} from {ready[0].name}'s")
+
+
+def _verdict(taken: Mapping[str, Slope]) -> dict[str, str]:
+    """Whether paceline is at least as fast as GROMACS."""
+    if GROMACS not in taken:
+        return {}
+    return {OURS: f"as fast as {GROMACS} {judged(gains(taken, GROMACS, OURS) >= 1)}"}
+
+
+if __name__ == "__main__":
+    main()
