@@ -75,7 +75,7 @@ def main() -> int:
     add("--output", type=Path, default=Path("docs/experiments"), help="[docs/experiments]")
     asked = parser.parse_args()
     if unknown := [name for name in asked.names if name not in known]:
-        parser.error(f"there is no experiment {', '.join(unknown)}")
+        parser.error(f"there is no experiment {', '.join(unknown)}; choose from {', '.join(known)}")
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # one worker means one core
     asked.output.mkdir(parents=True, exist_ok=True)
     chosen = {name: known[name] for name in asked.names or known}

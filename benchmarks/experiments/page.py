@@ -49,7 +49,7 @@ def _section(folder: Path, name: str, experiment: Experiment, kept: Path) -> str
             f"**Found here.** {experiment.finding(rows)}",
             f"![{experiment.title}]({name}.png)",
             _markdown(experiment.table(rows)),
-            experiment.why,
+            f"**Why it differs.** {experiment.why}",
             f"`{name}`, [rows]({name}.tsv): {'; '.join(head)}.",
             "",
         )

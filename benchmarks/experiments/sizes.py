@@ -77,7 +77,10 @@ def finding(rows: list[Row]) -> str:
         for size in (SIZES[0], SIZES[-1])
     )
     longest = SIZES[-1] // SIZES[0]
-    return f"{longest} times as many frames take 2 ranks from {first} to {last} µs a frame."
+    return (
+        f"With {longest} times as many frames the time of 2 ranks of paceline goes from {first} "
+        f"to {last} µs a frame."
+    )
 
 
 EXPERIMENT = Experiment(
@@ -93,8 +96,8 @@ EXPERIMENT = Experiment(
     finding=finding,
     why=(
         "As in the papers, a frame costs what it costs; what a job costs once (importing is not "
-        "counted, parsing the topology and opening are) shows on the shortest only. The copies "
-        "are a chain of the same file, which stays in the page cache, where the papers had one "
-        "long file on a disk."
+        "counted, parsing the topology and opening are) shows on the shortest. The copies are a "
+        "chain of the same file, which stays in the page cache, where the papers had one long "
+        "file on a disk."
     ),
 )

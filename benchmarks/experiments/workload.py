@@ -113,9 +113,9 @@ EXPERIMENT = Experiment(
     why=(
         "R grows in proportion to X here too, as it must. With paceline both computing and "
         "decoding take a fraction of the papers' times, and only the ratio of the two decides "
-        "about R. Reading from a page cache scales as well as computing does on two cores, so "
-        "the speed-up has little left to gain from X once files are open. At a hundred cores on "
-        "a shared file system the papers' lesson stands, that more computing per byte scales "
-        "further."
+        "about R. On two cores, with the file in the page cache, reading scales as computing "
+        "does; a larger X makes the job longer, so that meeting the other rank is a smaller part "
+        "of it. At a hundred cores on a shared file system the papers' lesson stands, that more "
+        "computing per byte scales further."
     ),
 )
