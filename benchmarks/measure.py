@@ -114,7 +114,7 @@ class Subject:
             # Here, and imported here alone: the process's memory is measured, too.
             from paceline.pagecache import drop_from_cache
 
-            drop_from_cache([cold])
+            drop_from_cache(cold)
         return self._ask("run", n, at_least)
 
     def peak_memory(self) -> float:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from MDAnalysisTests.datafiles import DCD, PDB, PSF, TRR, XTC
+from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import opening
-from paceline.advice import cache, formats, measuring
+from paceline.advice import formats, measuring
 from paceline.advice.costs import Costs, Measured
 from paceline.advice.forecast import Forecast, Pace
 from paceline.analysis.rms import RMSD, RMSF
@@ -211,6 +211,19 @@ def test_command_line(capsys, long_xtc, short_sample):
     assert all(float(line[1]) > 0 for line in lines[1:])
 
 
+def test_command_line_for_pairs(capsys):
+    system = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]
+    pairs = ["--select-2", "name HW1", "--exclude-same", "residue"]
+    costs = []
+    for furthest in ("2", "6"):
+        assert main([*system, "--for", "rdf", *pairs, "--range", "0", furthest]) == 0
+        words = capsys.readouterr().out
+        assert "InterRDF of 22168 of 47681 atoms in 2 frames" in words
+        (line,) = (line for line in words.splitlines() if line.strip().startswith("compute"))
+        costs.append(float(line.split()[1]))
+    assert costs[1] > 1.5 * costs[0]  # within three times the distance there are more pairs
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -223,15 +236,6 @@ def test_command_line(capsys, long_xtc, short_sample):
 def test_errors_of_the_command_line(capsys, arguments, status, message):
     assert main(["advise", *arguments]) == status
     assert message in capsys.readouterr().err
-
-
-def test_pages_of_a_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(1 << 20))
-    assert cache.windows(1 << 30)[-1][0] + cache.windows(1 << 30)[-1][1] == 1 << 30
-    share = cache.cached_share(str(path), [(0, 1 << 20)])
-    assert share in (None, 1.0)
-    assert cache.cached_share(str(path), [(1 << 20, 10)]) is None
 
 
 def measured(compute, fixed=0.0):

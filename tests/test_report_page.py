@@ -323,6 +323,10 @@ def test_analyses_write_their_report(adk, tmp_path, run):
     assert status == 0
     assert len(out.splitlines()) == 99
     assert "98 frames in" in checked((tmp_path / "run.html").read_text(encoding="utf-8")).text
+    pairs = ("rdf", *adk, "--select", "name CA", "--norm", "none", "--step", "49")
+    status, _, _ = run(*pairs, "--report", tmp_path / "rdf.html")
+    assert status == 0
+    assert "2 frames in" in checked((tmp_path / "rdf.html").read_text(encoding="utf-8")).text
     written = ("convert", adk.trajectory, tmp_path / "a.xtc", "--report", tmp_path / "convert.csv")
     assert run(*written)[0] == 0
     assert Timings.from_csv(tmp_path / "convert.csv").n_frames == 98

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +19,7 @@ from paceline.cli import main, scaling
 from paceline.cli.bench import counts
 from paceline.cli.bench_table import table_for_people
 from paceline.errors import UnsupportedError
-from paceline.pagecache import cached_fraction, drop_from_cache
+from paceline.pagecache import cached_share, drop_from_cache
 from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
 from paceline.scaling.runs import IN_TASK, PARTS
 from paceline.scaling.starting import find_launcher, run_command
@@ -142,20 +143,6 @@ def test_numbers_of_workers():
     assert scaling._default_counts(24) == [1, 2, 4, 8, 16, 24]
 
 
-def test_what_is_in_memory_is_seen(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(10**6))
-    if not hasattr(os, "posix_fadvise"):
-        with pytest.raises(UnsupportedError, match="cannot drop"):
-            drop_from_cache([path])
-        return
-    path.read_bytes()
-    assert cached_fraction([path]) == 1
-    drop_from_cache([path])
-    # Memory is where some file systems keep all.
-    assert cached_fraction([path]) in (0, 1)
-
-
 @pytest.fixture
 def run(capsys):
     """Run `paceline bench scaling` here: status, what it wrote, and what it said beside."""
@@ -197,6 +184,20 @@ def test_both_scalings_of_threads(adk, tmp_path, run):
     assert "weak scaling" in svg.read_text(encoding="utf-8")
 
 
+def test_pairs_of_two_groups(adk, tmp_path, run):
+    runs = tmp_path / "runs.csv"
+    groups = ("--select", "name CA", "--select-2", "name CA CB", "--norm", "none")
+    measuring = ("--workers", "1,2", "--repeats", "1", "--step", "10", "-o", runs)
+    status, _, err = run("rdf", *adk, *groups, *measuring)
+    assert status == 0, err
+    table = pd.read_csv(runs, comment="#")
+    assert table.workers.tolist() == [1, 2]
+    assert table.frames.tolist() == [10, 10]
+    assert table.digest.nunique() == 1
+    n_atoms = MDAnalysis.Universe(*adk).select_atoms("name CA CB").n_atoms
+    assert f"of which {n_atoms} analysed" in runs.read_text(encoding="utf-8")
+
+
 def test_ranks_of_mpi(adk, tmp_path, run, monkeypatch):
     pytest.importorskip("mpi4py")
     try:
@@ -236,8 +237,8 @@ def test_copies_are_new_and_deleted(adk, tmp_path, run):
 
 
 def cached_after_dropping(path):
-    drop_from_cache([path])
-    return cached_fraction([path])
+    drop_from_cache(path)
+    return cached_share(path)
 
 
 class Pretended:

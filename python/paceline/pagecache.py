@@ -1,29 +1,35 @@
-"""What of files the system keeps in memory: its page cache."""
+"""What of files the system keeps in memory, in its page cache, and letting go of it."""
 
 import ctypes
-import math
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
 from paceline.errors import UnsupportedError
 
-#: Bytes of a file that are looked at together.
-STRETCH = 2**30
+#: Of a whole file so many windows are looked at, of so many bytes each.
+_WINDOWS, _WINDOW = 256, 1 << 20
+#: Of more ranges than these some are looked at: each takes some microseconds.
+_RANGES = 1000
 
 
-def drop_from_cache(paths: Iterable[str | os.PathLike]) -> None:
-    """Make the next read of files come from where they are stored.
+def drop_from_cache(
+    path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
+) -> None:
+    """Make the next read of a file come from where it is stored.
 
     It is a wish: pages that others use meanwhile stay, and so do those of a file system in memory.
     Servers of a network file system have caches of their own.
 
     Parameters
     ----------
-    paths : iterable of path-like
-        The files.
+    path : path-like
+        The file.
+    ranges : sequence of (int, int), optional
+        Offset and size, in bytes, of what is dropped: by default all of it.
 
     Raises
     ------
@@ -32,17 +38,60 @@ def drop_from_cache(paths: Iterable[str | os.PathLike]) -> None:
     """
     if not hasattr(os, "posix_fadvise"):
         raise UnsupportedError("this system cannot drop a file from its page cache")
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)  # only clean pages are dropped
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # only clean pages are dropped
+        for offset, size in [(0, os.fstat(descriptor).st_size)] if ranges is None else ranges:
+            # Outwards to whole pages: a part of one would stay.
+            start = offset - offset % mmap.PAGESIZE
+            end = -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE
+            os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
-def cached_fraction(paths: Iterable[str | os.PathLike]) -> float:
-    """How much of files is in the page cache of this machine.
+def cached_share(
+    path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
+) -> float | None:
+    """How much of a file is in the page cache of this machine.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    ranges : sequence of (int, int), optional
+        Offset and size, in bytes, of what is looked at. By default the whole file; one of more
+        than 256 MiB is looked at in 256 windows of 1 MiB, from its first byte to its last.
+
+    Returns
+    -------
+    float or None
+        From 0 to 1; None where the system does not tell: of files that this user could not
+        change, of no bytes, or not at all.
+    """
+    look = _mincore()
+    if look is None or not _is_told(path):
+        return None
+    cached = total = 0
+    with open(path, "rb") as file:
+        file_size = os.fstat(file.fileno()).st_size
+        if ranges is None:
+            ranges = _windows(file_size)
+        for offset, size in ranges[:: 1 + len(ranges) // _RANGES]:
+            start = offset - offset % mmap.ALLOCATIONGRANULARITY
+            end = min(offset + size, file_size)
+            if end <= start:
+                continue
+            pages = look(file.fileno(), start, end - start)
+            if pages is None:
+                return None
+            cached += int((pages & 1).sum())
+            total += len(pages)
+    return cached / total if total else None
+
+
+def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
+    """How much of several files together is in the page cache of this machine.
 
     Parameters
     ----------
@@ -51,39 +100,52 @@ def cached_fraction(paths: Iterable[str | os.PathLike]) -> float:
 
     Returns
     -------
-    float
-        From 0 to 1; NaN where the system does not tell.
+    float or None
+        From 0 to 1; None where the system does not tell of one of them.
     """
-    counts = [_cached_pages(path) for path in paths]
-    cached, pages = (sum(column) for column in zip(*counts, strict=True))
-    return cached / pages if pages else math.nan
+    cached = total = 0.0
+    for path in paths:
+        size = os.path.getsize(path)
+        share = cached_share(path) if size else 0.0
+        if share is None:
+            return None
+        cached += share * size
+        total += size
+    return cached / total if total else None
 
 
-def _cached_pages(path: str | os.PathLike) -> tuple[float, int]:
-    """Pages of a file that are in memory, and all."""
-    libc = ctypes.CDLL(None)
-    descriptor = os.open(path, os.O_RDONLY)
+def _windows(size: int) -> list[tuple[int, int]]:
+    """Byte ranges that stand for a whole file of `size` bytes."""
+    if size <= _WINDOWS * _WINDOW:
+        return [(0, size)]
+    starts = np.linspace(0, size - _WINDOW, _WINDOWS).astype(int)
+    return [(int(start), _WINDOW) for start in starts]
+
+
+def _is_told(path: str | os.PathLike) -> bool:
+    """Whether Linux tells this user: of other files it says that all is in memory."""
+    return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
+
+
+@cache
+def _mincore() -> Callable[[int, int, int], np.ndarray | None] | None:
+    """What looks at the pages of a file; None where the system has no such call.
+
+    Nothing is read through the mapping, so that a file that becomes shorter does no harm.
+    """
     try:
-        size = os.fstat(descriptor).st_size
-        # Of a file that a user could not change, Linux calls every page cached.
-        if not hasattr(libc, "mincore") or not os.access(path, os.W_OK):
-            return math.nan, -(-size // mmap.PAGESIZE)
-        found = 0
-        for first in range(0, size, STRETCH):
-            found += _cached_in(libc, descriptor, first, min(STRETCH, size - first))
-    finally:
-        os.close(descriptor)
-    return found, -(-size // mmap.PAGESIZE)
+        mincore = ctypes.CDLL(None, use_errno=True).mincore
+    except (OSError, AttributeError, TypeError):
+        return None
+    mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
+    def look(descriptor: int, start: int, size: int) -> np.ndarray | None:
+        pages = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
+        with mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ) as mapped:
+            # A view holds the mapping open: it must go before the end of this block.
+            view = np.frombuffer(mapped, dtype=np.uint8)
+            failed = mincore(view.ctypes.data, size, pages.ctypes.data)
+            del view
+        return None if failed else pages
 
-def _cached_in(libc: ctypes.CDLL, descriptor: int, first: int, length: int) -> int:
-    """Pages in memory of a stretch of a file. It is mapped and not read."""
-    with mmap.mmap(descriptor, length, offset=first, prot=mmap.PROT_READ) as mapped:
-        view = np.frombuffer(mapped, np.uint8)
-        pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
-        address, vector = (ctypes.c_void_p(array.ctypes.data) for array in (view, pages))
-        failed = libc.mincore(address, ctypes.c_size_t(length), vector)
-        del view  # a mapping that is looked at cannot be closed
-    if failed:
-        raise UnsupportedError("the system does not tell what of a file it keeps in memory")
-    return int((pages & 1).sum())
+    return look

@@ -2,14 +2,41 @@
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from paceline.advice.cache import drop
+from paceline.errors import UnsupportedError
+from paceline.pagecache import cached_share, drop_from_cache
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
 #: Of a file of so few bytes a rate would tell nothing.
 _LEAST = 4 << 20
+#: Less than this in memory counts as nothing: reading elsewhere may bring in some pages.
+_DROPPED = 0.05
+
+
+def let_go(path: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Let the next read of some bytes of a file come from the disk.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    ranges : sequence of (int, int)
+        Offset and size of each row of bytes.
+
+    Returns
+    -------
+    bool
+        Whether they are known to be out of memory now.
+    """
+    try:
+        drop_from_cache(path, ranges)
+    except UnsupportedError:
+        return False
+    left = cached_share(path, ranges)
+    return left is not None and left < _DROPPED
 
 
 def disk_rates(path: str) -> tuple[float, float] | None:
@@ -31,7 +58,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
         return None
     # Away from the middle, where frames are read.
     starts = [size // 8, size // 4, 5 * size // 8]
-    if not drop(path, [(start, n_bytes) for start in starts]):
+    if not let_go(path, [(start, n_bytes) for start in starts]):
         return None
     one = _rate(path, starts[:1], n_bytes)
     return one, _rate(path, starts[1:], n_bytes)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from paceline.advice.cache import cached_share, drop, windows
 from paceline.advice.costs import Measured, measured
+from paceline.advice.disk import let_go
 from paceline.backends import Backend
 from paceline.errors import UnsupportedError
 from paceline.outcome import Outcome
+from paceline.pagecache import cached_share, cached_share_of_all
 from paceline.passes import Analysis, Pass
 from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
@@ -216,17 +217,11 @@ class Rehearsal:
         """How much of what the whole run reads is in memory; None where that is not told."""
         if not self.is_sample:
             return self.in_memory(self._run_frames)
-        sizes = {core.path: core.size for core in self.trajectory.chain.cores}
-        shares = [cached_share(path, windows(size)) for path, size in sizes.items()]
-        known = [share for share in shares if share is not None]
-        if len(known) < len(shares):
-            return None
-        total = sum(sizes.values())
-        return sum(share * size for share, size in zip(known, sizes.values(), strict=True)) / total
+        return cached_share_of_all({core.path for core in self.trajectory.chain.cores})
 
     def drop(self, frames: np.ndarray) -> bool:
         """Let some frames come from the disk when they are read next; whether they will."""
-        dropped = [drop(path, some) for path, some in self._ranges(frames).items()]
+        dropped = [let_go(path, some) for path, some in self._ranges(frames).items()]
         return bool(dropped) and all(dropped)
 
 

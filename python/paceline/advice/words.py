@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from paceline.files import size_in_words
+from paceline.report.words import percent
 
 if TYPE_CHECKING:
     from paceline.advice.advice import Advice
@@ -73,16 +74,16 @@ def _where(advice: "Advice") -> Iterator[str]:
     """Where the bytes are."""
     resident = advice.findings.resident
     if resident is not None and resident < RESIDENT:
-        yield f"only {resident:.0%} of what was read from memory is still there: it lacks room"
+        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
     if advice.cached is None:
         yield "how much of what it reads is in memory now is not known here"
     elif advice.findings.from_disk is None:
         yield (
-            f"{advice.cached:.0%} of what it reads is in memory now; how fast the rest comes from "
-            "the disk could not be measured"
+            f"{percent(advice.cached)} of what it reads is in memory now; how fast the rest comes "
+            "from the disk could not be measured"
         )
     else:
-        yield f"{advice.cached:.0%} of what it reads is in memory now"
+        yield f"{percent(advice.cached)} of what it reads is in memory now"
 
 
 def _frame(advice: "Advice") -> Iterator[str]:
@@ -116,7 +117,7 @@ def _verdict(advice: "Advice") -> Iterator[str]:
     """What bounds it, and how many workers pay off."""
     costs, best = advice.costs, advice.n_workers
     share = costs.parts[advice.bound] / costs.seconds
-    yield f"- {share:.0%} of the time of {_each(best)} is {_DOING[advice.bound]}."
+    yield f"- {percent(share)} of the time of {_each(best)} is {_DOING[advice.bound]}."
     if advice.waits and advice.bound == "compute":
         yield (
             "- The analysis waits for something other than a processor: more workers than the "
@@ -134,7 +135,7 @@ def _paying(advice: "Advice") -> str:
     if beyond:
         more = (
             f"with {beyond[0]} ({_seconds(advice.t_total(beyond[0]))}) each would do "
-            f"{advice.efficiency(beyond[0]):.0%} of what one does alone"
+            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
         )
     elif best > 2:
         more = "beyond 2 this is estimated"
@@ -208,7 +209,7 @@ def _best_file(advice: "Advice") -> Iterator[str]:
     best = min(advice.others, key=lambda file: advice.t_other(file, where))
     saved = now - advice.t_other(best, where)
     if saved < WORTHWHILE * now:
-        yield f"- No other file would save more than {WORTHWHILE:.0%} of the time."
+        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
         return
     runs = math.ceil(advice.t_convert(best) / saved)
     after = f"from run {runs + 1} on" if runs > 1 else "with the second run"

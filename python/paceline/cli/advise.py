@@ -5,6 +5,7 @@ import math
 import sys
 from typing import Any
 
+from paceline.cli import rdf
 from paceline.cli.arguments import (
     add_frame_arguments,
     add_system_arguments,
@@ -16,9 +17,13 @@ EXAMPLES = """\
 examples:
   paceline advise md.tpr md.xtc
   paceline advise md.tpr md.xtc --for rmsf --unwrap --fit --begin 10ns
+  paceline advise md.tpr md.xtc --for rdf --select "name OW" --range 0 10
   paceline advise md.tpr "md.part*.xtc" --select backbone --n-workers 16
   paceline advise md.tpr md.xtc --tsv | cut -f 1,4
 """
+
+#: Atoms that each analysis takes unless others are named, as its own command does.
+SELECT = {"rmsd": "protein and name CA", "rmsf": "protein and name CA", "rdf": rdf.SELECT}
 
 COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
 
@@ -34,12 +39,13 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_system_arguments(parser, select="protein and name CA")
+    add_system_arguments(parser, select="as that analysis does")
+    parser.set_defaults(select=None)
     add = parser.add_argument
     add(
         "--for",
         dest="analysis",
-        choices=("rmsd", "rmsf"),
+        choices=tuple(SELECT),
         default="rmsd",
         help="the analysis [%(default)s]",
     )
@@ -58,13 +64,14 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         help="end at a damaged frame, or leave it out [%(default)s]",
     )
     add("--tsv", action="store_true", help="the times alone, tab-separated")
+    rdf.add_pair_arguments(parser.add_argument_group("with --for rdf"))
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.advice import advise
-    from paceline.cli.common import chain_options, selected, transforms_of
+    from paceline.cli.common import chain_options, transforms_of
     from paceline.universe import Universe
 
     # A long file needs no index for it, which may take a minute to make.
@@ -73,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     if sys.stderr.isatty():
         print("paceline: measuring, for some seconds", file=sys.stderr)
     advice = advise(
-        _analysis(args.analysis, selected(universe, args.select)),
+        _analysis(universe, args),
         backend=args.backend,
         n_workers=args.n_workers,
         frames=_frames(universe.trajectory, args),
@@ -89,10 +96,16 @@ def run(args: argparse.Namespace) -> None:
         print(n_workers, *cells, f"{efficiency:.2f}", sep="\t")
 
 
-def _analysis(name: str, atoms: Any) -> Any:
+def _analysis(universe: Any, args: argparse.Namespace) -> Any:
+    """What advice is asked about."""
     from paceline.analysis.rms import RMSD, RMSF
+    from paceline.cli.common import selected
 
-    return {"rmsd": RMSD, "rmsf": RMSF}[name](atoms)
+    if args.select is None:
+        args.select = SELECT[args.analysis]
+    if args.analysis == "rdf":
+        return rdf.rdf_of(universe, args)
+    return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
 
 
 def _frames(trajectory: Any, args: argparse.Namespace) -> Any:

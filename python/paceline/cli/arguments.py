@@ -55,7 +55,7 @@ def add_system_arguments(parser: argparse.ArgumentParser, *, select: str) -> Non
         "--select",
         default=select,
         metavar="TEXT",
-        help="atoms, in MDAnalysis's words [%(default)s]",
+        help=f"atoms, in MDAnalysis's words [{select}]",
     )
 
 

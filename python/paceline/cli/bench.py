@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.cli import rmsd, rmsf
+from paceline.cli import rdf, rmsd, rmsf
 from paceline.cli.arguments import positive
 
 EXAMPLES = """\
@@ -13,6 +13,7 @@ examples:
   paceline bench scaling rmsd md.tpr md.xtc -o scaling.csv --plot scaling.png
   paceline bench scaling rmsd md.tpr md.xtc --select backbone --workers 1,2,4,8 --repeats 3
   paceline bench scaling rmsf md.tpr md.xtc --end 10000 --strong --weak --cold -o scaling.csv
+  paceline bench scaling rdf md.tpr md.xtc --select "name OW" --step 10 -o scaling.csv
   paceline bench scaling rmsd md.tpr md.xtc --backend mpi --launcher "srun --mpi=pmi2"
 """
 
@@ -25,7 +26,7 @@ the machine disturbs all alike. Ctrl-C ends it; what was measured until then is 
 """
 
 #: Analyses of the command line: modules with `add_to` and `analysis_of`.
-ANALYSES = (rmsd, rmsf)
+ANALYSES = (rmsd, rmsf, rdf)
 
 
 def add_to(commands: Any) -> argparse.ArgumentParser:

@@ -10,18 +10,20 @@ import numpy as np
 from paceline.analysis.results import FIGURE_STYLE, Table
 from paceline.files import new_file
 from paceline.model import Prediction
+from paceline.report.parts import COLOURS
 
-#: What a run's time consists of, and its colour: Okabe and Ito's, which most can tell apart.
+#: What a run's time consists of, and its colour; waiting is darker than in bars, to be seen.
 PARTS = {
     "t_start": ("start", "0.6"),
-    "t_open": ("open", "#CC79A7"),
-    "t_io": ("read", "#D55E00"),
-    "t_decode": ("decode", "#E69F00"),
-    "t_comp": ("compute", "#0072B2"),
-    "t_wait": ("wait", "#56B4E9"),
-    "t_comm": ("collect", "#009E73"),
+    "t_open": ("open", COLOURS["open"]),
+    "t_io": ("read", COLOURS["read"]),
+    "t_decode": ("decode", COLOURS["decode"]),
+    "t_comp": ("compute", COLOURS["compute"]),
+    "t_wait": ("wait", "0.4"),
+    "t_comm": ("collect", COLOURS["communicate"]),
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+#: Of curves that are compared: Okabe and Ito's, which most can tell apart.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
@@ -110,7 +112,7 @@ def draw_curves(curves: Curves, axes: Any) -> None:
             axes.plot(
                 [one.n_workers for one in found],
                 [one.t_total for one in found],
-                color=COLOURS[k % len(COLOURS)],
+                color=CYCLE[k % len(CYCLE)],
                 linestyle=style,
                 label=f"{schedule}, {layout}",
             )

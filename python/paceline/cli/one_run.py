@@ -33,7 +33,7 @@ def one_run(args: argparse.Namespace) -> None:
         "hosts": sorted({block.worker.rsplit(":", 2)[0] for block in timings.blocks}),
         "n_workers": n_workers,
         "n_atoms": universe.trajectory.n_atoms,
-        "n_selected": analysis.atomgroup.n_atoms,
+        "n_selected": len(set(analysis.indices.tolist())),
         "n_frames": universe.trajectory.n_frames,
         "mpi": _mpi_library() if is_mpi else None,
     }

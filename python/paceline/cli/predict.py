@@ -10,6 +10,7 @@ from typing import Any
 from paceline.cli.arguments import positive
 from paceline.cli.quantities import seconds, size
 from paceline.model import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
+from paceline.report.words import percent
 
 EXAMPLES = """\
 examples:
@@ -146,7 +147,7 @@ def run(args: argparse.Namespace) -> None:
         best, last = fastest(found), last_that_pays(found)
         print(
             f"paceline: {schedule}, {layout}: fastest with {best.n_workers} workers, "
-            f"{best.t_total:.4g} s; efficiency is {EFFICIENCY:.0%} or more up to "
+            f"{best.t_total:.4g} s; efficiency is {percent(EFFICIENCY)} or more up to "
             f"{last.n_workers}",
             file=sys.stderr,
         )

@@ -14,6 +14,9 @@ examples:
   paceline rdf md.psf md.dcd --select protein --exclude-same residue --norm none
 """
 
+#: Atoms of the first group unless others are named: the oxygens of water.
+SELECT = "name OW OH2"
+
 
 def add_to(commands: Any) -> argparse.ArgumentParser:
     """Add the command and its arguments."""
@@ -26,7 +29,19 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_analysis_arguments(parser, select="name OW OH2")
+    add_analysis_arguments(parser, select=SELECT)
+    add_pair_arguments(parser)
+    return parser
+
+
+def add_pair_arguments(parser: Any) -> None:
+    """Add which pairs of atoms are counted, and how.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser or group of one
+        Of the command.
+    """
     add = parser.add_argument
     add(
         "--select-2",
@@ -60,19 +75,40 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         choices=("residue", "segment", "chain"),
         help="leave out pairs that share it",
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
+    run_and_report(args, *analysis_of(args))
+
+
+def analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The Universe, and the analysis of it, that arguments ask for."""
+    universe = open_universe(args)
+    return universe, rdf_of(universe, args)
+
+
+def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
+    """The analysis of a Universe that arguments ask for.
+
+    Parameters
+    ----------
+    universe : paceline.Universe
+        The system.
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    InterRDF
+    """
     from paceline.analysis.rdf import InterRDF
 
-    universe = open_universe(args)
     first = selected(universe, args.select)
     blocks = args.exclusion_block
     if args.select_2 is None and blocks is None and args.exclude_same is None:
         blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
-    analysis = InterRDF(
+    return InterRDF(
         first,
         first if args.select_2 is None else selected(universe, args.select_2),
         nbins=args.nbins,
@@ -81,4 +117,3 @@ def run(args: argparse.Namespace) -> None:
         exclusion_block=blocks,
         exclude_same=args.exclude_same,
     )
-    run_and_report(args, universe, analysis)

@@ -41,3 +41,6 @@ WORKING = (
 )
 WAITING = Part("", "t_wait", "wait", "#d3d9de")
 COMMUNICATING = Part("comm", "t_comm", "communicate", "#d55e00")
+
+#: Of each part, by its label.
+COLOURS = {part.label: part.colour for part in (*WORKING, WAITING, COMMUNICATING)}

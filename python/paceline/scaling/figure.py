@@ -7,22 +7,24 @@ from typing import Any
 
 from paceline.analysis.results import FIGURE_STYLE
 from paceline.files import new_file
+from paceline.report.parts import COLOURS
 from paceline.scaling.numbers import Point, Spread, points
 from paceline.scaling.runs import ScalingRun
 
-#: Parts of a worker's time: column, name, and a colour of Okabe and Ito's, in task and out of it.
+#: Parts of a worker's time: column, name and colour, in task and out of it. What reports do not
+#: tell apart, or show as bars alone, has a colour of its own.
 IN_TASK = {
-    "t_io mean (s)": ("read", "#0072B2"),
-    "t_decode mean (s)": ("decode", "#56B4E9"),
-    "t_transform mean (s)": ("transform", "#CC79A7"),
-    "t_compute mean (s)": ("compute", "#E69F00"),
-    "t_open mean (s)": ("open", "#F0E442"),
-    "t_overhead mean (s)": ("overhead", "#999999"),
+    "t_io mean (s)": ("read", COLOURS["read"]),
+    "t_decode mean (s)": ("decode", COLOURS["decode"]),
+    "t_transform mean (s)": ("transform", COLOURS["transform"]),
+    "t_compute mean (s)": ("compute", COLOURS["compute"]),
+    "t_open mean (s)": ("open", COLOURS["open"]),
+    "t_overhead mean (s)": ("overhead", COLOURS["rest"]),
 }
 SCHEDULER = {
-    "t_abandoned mean (s)": ("abandoned", "#7F3C8D"),
-    "t_startup mean (s)": ("start-up", "#D55E00"),
-    "t_wait mean (s)": ("wait", "#009E73"),
+    "t_abandoned mean (s)": ("abandoned", COLOURS["abandoned"]),
+    "t_startup mean (s)": ("start-up", "#d55e00"),
+    "t_wait mean (s)": ("wait", "#7f3c8d"),
     "t_around (s)": ("plan, collect", "#000000"),
 }
 #: Parts that are less than this of the total at every number of workers are left out.

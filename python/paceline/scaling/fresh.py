@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from paceline.errors import UnsupportedError
 from paceline.opening import open_files
-from paceline.pagecache import cached_fraction, drop_from_cache
+from paceline.pagecache import cached_share_of_all, drop_from_cache
 
 #: So much of a file may be in memory where it was dropped: others may look at it.
 DROPPED = 0.01
@@ -44,7 +44,7 @@ class Warm:
         cached : float
             How much of it is in this machine's memory, from 0 to 1; NaN where that is unknown.
         """
-        yield None, cached_fraction(self.files)
+        yield None, _cached(self.files)
 
 
 class Cold(Warm):
@@ -90,11 +90,18 @@ class Copies(Warm):
             yield copies, _dropped(copies)
 
 
+def _cached(files: Sequence[str]) -> float:
+    """How much of files is in memory; NaN where the system does not tell."""
+    share = cached_share_of_all(files)
+    return math.nan if share is None else share
+
+
 def _dropped(files: Sequence[str]) -> float:
     """Drop files from memory; what stays there."""
-    drop_from_cache(files)
-    kept = cached_fraction(files)
-    if not math.isnan(kept) and kept > DROPPED:
+    for path in files:
+        drop_from_cache(path)
+    kept = _cached(files)
+    if kept > DROPPED:  # not so of NaN
         raise UnsupportedError(
             f"{files[0]}: {100 * kept:.0f} % of the trajectory stay in memory though they were "
             "dropped: it is on a file system in memory, or in use by another program"
