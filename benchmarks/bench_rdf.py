@@ -34,8 +34,10 @@ from benchmarks.table import Table
 CASES = {"15": (15.0, 75), "8": (8.0, 40)}
 WATER = "name OW"
 GROMACS = "gmx rdf"
+#: GROMACS is given so many bins for one of the others', an even number: its own lie across borders.
+FINER = 10
 
-#: Of the highest g(r): GROMACS has other bins, of which the others' are put together.
+#: Of the highest g(r): the others' bins are put together of GROMACS's.
 TOLERANCE = 0.02
 #: Bins nearer than this, Å, hold too few pairs, or the atoms' distances to themselves.
 NEAREST = 2.4
@@ -100,8 +102,7 @@ def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
     width = end / n_bins / 10
     command = [gmx, "-quiet", "rdf", "-xvg", "none", "-s", str(data.first_frame)]
     command += ["-f", str(data.trajectory("xtc")), "-ref", WATER, "-sel", WATER]
-    # Half as wide: the others' bins are one of these and half of each neighbour.
-    command += ["-bin", f"{width / 2:g}", "-rmax", f"{end / 10:g}", "-o", "rdf.xvg"]
+    command += ["-bin", f"{width / FINER:g}", "-rmax", f"{end / 10:g}", "-o", "rdf.xvg"]
 
     def run(n: int) -> np.ndarray:
         (folder / "rdf.xvg").unlink(missing_ok=True)  # or gmx keeps every one
@@ -109,11 +110,20 @@ def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
         done = subprocess.run([*command, "-e", last], cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"gmx rdf: code {done.returncode}: {done.stderr[-2000:]}")
-        rdf = np.loadtxt(Path(temporary.name) / "rdf.xvg")[:, 1]
-        borders = np.append(rdf[::2], rdf[-1])  # the last one is beyond the range
-        return (borders[:n_bins] + 2 * rdf[1::2] + borders[1 : n_bins + 1]) / 4
+        return _put_together(np.loadtxt(Path(temporary.name) / "rdf.xvg")[:, 1], n_bins)
 
     return run
+
+
+def _put_together(rdf: np.ndarray, n_bins: int) -> np.ndarray:
+    """The others' bins, of as many finer ones: halves of two of these lie beyond its borders."""
+    shells = np.arange(n_bins * FINER + 1.0) ** 2
+    rdf = np.append(rdf, rdf[-1])[: len(shells)]  # the last one is beyond the range
+    halves = np.ones(FINER + 1)
+    halves[[0, -1]] = 0.5
+    rows = np.arange(n_bins)[:, None] * FINER + np.arange(FINER + 1)
+    weights = halves * shells[rows]
+    return (weights * rdf[rows]).sum(1) / weights.sum(1)
 
 
 TOOLS = {REFERENCE: mdanalysis, OURS: paceline, "MDTraj": mdtraj, GROMACS: gromacs}
