@@ -1,5 +1,6 @@
 """Runs of blocks: aligned, long enough to be worth dealing, the same numbers as block by block."""
 
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import replace
@@ -15,6 +16,7 @@ from paceline.backends.dealing import Dealer
 from paceline.backends.executor import submit
 from paceline.backends.runs import RUN_SECONDS, Runs, do_run
 from paceline.backends.threads import Threads
+from paceline.timing import Abandoned
 from paceline.worker import Worker
 
 FRAMES = 16
@@ -211,6 +213,30 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch):
         ahead.append(len(done) - k)
     assert max(ahead) <= 5
     assert sorted(done) == list(range(50))
+
+
+def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypatch):
+    first, released, ended = threading.Lock(), threading.Event(), threading.Event()
+
+    class Hanging:
+        def __init__(self, job_of):
+            self.name = str(id(self))
+
+        def run(self, work):
+            if work.number == 1 and first.acquire(blocking=False):
+                released.wait(10)
+                threading.Timer(0.05, ended.set).start()
+            return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
+
+    monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)
+    monkeypatch.setattr("paceline.backends.dealing.SHORTEST", 0.05)
+    found = []
+    for outcome in Threads(2).run([None], map(SimpleBlock, range(2))):
+        found.append(outcome)
+        if len(found) == 2:
+            released.set()
+            assert ended.wait(10)
+    assert found[2:] == [Abandoned("its timing", came=True)]
 
 
 class InRuns:
