@@ -25,6 +25,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import clocks, dask_task, make_backend
 from paceline.backends import dask as dask_backend
 from paceline.backends.dask_cluster import LocalCluster
+from paceline.backends.dask_session import Session
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -33,6 +34,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
+from paceline.job import Calls
 from paceline.outcome import Outcome
 from paceline.timing import BlockTiming
 
@@ -339,6 +341,18 @@ def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
     with pytest.raises(WorkerError, match="the Dask client was closed"):
         paceline.TimeSeries(slow, atoms).run(backend=client, block_frames=16)
     assert time.monotonic() - begun < 10
+
+
+def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
+    client = SimpleNamespace(status="running")
+
+    def cancel(futures):
+        client.status = "closed"
+        raise distributed.client.ClosedClientError("Client is closed.")
+
+    client.cancel = cancel
+    client.scatter = lambda jobs, **options: dict.fromkeys(jobs)
+    assert list(Session(client, 1, [Calls("len", b"")]).run([])) == []
 
 
 #: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.

@@ -1,5 +1,6 @@
 """Runs of blocks: aligned, long enough to be worth dealing, the same numbers as block by block."""
 
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import replace
@@ -15,6 +16,7 @@ from paceline.backends.dealing import Dealer
 from paceline.backends.executor import submit
 from paceline.backends.runs import RUN_SECONDS, Runs, do_run
 from paceline.backends.threads import Threads
+from paceline.timing import Abandoned
 from paceline.worker import Worker
 
 FRAMES = 16
@@ -99,7 +101,21 @@ def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
     rest = list(runs)
     # Up to the first number that 256 divides they grow, as aligned as they can be.
     assert [run.level for run in rest[:6]] == [3, 4, 5, 6, 7, 8]
-    assert {run.level for run in rest[5:]} == {8}
+    assert {run.level for run in rest[5:-3]} == {8}
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 16])
+@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.045])
+def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, seconds):
+    n_blocks = 64 * n_workers + 3
+    runs = Runs([job()], map(work, range(n_blocks)), n_workers)
+    runs.took(outcome(next(runs), seconds))
+    left = n_blocks - 1
+    for run in runs:
+        longest = max(left / n_workers, 2 * runs_module.LAST * RUN_SECONDS / seconds)
+        assert len(run.works) <= longest
+        left -= len(run.works)
+    assert left == 0
 
 
 def test_blocks_that_were_done_before_are_no_part_of_a_run():
@@ -136,16 +152,18 @@ def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_g
         [None, "extents of 8"],
         [None, "extents of 10"],
         [None, None],
-        [None, None],
+        ["ahead"],
+        ["ahead"],
     ]
 
 
 def test_a_dealer_deals_runs_as_it_deals_blocks():
-    dealer = Dealer(cut([job()], map(work, range(8)), 0.1))
+    dealer = Dealer(cut([job()], map(work, range(10)), 0.1))
     dealt = []
     while (run := dealer.next()) is not None:
         dealt.append(run)
-    assert [(run.level, run.number) for run in dealt] == [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
+    subtrees = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (0, 8), (0, 9)]
+    assert [(run.level, run.number) for run in dealt] == subtrees
     dealer.lost(dealt[2])
     assert dealer.next() is dealt[2]
     # Block 1 is not run 1.
@@ -195,6 +213,30 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch):
         ahead.append(len(done) - k)
     assert max(ahead) <= 5
     assert sorted(done) == list(range(50))
+
+
+def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypatch):
+    first, released, ended = threading.Lock(), threading.Event(), threading.Event()
+
+    class Hanging:
+        def __init__(self, job_of):
+            self.name = str(id(self))
+
+        def run(self, work):
+            if work.number == 1 and first.acquire(blocking=False):
+                released.wait(10)
+                threading.Timer(0.05, ended.set).start()
+            return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
+
+    monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)
+    monkeypatch.setattr("paceline.backends.dealing.SHORTEST", 0.05)
+    found = []
+    for outcome in Threads(2).run([None], map(SimpleBlock, range(2))):
+        found.append(outcome)
+        if len(found) == 2:
+            released.set()
+            assert ended.wait(10)
+    assert found[2:] == [Abandoned("its timing", came=True)]
 
 
 class InRuns:

@@ -11,6 +11,7 @@ import pytest
 
 import paceline
 from paceline.analysis.rms import RMSD
+from paceline.backends import Threads
 from paceline.errors import TimingsError
 from paceline.timing import Abandoned, BlockTiming, Timings
 
@@ -83,6 +84,36 @@ def test_csv_keeps_what_the_whole_run_needs(tmp_path):
     made.to_csv(path)
     assert repr(Timings.from_csv(path)) == repr(made)
     assert len(pandas.read_csv(path, comment="#")) == 1
+
+
+def test_csv_takes_a_number_of_workers_of_numpy_s(universe, tmp_path):
+    backend = Threads(np.int64(2))
+    backend.apply(len, ["a", "bc"])
+    analysis = RMSD(universe.select_atoms("name CA")).run(n_workers=np.int64(2))
+    for name, made in {"mdanalysis": backend.timings, "own": analysis.timings}.items():
+        made.to_csv(tmp_path / name)
+        assert Timings.from_csv(tmp_path / name).n_workers == 2
+
+
+class Ahead(Threads):
+    """On a host whose clock has run away since it was compared."""
+
+    def run(self, jobs, works):
+        for outcome in super().run(jobs, works):
+            ahead = [
+                replace(one, start=one.start + 10**10, end=one.end + 10**10)
+                for one in outcome.timings
+            ]
+            yield replace(outcome, timings=ahead)
+
+
+def test_csv_is_read_back_though_clocks_drift(universe, tmp_path):
+    backend = Ahead(2)
+    backend.apply(len, ["a", "bc"])
+    analysis = RMSD(universe.select_atoms("name CA")).run(backend=backend)
+    for name, made in {"mdanalysis": backend.timings, "own": analysis.timings}.items():
+        made.to_csv(tmp_path / name)
+        assert {block.comm for block in Timings.from_csv(tmp_path / name).blocks} == {0}
 
 
 @pytest.fixture(scope="module")

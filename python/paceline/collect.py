@@ -64,8 +64,10 @@ class Collected:
             self._spans.append((outcome.first, stop))
         self.damaged.extend(outcome.damaged)
         done = time.monotonic_ns()
+        # Another host's clock may have drifted since it was compared, by more than the way takes.
         self._timings.blocks.extend(
-            replace(timing, job=self._number, comm=done - timing.end) for timing in outcome.timings
+            replace(timing, job=self._number, comm=max(0, done - timing.end))
+            for timing in outcome.timings
         )
         self._timings.t_comm += (done - begun) / 1e9
 

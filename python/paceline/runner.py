@@ -197,7 +197,7 @@ def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
         time.monotonic_ns(),
         t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
         t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
-        n_workers=workers.n_workers,
+        n_workers=int(workers.n_workers),
         schedule=getattr(workers, "schedule", "dynamic"),
         trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in passes),
         bytes_used=sum(one.bytes_used for one in passes),

@@ -1,6 +1,5 @@
 """The blocks of one run as tasks of a Dask cluster."""
 
-import contextlib
 import pickle
 import queue
 import re
@@ -209,8 +208,11 @@ class Session:
     def _cancel(self, futures: Sequence[Any]) -> None:
         """Have the cluster forget tasks; what runs already runs on to its end."""
         if futures and self._client.status == "running":
-            with contextlib.suppress(ConnectionError):
+            try:
                 self._ask(self._client.cancel, futures)
+            except Exception:
+                if not self._closed:
+                    raise
 
     @property
     def _closed(self) -> bool:

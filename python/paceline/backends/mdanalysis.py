@@ -116,7 +116,7 @@ class ForMDAnalysis:
         self.timings = Timings(
             self.name,
             time.monotonic_ns(),
-            n_workers=self.n_workers,
+            n_workers=int(self.n_workers),
             schedule=getattr(self, "schedule", "dynamic"),
         )
         shipped, job = _ship(function, name)
@@ -148,7 +148,7 @@ class ForMDAnalysis:
                 came = time.monotonic_ns()
                 (values[outcome.number],) = outcome.values
                 self.timings.blocks.extend(
-                    replace(timing, comm=came - timing.end) for timing in outcome.timings
+                    replace(timing, comm=max(0, came - timing.end)) for timing in outcome.timings
                 )
                 bar.add(outcome.n_frames)
         return values

@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from paceline.backends.attempts import given_up, too_late
 from paceline.backends.base import worker_count
@@ -50,7 +50,7 @@ class Threads(ForMDAnalysis):
                     yield outcome
                 else:
                     yield from too_late(outcome)
-            yield from deal.given_up()
+            yield from [*_late(outcomes), *deal.given_up()]
         finally:
             deal.stop()
 
@@ -109,6 +109,14 @@ class _Deal:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+
+def _late(outcomes: "queue.SimpleQueue[Outcome | BaseException]") -> Iterator[Abandoned]:
+    """What came while the last outcome that counts was collected."""
+    while not outcomes.empty():
+        outcome = outcomes.get()
+        if not isinstance(outcome, BaseException):
+            yield from too_late(outcome)
 
 
 def _work(
