@@ -61,7 +61,7 @@ def _subject(advice: "Advice") -> Iterator[str]:
     size = f", {size_in_words(advice.size)}" if advice.size else ""
     yield (
         f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
-        f"{advice.n_frames} frames of {names} ({advice.format}{size})"
+        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
     )
     workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
     yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
