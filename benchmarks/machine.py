@@ -3,10 +3,11 @@
 import shutil
 import subprocess
 
+from paceline import __version__
 from paceline.backends import available_cpus
 from paceline.machine import describe_machine, describe_system, describe_versions
 
-PACKAGES = ("paceline", "MDAnalysis", "mdtraj", "chemfiles", "numpy")
+PACKAGES = ("MDAnalysis", "mdtraj", "chemfiles", "numpy")
 
 
 def describe() -> list[str]:
@@ -14,7 +15,7 @@ def describe() -> list[str]:
     return [
         describe_machine(available_cpus()),
         describe_system(),
-        describe_versions(PACKAGES),
+        f"paceline {__version__}, {describe_versions(PACKAGES)}",
         f"GROMACS {gromacs_version() or 'absent'}",
     ]
 

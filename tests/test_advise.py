@@ -10,11 +10,12 @@ from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import opening
-from paceline.advice import formats, measuring
+from paceline.advice import formats, measuring, words
 from paceline.advice.costs import Costs, Measured
 from paceline.advice.forecast import Forecast, Pace
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
+from paceline.cli.quantities import seconds
 from paceline.errors import UnsupportedError
 
 #: Seconds that the sleeping function takes a frame.
@@ -91,7 +92,7 @@ def test_numbers_of_an_rmsd(rmsd_advice):
 def test_words_of_an_rmsd(rmsd_advice):
     text = str(rmsd_advice)
     assert text.startswith("RMSD of 214 of 3341 atoms in 98 frames of adk_dims.dcd (DCD, 3.9 MB)")
-    for words in (
+    for part in (
         "of what it reads is in memory now",
         "µs a frame",
         "workers  from memory  from the disk",
@@ -100,9 +101,16 @@ def test_words_of_an_rmsd(rmsd_advice):
         "Splitting the file would change nothing",
         "paceline predict --frames 98 --bytes 40",
     ):
-        assert words in text
+        assert part in text
     assert "about" not in text
     assert max(map(len, text.splitlines())) < 100
+
+
+@pytest.mark.parametrize("value", [0.0, 8.85e-6, 0.123, 123.0])
+def test_times_are_given_as_predict_takes_them(value):
+    given = words._given(value)
+    assert "e" not in given
+    assert seconds(given) == pytest.approx(value)
 
 
 def test_the_command_that_goes_on(rmsd_advice, capsys):

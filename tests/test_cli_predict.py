@@ -69,6 +69,12 @@ def test_files_are_written(tmp_path, capsys):
     assert "predicted.csv" in capsys.readouterr().err
 
 
+def test_what_is_fastest_is_told_in_words(capsys):
+    assert main(["predict", "--frames", "1", "--bytes", "12kB", "--n-workers", "2"]) == 0
+    found = capsys.readouterr()
+    assert "fastest with 1 worker, 0.022 ms; efficiency is 50 % or more" in found.err
+
+
 @pytest.mark.parametrize("option", ["--read=fast", "--bytes=12x", "--n-workers=0", "--latency=-1s"])
 def test_numbers_that_are_none_are_refused(option, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -341,6 +341,20 @@ def test_a_report_that_cannot_be_made_is_refused_before_the_work(adk, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_report_has_a_name_of_its_own(adk, tmp_path, run):
+    for option, name in (("-o", "run.csv"), ("--plot", "run.png")):
+        path = tmp_path / name
+        status, out, err = run("rmsd", *adk, option, path, "--report", path, "--overwrite")
+        assert (status, out) == (2, "")
+        assert "the report would replace another output" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_ending_of_report_is_told_of_timings(adk, tmp_path, run):
+    assert "timings as .csv, not '.txt'" in run("rmsd", *adk, "--report", tmp_path / "a.txt")[2]
+    assert "timings" not in run("report", tmp_path / "a.csv", "-o", tmp_path / "a.txt")[2]
+
+
 def test_what_is_no_timings_is_refused(adk, tmp_path, run):
     (tmp_path / "table.csv").write_text("frame,RMSD\n0,1.0\n")
     status, out, err = run("report", tmp_path / "table.csv")

@@ -61,7 +61,7 @@ def _subject(advice: "Advice") -> Iterator[str]:
     size = f", {size_in_words(advice.size)}" if advice.size else ""
     yield (
         f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
-        f"{advice.n_frames} frames of {names} ({advice.format}{size})"
+        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
     )
     workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
     yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
@@ -237,7 +237,7 @@ def _elsewhere(advice: "Advice") -> Iterator[str]:
     yield "How a file system serves several nodes cannot be known from one; with its figures, try"
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
-        f"--decode {costs.decode * 1e6:.3g}us --compute {computing * 1e6:.3g}us \\\n"
+        f"--decode {_given(costs.decode)} --compute {_given(computing)} \\\n"
         "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
     )
 
@@ -265,6 +265,12 @@ def _seconds(value: float) -> str:
     if value < 6000:
         return f"{value / 60:.1f} min"
     return f"{value / 3600:.1f} h"
+
+
+def _given(value: float) -> str:
+    """A time as `paceline predict` takes it."""
+    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
+    return f"{float(f'{value * factor:.3g}'):g}{unit}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

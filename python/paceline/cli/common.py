@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import SelectionError
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.files import refuse_impossible
 
 
@@ -169,14 +169,24 @@ def refuse_impossible_report(args: argparse.Namespace) -> None:
     ----------
     args : argparse.Namespace
         The command's arguments.
+
+    Raises
+    ------
+    UnsupportedError
+        Another ending, or the name of another output.
     """
     if args.report is None:
         return
     from paceline.report.save import refuse_unknown_report
 
     if not _is_table(args.report):
-        refuse_unknown_report(args.report)
+        refuse_unknown_report(args.report, "timings as .csv")
     refuse_impossible(args.report, overwrite=args.overwrite)
+    if args.report in (args.output, getattr(args, "plot", None)):
+        raise UnsupportedError(
+            f"{args.report}: the report would replace another output of this command: "
+            "give it a name of its own"
+        )
 
 
 def save_report(args: argparse.Namespace, timings: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from paceline.cli.arguments import positive
 from paceline.cli.quantities import seconds, size
 from paceline.model import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
-from paceline.report.words import percent
 
 EXAMPLES = """\
 examples:
@@ -53,7 +52,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     _add_workers(parser)
     _add_file_system(parser)
     add = parser.add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help=".csv or .tsv [table to stdout]")
+    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
     return parser
@@ -134,6 +133,9 @@ def run(args: argparse.Namespace) -> None:
     from paceline.cli.curves import save_curves, table_of
     from paceline.files import refuse_impossible
     from paceline.model.sweep import EFFICIENCY, fastest, last_that_pays
+    from paceline.report.wording import many
+    from paceline.report.words import percent
+    from paceline.report.words import seconds as seconds_in_words
 
     for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
         if path is not None:
@@ -146,8 +148,8 @@ def run(args: argparse.Namespace) -> None:
     for (schedule, layout), found in curves.items():
         best, last = fastest(found), last_that_pays(found)
         print(
-            f"paceline: {schedule}, {layout}: fastest with {best.n_workers} workers, "
-            f"{best.t_total:.4g} s; efficiency is {percent(EFFICIENCY)} or more up to "
+            f"paceline: {schedule}, {layout}: fastest with {many(best.n_workers, 'worker')}, "
+            f"{seconds_in_words(best.t_total)}; efficiency is {percent(EFFICIENCY)} or more up to "
             f"{last.n_workers}",
             file=sys.stderr,
         )

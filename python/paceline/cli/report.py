@@ -8,7 +8,7 @@ from typing import Any
 EXAMPLES = """\
 examples:
   paceline rmsd md.tpr md.xtc -o rmsd.csv --report run.csv
-  paceline report run.csv                            run.html
+  paceline report run.csv                  # makes run.html
   paceline report run.csv -o figures.png
 """
 
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.files import refuse_impossible
     from paceline.report.save import refuse_unknown_report
+    from paceline.report.wording import many
     from paceline.timing import Timings
 
     output = args.output or args.timings.with_suffix(".html")
@@ -47,4 +48,5 @@ def run(args: argparse.Namespace) -> None:
     refuse_impossible(output, overwrite=args.overwrite)
     timings = Timings.from_csv(args.timings)
     timings.report(output, overwrite=args.overwrite)
-    print(f"{output}: {timings.n_frames} frames in {timings.t_total:.3f} s", file=sys.stderr)
+    frames = many(timings.n_frames, "frame")
+    print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)

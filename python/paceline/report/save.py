@@ -47,18 +47,20 @@ def save_report(timings: Timings, path: str | os.PathLike, *, overwrite: bool = 
         figure.savefig(file, format=_ending(path)[1:])
 
 
-def refuse_unknown_report(path: str | os.PathLike) -> None:
+def refuse_unknown_report(path: str | os.PathLike, others: str = "") -> None:
     """Raise `UnsupportedError` for a name by which reports are not saved.
 
     Parameters
     ----------
     path : path-like
         Name of a file to be.
+    others : str
+        What else may be saved where it was asked for, and how.
     """
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
-            f"{os.fspath(path)}: reports are saved as .html, or as figures in .png or .svg, not "
-            f"{_ending(path)!r}"
+            f"{os.fspath(path)}: reports are saved as .html, or as figures in .png or .svg"
+            f"{others and f', {others}'}, not {_ending(path)!r}"
         )
 
 

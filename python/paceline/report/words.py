@@ -87,11 +87,12 @@ def rate(value: float) -> str:
 
     Examples
     --------
-    >>> rate(1.234e9), rate(5.6e6), rate(1.2e3)
-    ('1.2 GB/s', '5.6 MB/s', '1.2 kB/s')
+    >>> rate(1.234e9), rate(689.2e6), rate(1.2e3)
+    ('1.2 GB/s', '689 MB/s', '1.2 kB/s')
     """
     unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if value >= one[1]), ("kB", 1e3))
-    return f"{value / factor:.1f} {unit}/s"
+    number = value / factor
+    return f"{number:.{0 if number >= 100 else 1}f} {unit}/s"
 
 
 def times(ratio: float) -> str:

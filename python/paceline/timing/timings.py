@@ -222,7 +222,8 @@ class Timings:
         before = (f"{what} {t:.3f} s" for what, t in opening.items() if not math.isnan(t))
         yield "; ".join(
             (
-                f"{self.backend}: {self.n_frames} frames in {self.t_total:.3f} s",
+                f"{self.backend}: {self.n_frames} frame{'s' * (self.n_frames != 1)} "
+                f"in {self.t_total:.3f} s",
                 f"collecting results {self.t_comm:.3f} s",
                 *before,
             )
