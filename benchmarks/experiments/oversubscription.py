@@ -146,7 +146,7 @@ def table(rows: list[Row]) -> Table:
     counts = histogram(rows)
     found = Table(
         f"Time by the ideal; of {rows[0]['n_workers']} workers, those that did so many blocks",
-        ("way", "time / ideal", *(f"{k} blocks" for k in counts)),
+        ("way", "time / ideal", *("1 block" if k == 1 else f"{k} blocks" for k in counts)),
     )
     for way in WAYS:
         numbers = [cell(of_worker(rows, way, k)) for k in counts] if way != "paceline" else []
