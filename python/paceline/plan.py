@@ -1,4 +1,4 @@
-"""Frames into blocks, and blocks into leaves. Pure: nothing is opened here.
+"""Frames chosen, into blocks, and blocks into leaves. Pure: nothing is opened here.
 
 Partial results form on *leaves*, a fixed number of frames that depends on the system alone, and
 are merged over the binary tree of leaf numbers. A *task* is a block of 2**k neighbouring leaves,
@@ -19,6 +19,59 @@ LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
 #: Blocks dealt to each worker at the least, where there are frames enough: the last block then
 #: delays the end by a few per cent.
 BLOCKS_PER_WORKER = 16
+
+
+def choose_frames(
+    n_frames: int,
+    start: int | None,
+    stop: int | None,
+    step: int | None,
+    frames: Sequence[int] | np.ndarray | None,
+) -> np.ndarray:
+    """Frame numbers asked for, by slice or one by one.
+
+    Parameters
+    ----------
+    n_frames : int
+        Of the trajectory.
+    start, stop, step : int, optional
+        As in a slice.
+    frames : sequence of int or of bool, optional
+        Instead of a slice.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n_chosen,)
+
+    Raises
+    ------
+    ValueError
+        None is left, or both ways are used.
+    IndexError
+        There is no such frame.
+    """
+    if frames is None:
+        numbers = np.arange(n_frames)[start:stop:step]
+    else:
+        if not (start is stop is step is None):
+            raise ValueError("give either frames or start, stop and step, not both")
+        numbers = np.asarray(frames)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
+            raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
+        if numbers.dtype == bool:
+            if len(numbers) != n_frames:
+                raise ValueError(
+                    f"frames has {len(numbers)} booleans, but the trajectory {n_frames} frames"
+                )
+            numbers = np.flatnonzero(numbers)
+        outside = (numbers < -n_frames) | (numbers >= n_frames)
+        if outside.any():
+            raise IndexError(f"frame {numbers[outside][0]} is out of range for {n_frames} frames")
+        numbers = numbers.astype(np.int64)
+        numbers[numbers < 0] += n_frames
+    if len(numbers) == 0:
+        raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

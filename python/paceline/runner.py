@@ -18,6 +18,7 @@ from paceline.backends import Backend, Company, company_of, make_backend
 from paceline.checkpoint import Checkpoint
 from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
+from paceline.plan import choose_frames
 from paceline.progress import Progress
 from paceline.timing import Abandoned, Timings
 from paceline.transform import Transform
@@ -129,7 +130,7 @@ def run(
                 _run(
                     workers,
                     asked,
-                    partial(frame_numbers, start=start, stop=stop, step=step, frames=frames),
+                    partial(choose_frames, start=start, stop=stop, step=step, frames=frames),
                     kept,
                     transforms=transforms,
                     skip_damaged=on_error == "skip",
@@ -302,56 +303,3 @@ def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
     for analysis in analyses:
         groups.setdefault(id(analysis.atomgroup.universe), []).append(analysis)
     return list(groups.values())
-
-
-def frame_numbers(
-    n_frames: int,
-    start: int | None,
-    stop: int | None,
-    step: int | None,
-    frames: Sequence[int] | np.ndarray | None,
-) -> np.ndarray:
-    """Frame numbers asked for, by slice or one by one.
-
-    Parameters
-    ----------
-    n_frames : int
-        Of the trajectory.
-    start, stop, step : int, optional
-        As in a slice.
-    frames : sequence of int or of bool, optional
-        Instead of a slice.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n_chosen,)
-
-    Raises
-    ------
-    ValueError
-        None is left, or both ways are used.
-    IndexError
-        There is no such frame.
-    """
-    if frames is None:
-        numbers = np.arange(n_frames)[start:stop:step]
-    else:
-        if not (start is stop is step is None):
-            raise ValueError("give either frames or start, stop and step, not both")
-        numbers = np.asarray(frames)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "biu"):
-            raise ValueError("frames must be a one-dimensional sequence of integers or booleans")
-        if numbers.dtype == bool:
-            if len(numbers) != n_frames:
-                raise ValueError(
-                    f"frames has {len(numbers)} booleans, but the trajectory {n_frames} frames"
-                )
-            numbers = np.flatnonzero(numbers)
-        outside = (numbers < -n_frames) | (numbers >= n_frames)
-        if outside.any():
-            raise IndexError(f"frame {numbers[outside][0]} is out of range for {n_frames} frames")
-        numbers = numbers.astype(np.int64)
-        numbers[numbers < 0] += n_frames
-    if len(numbers) == 0:
-        raise ValueError(f"no frames to analyse: the trajectory has {n_frames}, none was chosen")
-    return numbers

@@ -14,7 +14,8 @@ from paceline.advice.measuring import MAKERS, Findings, measure
 from paceline.advice.rehearsal import Rehearsal
 from paceline.backends import available_cpus
 from paceline.errors import UnsupportedError
-from paceline.runner import analyses_of, frame_numbers
+from paceline.plan import choose_frames
+from paceline.runner import analyses_of
 from paceline.transform import Transform
 
 
@@ -91,7 +92,7 @@ def advise(
     universe = asked[0].atomgroup.universe
     if any(one.atomgroup.universe is not universe for one in asked):
         raise UnsupportedError("advice is about the analyses of one Universe at a time")
-    chosen = frame_numbers(_n_frames(universe), start, stop, step, frames)
+    chosen = choose_frames(_n_frames(universe), start, stop, step, frames)
     rehearsal = Rehearsal(asked, transforms, chosen, skip_damaged=on_error == "skip")
     if not rehearsal.trajectory.shareable:
         backend = "serial"
