@@ -290,7 +290,7 @@ class Slow:
     """A worker whose blocks take 5 ms."""
 
     def __init__(self, job_of):
-        pass
+        self.name = str(id(self))
 
     def run(self, work):
         start = time.monotonic_ns()

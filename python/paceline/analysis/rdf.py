@@ -78,7 +78,7 @@ class InterRDF(AnalysisBase):
     >>> water = paceline.Universe(GRO, XTC).select_atoms("name OW")
     >>> rdf = InterRDF(water, water, nbins=4, range=(2.0, 4.0)).run()
     >>> rdf.results.bins, rdf.results.rdf.round(2)
-    (array([2.25, 2.75, 3.25, 3.75]), array([0.02, 1.97, 1.04, 0.91]))
+    (array([2.25, 2.75, 3.25, 3.75]), array([0.  , 2.09, 0.99, 0.98]))
     """
 
     def __init__(
