@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.experiment import Row, Setting
+from benchmarks.experiments.experiment import Row, Setting, median
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
@@ -79,6 +79,14 @@ def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
     found = on_ranks(n_ranks, EVERY_RANK, "cases", *files, setting.repeats, programs=PROGRAMS)
     _agree(cases, found)
     return [_row(cases[one["case"]], one) for one in found]
+
+
+def speed_up(rows: list[Row], *, opened: bool = False, **case: Any) -> float:
+    """Of two ranks over one, by medians: of the whole job, or once its files are open."""
+    times = [median(rows, "t_total", **case, ranks=n) for n in (1, 2)]
+    if opened:
+        times = [t - median(rows, "t_open", **case, ranks=n) for n, t in enumerate(times, 1)]
+    return times[0] / times[1]
 
 
 def _row(case: Case, found: dict[str, Any]) -> Row:

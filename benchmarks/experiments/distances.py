@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import PARTS, legend_below, panels, stacked
@@ -22,11 +22,6 @@ def measure(setting: Setting) -> list[Row]:
     return measure_cases(setting, cases)
 
 
-def speed_up(rows: list[Row], tool: str, task: str) -> float:
-    one, two = (median(rows, "t_total", tool=tool, task=task, ranks=n) for n in RANKS)
-    return one / two
-
-
 def table(rows: list[Row]) -> Table:
     found = Table(
         "µs a frame, of the whole job",
@@ -41,7 +36,7 @@ def table(rows: list[Row]) -> Table:
                 theirs = digits(1e3 * stated("khoshlessan_stated_times", where="Comet (2017)"))
             computing = digits(_us(rows, "t_comp", **case, ranks=1))
             found.rows.append(
-                (name, tool, *times, digits(speed_up(rows, *case.values())), computing, theirs)
+                (name, tool, *times, digits(speed_up(rows, **case)), computing, theirs)
             )
     return found
 
@@ -67,7 +62,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def finding(rows: list[Row]) -> str:
-    speeds = [[digits(speed_up(rows, tool, task)) for task in TASKS] for tool in TOOLS]
+    speeds = [[digits(speed_up(rows, tool=tool, task=task)) for task in TASKS] for tool in TOOLS]
     return (
         f"Two ranks do RMSDs {speeds[0][0]} times and distances {speeds[0][1]} times as fast as "
         f"one in the papers' way, {speeds[1][0]} and {speeds[1][1]} times with paceline."

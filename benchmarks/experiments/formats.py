@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import COLOURS, bars, panels
@@ -28,11 +28,6 @@ def measure(setting: Setting) -> list[Row]:
     return rows
 
 
-def speed_up(rows: list[Row], tool: str, suffix: str) -> float:
-    one, two = (median(rows, "t_total", tool=tool, layout=suffix, ranks=n) for n in RANKS)
-    return one / two
-
-
 def table(rows: list[Row]) -> Table:
     found = Table(
         "µs a frame on one rank, and the speed-up of the whole job by two",
@@ -43,7 +38,9 @@ def table(rows: list[Row]) -> Table:
             case = {"tool": tool, "layout": suffix, "ranks": 1}
             times = [cell(spread(rows, part, **case)) for part in ("us_io", "us_comp")]
             size = digits(median(rows, "bytes_frame", **case) / 1e3)
-            found.rows.append((name, size, tool, *times, digits(speed_up(rows, tool, suffix))))
+            found.rows.append(
+                (name, size, tool, *times, digits(speed_up(rows, tool=tool, layout=suffix)))
+            )
     ms = stated("khoshlessan2017_stated", quantity="t_io per frame")
     comp = stated("khoshlessan_stated_times", where="Comet (2017)")
     found.rows.append(

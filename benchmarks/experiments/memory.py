@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.style import PARTS, legend_below, panels, stacked
 from benchmarks.table import Table
@@ -29,16 +29,6 @@ def of_sources(setting: Setting, ranks: tuple[int, ...]) -> list[Row]:
     return measure_cases(setting, cases)
 
 
-def speed_up(rows: list[Row], tool: str, source: str) -> float:
-    """Of two ranks, without opening the file."""
-    one, two = (
-        median(rows, "t_total", tool=tool, source=source, ranks=n)
-        - median(rows, "t_open", tool=tool, source=source, ranks=n)
-        for n in RANKS
-    )
-    return one / two
-
-
 def table(rows: list[Row]) -> Table:
     found = Table(
         "µs a frame, of the whole job",
@@ -48,7 +38,7 @@ def table(rows: list[Row]) -> Table:
         for tool in TOOLS:
             case = {"tool": tool, "source": source}
             times = [cell(spread(rows, "us_frame", **case, ranks=n)) for n in RANKS]
-            found.rows.append((source, tool, *times, digits(speed_up(rows, tool, source))))
+            found.rows.append((source, tool, *times, digits(speed_up(rows, opened=True, **case))))
     return found
 
 
@@ -77,7 +67,10 @@ def finding(rows: list[Row]) -> str:
         )
         for tool in TOOLS
     ]
-    speeds = [[digits(speed_up(rows, tool, source)) for source in SOURCES] for tool in TOOLS]
+    speeds = [
+        [digits(speed_up(rows, opened=True, tool=tool, source=source)) for source in SOURCES]
+        for tool in TOOLS
+    ]
     return (
         f"Without reading and decoding, one rank is {gains[0]} times as fast in the papers' way "
         f"and {gains[1]} times with paceline. The speed-up of two ranks is {speeds[0][0]} with "

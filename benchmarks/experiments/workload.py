@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import COLOURS, PAPER, panels, points
@@ -30,16 +30,6 @@ def measure(setting: Setting) -> list[Row]:
     return rows
 
 
-def speed_up(rows: list[Row], tool: str, workload: int) -> float:
-    """Of two ranks, without opening the file."""
-    one, two = (
-        median(rows, "t_total", tool=tool, workload=workload, ranks=n)
-        - median(rows, "t_open", tool=tool, workload=workload, ranks=n)
-        for n in RANKS
-    )
-    return one / two
-
-
 def table(rows: list[Row]) -> Table:
     found = Table(
         "Medians (ranges); R = t_comp / t_io on one rank, R_comm = t_comp / t_comm on two",
@@ -56,7 +46,7 @@ def table(rows: list[Row]) -> Table:
                     cell(spread(rows, "comp_by_io", **case, ranks=1)),
                     f"{theirs['r_measured']}",
                     cell(spread(rows, "comp_by_comm", **case, ranks=2)),
-                    digits(speed_up(rows, tool, workload)),
+                    digits(speed_up(rows, opened=True, tool=tool, workload=workload)),
                 )
             )
     return found
@@ -68,7 +58,7 @@ def draw(rows: list[Row]) -> Figure:
         for axes, column, n in ((left, "comp_by_io", 1), (right, "comp_by_comm", 2)):
             values = [spread(rows, column, tool=tool, workload=x, ranks=n) for x in WORKLOADS]
             points(axes, WORKLOADS, values, COLOURS[tool], TITLES[tool])
-        speeds = [speed_up(rows, tool, x) for x in WORKLOADS]
+        speeds = [speed_up(rows, opened=True, tool=tool, workload=x) for x in WORKLOADS]
         middle.plot(WORKLOADS, speeds, "o-", color=COLOURS[tool], markersize=5)
     theirs = published("khoshlessan2020_tableB1_workload")
     ratios = [row["r_measured"] for row in theirs]
@@ -88,8 +78,8 @@ def finding(rows: list[Row]) -> str:
         tool: [median(rows, "comp_by_io", tool=tool, workload=x, ranks=1) for x in (1, 100)]
         for tool in TOOLS
     }
-    speed = [digits(speed_up(rows, "paceline", x)) for x in (1, 100)]
-    theirs = [digits(speed_up(rows, "MDAnalysis", x)) for x in (1, 100)]
+    speed = [digits(speed_up(rows, opened=True, tool="paceline", workload=x)) for x in (1, 100)]
+    theirs = [digits(speed_up(rows, opened=True, tool="MDAnalysis", workload=x)) for x in (1, 100)]
     low, high = ((digits(ratio[tool][0]), digits(ratio[tool][1])) for tool in TOOLS)
     return (
         f"R goes from {low[0]} to {low[1]} in the papers' way and from {high[0]} to {high[1]} "
