@@ -63,7 +63,7 @@ def draw(rows: list[Row]) -> Figure:
         bars(axes, names if axes is left else [""] * len(names), values, colours)
         axes.set(title=title, xlabel="µs a frame")
     ms = stated("khoshlessan2017_stated", quantity="t_io per frame")
-    left.axvline(1e3 * ms, color="#777777", linestyle="--", linewidth=1)
+    left.axvline(1e3 * ms, color="#777777", linestyle="--", linewidth=1, zorder=0)
     left.text(1e3 * ms, 5.6, " DCD, Comet SSD", fontsize=7, color="#777777", va="bottom")
     return figure
 

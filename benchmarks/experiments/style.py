@@ -51,7 +51,9 @@ def bars(
     drawn = axes.barh(
         range(len(names)), medians, xerr=ranges, color=colours, height=0.7, ecolor="#333"
     )
-    axes.bar_label(drawn, [f" {_short(value)}" for value in medians], fontsize=8)
+    # On white, where a line that marks a value would go through the number.
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+    axes.bar_label(drawn, [_short(value) for value in medians], fontsize=8, padding=3, bbox=white)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.25)
