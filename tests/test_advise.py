@@ -76,7 +76,6 @@ def test_numbers_of_an_rmsd(rmsd_advice):
         assert 0 < advice.t_total(2, where) < 60
     assert 1 <= advice.n_workers <= max(advice.workers)
     assert advice.bound in advice.costs.parts
-    assert not advice.waits
     assert {(other.format, other.selected) for other in advice.others} == {
         ("XTC", False),
         ("XTC", True),
