@@ -30,6 +30,7 @@ PYTHON_LAYERS = (
     ("backends",),
     ("model",),
     ("collect",),
+    ("hdf5",),
     ("opening",),
     ("restarts", "joining"),
     ("chain",),
