@@ -47,6 +47,8 @@ pub struct BlockReader {
     buffer: Vec<u8>,
     /// One frame's positions, velocities and forces, once numbers were judged and not kept.
     scratch: [Vec<f32>; 3],
+    /// What stands in the buffer, one range of the file after another.
+    ranges: Vec<Range<u64>>,
     /// What of the buffer belongs to which row.
     pieces: Vec<Piece>,
     /// Blocks still to be read ahead for.
@@ -92,6 +94,7 @@ impl BlockReader {
             wanted,
             buffer: Vec::new(),
             scratch: Default::default(),
+            ranges: Vec::new(),
             pieces: Vec::new(),
             blocks_ahead: 0,
         })
@@ -192,65 +195,55 @@ impl BlockReader {
         }
     }
 
-    /// Read what row `first` wants, and as many rows behind it as the same call can cover; the
-    /// row to go on with.
+    /// Read what row `first` wants, and the rows behind it that follow closely; the row to go on
+    /// with.
+    ///
+    /// What stands at the end of one frame and at the beginning of the next comes by one call: in
+    /// NetCDF a cell, and behind it the time and the first atoms.
     fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         self.pieces.clear();
-        let runs = self
-            .decoder
-            .runs(extents.frames[first], extents.sizes[first]);
-        if runs.len() == 1 {
-            return self.fetch_neighbours(extents, first);
-        }
-        let len = runs.iter().map(|run| run.len as usize).sum();
-        grow(&mut self.buffer, len);
-        let mut rest = &mut self.buffer[..len];
-        for run in runs {
-            let (piece, behind) = rest.split_at_mut(run.len as usize);
-            self.source
-                .read_at(extents.offsets[first] + run.start, piece)?;
-            rest = behind;
-        }
-        self.pieces.push(Piece {
-            row: first,
-            start: 0,
-            len,
-            front: 0,
-        });
-        Ok(first + 1)
-    }
-
-    /// Read the one run of row `first`, and those of the rows behind it that follow closely.
-    fn fetch_neighbours(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
-        let mut range: Option<Range<u64>> = None;
-        let mut row = first;
+        self.ranges.clear();
+        let (mut row, mut len) = (first, 0);
         while row < extents.frames.len() {
-            let &[run] = self.decoder.runs(extents.frames[row], extents.sizes[row]) else {
-                break;
-            };
-            let start = extents.offsets[row] + run.start;
-            let end = start + run.len;
-            let begin = match &range {
-                None => start,
-                Some(range) if within_reach(range.end, start) && end - range.start <= CHUNK => {
-                    range.start
+            let runs = self.decoder.runs(extents.frames[row], extents.sizes[row]);
+            let offset = extents.offsets[row];
+            let size: u64 = runs.iter().map(|run| run.len).sum();
+            let (mut start, mut apart) = (len, runs);
+            if let Some(range) = self.ranges.last_mut() {
+                let Some((run, others)) = runs.split_first() else {
+                    break;
+                };
+                let begin = offset + run.start;
+                if !within_reach(range.end, begin) || len + size > CHUNK {
+                    break;
                 }
-                Some(_) => break,
-            };
-            range = Some(begin..end);
-            let len = run.len as usize;
+                start += begin - range.end;
+                range.end = begin + run.len;
+                apart = others;
+            }
+            self.ranges.extend(
+                apart
+                    .iter()
+                    .map(|run| offset + run.start..offset + run.end()),
+            );
             self.pieces.push(Piece {
                 row,
-                start: (start - begin) as usize,
-                len,
-                front: if run.start == 0 { len } else { 0 },
+                start: start as usize,
+                len: size as usize,
+                front: match runs {
+                    [run] if run.start == 0 => size as usize,
+                    _ => 0,
+                },
             });
+            len = start + size;
             row += 1;
         }
-        if let Some(range) = range {
-            let len = (range.end - range.start) as usize;
-            grow(&mut self.buffer, len);
-            self.source.read_at(range.start, &mut self.buffer[..len])?;
+        grow(&mut self.buffer, len as usize);
+        let mut rest = &mut self.buffer[..len as usize];
+        for range in &self.ranges {
+            let (bytes, behind) = rest.split_at_mut((range.end - range.start) as usize);
+            self.source.read_at(range.start, bytes)?;
+            rest = behind;
         }
         Ok(row)
     }

@@ -21,6 +21,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
         wanted: Fields::POSITIONS,
         buffer: Vec::new(),
         scratch: Default::default(),
+        ranges: Vec::new(),
         pieces: Vec::new(),
         blocks_ahead: 0,
     };
@@ -120,10 +121,24 @@ fn a_call_reads_no_more_than_it_may() {
 #[test]
 fn runs_of_a_frame_are_handed_over_in_one_piece() {
     let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 27);
-    assert_eq!(read(&mut reader, &[3, 4], false).unwrap().0, [3, 4]);
-    let start = [3 * FRAME, 4 * FRAME];
+    assert_eq!(read(&mut reader, &[3, 6], false).unwrap().0, [3, 6]);
+    let start = [3 * FRAME, 6 * FRAME];
     let expected = start.map(|at| [at + 10..at + 30, at + 5000..at + 5007]);
     assert_eq!(reads(&file), expected.as_flattened());
+}
+
+#[test]
+fn the_end_of_a_frame_is_read_with_the_beginning_of_the_next() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 27);
+    assert_eq!(read(&mut reader, &[3, 4, 5], false).unwrap().0, [3, 4, 5]);
+    let (of_3, of_4, of_5) = (3 * FRAME, 4 * FRAME, 5 * FRAME);
+    let expected = [
+        of_3 + 10..of_3 + 30,
+        of_3 + 5000..of_4 + 30,
+        of_4 + 5000..of_5 + 30,
+        of_5 + 5000..of_5 + 5007,
+    ];
+    assert_eq!(reads(&file), expected);
 }
 
 #[test]
