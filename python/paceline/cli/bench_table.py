@@ -44,7 +44,7 @@ _PARTS = (
     _mean("decode (s)", "t_decode mean (s)"),
     _mean("transform (s)", "t_transform mean (s)"),
     _mean("compute (s)", "t_compute mean (s)"),
-    _mean("overhead (s)", "t_overhead mean (s)"),
+    _mean("rest (s)", "t_overhead mean (s)"),
     _mean("abandoned (s)", "t_abandoned mean (s)"),
     _mean("start-up (s)", "t_startup mean (s)"),
     _mean("wait (s)", "t_wait mean (s)"),

@@ -19,7 +19,7 @@ IN_TASK = {
     "t_transform mean (s)": ("transform", COLOURS["transform"]),
     "t_compute mean (s)": ("compute", COLOURS["compute"]),
     "t_open mean (s)": ("open", COLOURS["open"]),
-    "t_overhead mean (s)": ("overhead", COLOURS["rest"]),
+    "t_overhead mean (s)": ("rest", COLOURS["rest"]),
 }
 SCHEDULER = {
     "t_abandoned mean (s)": ("abandoned", COLOURS["abandoned"]),
