@@ -16,10 +16,10 @@ type Lanes = [f32; LANES];
 const STRETCH: usize = 256 * LANES;
 
 /// Judge what a frame holds and has room for: positions, velocities and forces.
-pub(super) fn judge(numbers: &[Vec<f32>; 3], held: Fields) -> Judgement {
+pub(super) fn judge(numbers: [&[f32]; 3], held: Fields) -> Judgement {
     let mut judgement = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
     let held = [held.positions, held.velocities, held.forces];
-    for (field, values) in numbers.iter().enumerate() {
+    for (field, values) in numbers.into_iter().enumerate() {
         if !held[field] || values.is_empty() {
             continue;
         }
