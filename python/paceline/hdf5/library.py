@@ -119,7 +119,7 @@ class Node:
     def _attribute(self, name: str) -> Any:
         with asking(self.file.path, f"{self.name}, attribute {name}", "a value"):
             attribute = self._h5.attrs.get_id(name)
-            n_bytes = math.prod(attribute.shape) * attribute.get_type().get_size()
+            n_bytes = math.prod(attribute.shape or ()) * attribute.get_type().get_size()
             if n_bytes > max(self.file.size, _SMALL):
                 raise ValueError(f"{n_bytes} bytes claimed, in a file of {self.file.size}")
             return plain(self._h5.attrs[name])
@@ -342,6 +342,15 @@ class Array(Node):
         """One number as the file holds it: what stands where nothing was written."""
         with asking(self.file.path, self.name, "a fill value"):
             return np.asarray(self._h5.fillvalue, dtype=self.dtype).tobytes()
+
+    @property
+    def placeholder(self) -> int | float | None:
+        """The number that stands for nothing, where whoever made the dataset named one."""
+        with asking(self.file.path, self.name, "a fill value"):
+            defined = self._h5.id.get_create_plist().fill_value_defined()
+            if defined != h5py.h5d.FILL_VALUE_USER_DEFINED:
+                return None
+            return plain(self._h5.fillvalue)
 
     @property
     def stored_bytes(self) -> int:
