@@ -81,20 +81,40 @@ class Elements:
             It has no values, or steps or times of another number.
         """
         node = group.get(name)
-        if isinstance(node, Array):
-            # Not H5MD's way: a dataset with an axis of samples, and without steps.
-            sampled = len(node.shape) == rank + 1
-            steps = np.arange(self._n_rows(node)) if sampled else None
-            return Sampled(node.name, node, steps, unit=unit_of(node), has_steps=False)
-        return None if node is None else self._with_clock(node, rank)
+        return None if node is None else self.of(node, rank=rank)
 
-    def _with_clock(self, group: Group, rank: int) -> Sampled:
+    def of(self, node: Group | Array, *, rank: int | None = None) -> Sampled:
+        """What a node holds as an element.
+
+        Parameters
+        ----------
+        node : Group or Array
+            With steps, or what holds at all times.
+        rank : int, optional
+            Number of axes of one sample: a dataset without steps that has one more was sampled.
+
+        Returns
+        -------
+        Sampled
+
+        Raises
+        ------
+        DamagedFileError
+            It has no values, or steps or times of another number.
+        """
+        if isinstance(node, Group):
+            return self._with_clock(node, rank)
+        sampled = rank is not None and len(node.shape) == rank + 1
+        steps = np.arange(self._n_rows(node)) if sampled else None
+        return Sampled(node.name, node, steps, unit=unit_of(node), has_steps=False)
+
+    def _with_clock(self, group: Group, rank: int | None) -> Sampled:
         values = group.array("value")
         if values is None:
             found = ", ".join(group.names()) or "nothing"
             raise damaged(self._path, group.name, "a dataset value", found)
         step, time = group.array("step"), group.array("time")
-        if step is None and len(values.shape) == rank:
+        if step is None and rank in (None, len(values.shape)):
             return Sampled(group.name, values, unit=unit_of(values))
         n_rows = self._n_rows(values)
         if step is None:

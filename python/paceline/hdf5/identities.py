@@ -22,11 +22,14 @@ class Order:
     ----------
     element : Element
         Numbers of the atoms of each frame.
+    values : Array
+        The same in the file.
     numbers : numpy.ndarray of int64, shape (n_atoms,)
         Those of our atoms, rising.
     """
 
     element: Element
+    values: Array
     numbers: np.ndarray
 
 
@@ -79,7 +82,7 @@ def order_of(ids: Sampled | None, frames: Sampled, n_atoms: int, notes: list[str
         numbers = _distinct(array, array.read(slice(first, first + 1))[0], first)
     else:
         numbers = _in_all(array, placeholder, notes)
-    return Order(Element(dataset_of(array), rows), numbers.astype(np.int64))
+    return Order(Element(dataset_of(array), rows), array, numbers.astype(np.int64))
 
 
 def _distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:

@@ -14,6 +14,8 @@ from paceline.hdf5.units import Units
 USUAL = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
 #: Vectors of atoms: our field and its quantity, by MDTraj's name.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}
+#: Numbers of each frame that are no vectors.
+OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
 
 def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:

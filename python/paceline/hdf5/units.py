@@ -273,7 +273,7 @@ class Units:
         """
         unit = self._given.get(quantity, stated or self._usual.get(quantity))
         if unit is None:
-            self._missing[quantity] = name
+            self._missing.setdefault(quantity, name)
             return 1.0
         self.used[quantity] = unit
         try:
