@@ -110,7 +110,7 @@ mod _core {
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
-    use super::trajectory::{Trajectory, detect_format};
+    use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
     #[pymodule_export]
     use super::transforms::{Transform, fragments};
 

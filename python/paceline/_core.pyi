@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,11 @@ _Arrays: TypeAlias = tuple[
 #: Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 _Cost: TypeAlias = tuple[int, int, int, int, list[tuple[int, str]]]
 
-@final
 class Trajectory:
     """A trajectory file and its frame index."""
 
-    @staticmethod
-    def open(
+    def __new__(
+        cls,
         path: str | os.PathLike[str],
         *,
         cache_folder: str | os.PathLike[str] | None = None,
@@ -36,7 +35,7 @@ class Trajectory:
         sample: int | None = None,
         n_threads: int = 1,
         progress: Callable[[int, int], object] | None = None,
-    ) -> Trajectory: ...
+    ) -> Self: ...
     @property
     def path(self) -> str: ...
     @property
@@ -293,6 +292,8 @@ class Transform:
     ) -> list[tuple[int, str]]: ...
 
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
+def fingerprint_of(path: str | os.PathLike[str]) -> str: ...
+def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
 def accumulate_moments(
     positions: NDArray[np.float32],
     columns: NDArray[np.int64] | None,

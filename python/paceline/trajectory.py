@@ -25,6 +25,7 @@ from paceline.errors import (
 )
 from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource
 from paceline.opening import warn
+from paceline.plan import Plan
 from paceline.reader import Reader
 
 #: MDAnalysis's own readers of files that the core decodes.
@@ -62,6 +63,13 @@ class OpenTrajectory(Protocol):
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Bytes to be read of a frame for these atoms, about."""
+
+    @property
+    def chunk_frames(self) -> int:
+        """Neighbours that are stored as one, and cost together what one of them costs."""
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Say, once, where blocks are so small that what is stored as one is read for several."""
 
     @property
     def fields(self) -> Sequence[str]:
@@ -195,6 +203,10 @@ def _numbers(ts: Any) -> dict[str, np.ndarray]:
     return {name: getattr(ts, name).copy() for name in names}
 
 
+#: Trajectories of which was said what users should know of them.
+_said: "WeakSet[Any]" = WeakSet()
+
+
 @dataclass
 class _Files:
     """Files that the core decodes; `sub` are the atoms that the topology has of them, rising."""
@@ -223,6 +235,21 @@ class _Files:
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
+
+    @property
+    def chunk_frames(self) -> int:
+        return self.chain.chunk_frames
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        if plan.chunk_reads == 1 or self.chain in _said:
+            return
+        _said.add(self.chain)
+        path = max(self.chain.cores, key=lambda core: core.chunk_frames).path
+        warn(
+            f"{path}: {self.chunk_frames} frames are compressed together, more than memory should "
+            f"hold for each worker: they are read {plan.chunk_reads} times, once for each block of "
+            f"{plan.block_frames}; paceline repack makes a file of it that is read once"
+        )
 
     def extents(self, frames: np.ndarray) -> Extents:
         extents = self.chain.extents(frames)
@@ -262,10 +289,6 @@ class _Files:
         }
 
 
-#: Trajectories of which was said that MDAnalysis reads them.
-_said: "WeakSet[Any]" = WeakSet()
-
-
 class _UniverseFrames:
     """Frames that only MDAnalysis can give, one at a time, in the calling thread."""
 
@@ -285,7 +308,12 @@ class _UniverseFrames:
 
     def extents(self, frames: np.ndarray) -> Extents:
         nothing = np.zeros_like(frames)
-        return Extents(nothing, frames, nothing, nothing)
+        return Extents(nothing, frames, nothing, nothing, (None,))
+
+    chunk_frames = 1
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """MDAnalysis reads each frame by itself."""
 
     @property
     def fields(self) -> Sequence[str]:

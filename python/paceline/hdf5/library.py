@@ -298,23 +298,24 @@ class Array(Node):
                 f"room for {room} at the most",
             )
 
-    def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Read rows, converted by the library to the numbers of an array.
+    def part(self, *axes: slice) -> np.ndarray:
+        """Some of its elements, as they are in the file.
 
         Parameters
         ----------
-        rows : numpy.ndarray of int64, shape (n,)
-            Rising.
-        out : numpy.ndarray, shape (n, …)
-            Filled.
+        *axes : slice
+            Along the first axes; all along the others.
+
+        Returns
+        -------
+        numpy.ndarray
         """
         with asking(self.file.path, self.name):
-            first, stop = int(rows[0]), int(rows[-1]) + 1
-            if stop - first == len(rows):
-                self._h5.read_direct(out, np.s_[first:stop])
-            else:
-                for row, place in zip(rows.tolist(), out, strict=True):
-                    self._h5.read_direct(place, np.s_[row])
+            return self._h5[axes]
+
+    def damaged(self, expected: str, found: str) -> DamagedFileError:
+        """An error that says what is wrong with it."""
+        return damaged(self.file.path, self.name, expected, found)
 
     @property
     def chunk(self) -> tuple[int, ...] | None:
@@ -403,8 +404,8 @@ class Array(Node):
 
     def _chunks_one_by_one(self, grid: tuple[int, ...]) -> Any:
         """For HDF5 before 1.12, which cannot tell of all at once."""
-        of_corner = self._h5.id.get_chunk_info_by_coord
-        corners = (np.multiply(place, self.chunk).tolist() for place in np.ndindex(*grid))
+        of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
+        corners = (np.multiply(place, chunk).tolist() for place in np.ndindex(*grid))
         found = (of_corner(tuple(corner)) for corner in corners)
         return (one for one in found if one.byte_offset is not None)
 

@@ -1,6 +1,7 @@
 """A dataset of a file as plain data: where its bytes are, checked against the file."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,21 +49,17 @@ def dataset_of(array: Array, *, fixed: bool = False) -> Dataset:
     whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
     detour = array.elsewhere or _unknown(array.dtype, filters)
     if detour or not all(array.shape):
-        found = _with(whole, detour=detour)
+        found = replace(whole, detour=detour)
     elif array.chunk is None:
         found = _contiguous(array, whole)
     else:
-        found = _with(whole, table=_table(array, whole))
+        found = replace(whole, table=_table(array, whole))
     return _as_one_row(found) if fixed else found
-
-
-def _with(dataset: Dataset, **changed: object) -> Dataset:
-    return Dataset(**{**vars(dataset), **changed})  # type: ignore[arg-type]
 
 
 def _as_one_row(dataset: Dataset) -> Dataset:
     chunk = None if dataset.chunk is None else (1, *dataset.chunk)
-    return _with(dataset, shape=(1, *dataset.shape), chunk=chunk)
+    return replace(dataset, shape=(1, *dataset.shape), chunk=chunk)
 
 
 def _refuse_no_numbers(array: Array) -> None:
@@ -93,7 +90,7 @@ def _unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
 def _contiguous(array: Array, dataset: Dataset) -> Dataset:
     """Rows one after another."""
     if array.offset is None:
-        return _with(dataset, detour="it was never written")
+        return replace(dataset, detour="it was never written")
     n_bytes = math.prod(dataset.shape) * dataset.dtype.itemsize
     if n_bytes > array.file.size:
         raise damaged(
@@ -103,7 +100,7 @@ def _contiguous(array: Array, dataset: Dataset) -> Dataset:
             f"a file of {array.file.size}",
             array.offset,
         )
-    return _with(dataset, offset=array.offset)
+    return replace(dataset, offset=array.offset)
 
 
 def _table(array: Array, dataset: Dataset) -> Table:
