@@ -36,6 +36,7 @@ PYTHON_LAYERS = (
     ("restarts", "joining", "pieces"),
     ("chain",),
     ("reader",),
+    ("foreign",),
     ("trajectory", "universe", "subfile"),
     ("transform", "arrays"),
     ("passes",),
@@ -63,7 +64,7 @@ RUST_LAYERS = (
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = ("reader", "trajectory", "universe", "cli")
+HEAVY = ("reader", "foreign", "trajectory", "universe", "cli")
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")

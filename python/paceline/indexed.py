@@ -66,8 +66,8 @@ class TrajectoryFile(Protocol):
         """What the first frame counts as where times are numbers of frames."""
 
     @property
-    def traffic(self) -> tuple[int, int]:
-        """Bytes and calls that opening took of the file."""
+    def traffic(self) -> tuple[int, int] | None:
+        """Bytes and calls that opening took of the file, where that is known."""
 
     @property
     def traits(self) -> list[tuple[str, str]]:

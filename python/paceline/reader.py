@@ -110,7 +110,7 @@ class Reader(ReaderBase):
         n_atoms: int | None = None,
         continuous: bool = False,
         group: str | None = None,
-        units: Mapping[str, str] | None = None,
+        units: str | Mapping[str, str] | None = None,
         dataset: str | None = None,
         sampled: bool = False,
         **kwargs: Any,

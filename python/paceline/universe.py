@@ -43,8 +43,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     **kwargs
         As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
         by time and leaves out the frames that a later one repeats. Of an HDF5 file, `group` names
-        one of several groups of particles; `units`, as {"length": "nm", "time": "ps"}, those of
-        numbers that have none; `dataset` that of positions in a file of no known structure.
+        one of several groups of particles; `units`, as {"length": "nm", "time": "ps"} or "nm, ps",
+        those of numbers that have none; `dataset` that of positions where no structure is known.
 
     Attributes
     ----------

@@ -55,14 +55,14 @@ class Asked:
     ----------
     group : str, optional
         The group of particles, where there are several.
-    units : mapping of str to str, optional
-        Of its numbers, where it has none: {"length": "nm", "time": "ps"}.
+    units : str or mapping of str to str, optional
+        Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
     dataset : str, optional
         That of positions, in a file of no known structure.
     """
 
     group: str | None = None
-    units: Mapping[str, str] | None = None
+    units: str | Mapping[str, str] | None = None
     dataset: str | None = None
 
     def refuse_for(self, path: str) -> None:
@@ -99,11 +99,10 @@ class Hdf5File:
         What is in it.
     """
 
-    #: Each frame has a time of its own; and HDF5 keeps the index.
-    dt = index_file = None
+    #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
+    dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
-    traffic = (0, 0)
 
     def __init__(self, path: str, fingerprint: str, catalogue: Catalogue):
         self.path = path
