@@ -79,7 +79,7 @@ def measure(data: Dataset, suffix: str, repeats: int) -> tuple[str, ...]:
 def _n_atoms(path: Path) -> int:
     from paceline import _core
 
-    return _core.Trajectory.open(path).n_atoms
+    return _core.Trajectory(path).n_atoms
 
 
 def main() -> None:

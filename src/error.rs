@@ -1,6 +1,7 @@
 //! What can go wrong, said so that the reader of the message knows where and what to do.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
@@ -55,6 +56,21 @@ pub enum Error {
         expected: String,
         found: String,
     },
+    /// A chunk or row of a dataset contradicts the file's index, or its own coding.
+    #[error(
+        "{}: {}, {what}, byte {offset}: expected {expected}, found {found}",
+        path.display(),
+        named(frames)
+    )]
+    DamagedChunk {
+        path: PathBuf,
+        /// The first and the last frame that it was read for.
+        frames: RangeInclusive<i64>,
+        what: String,
+        offset: u64,
+        expected: String,
+        found: String,
+    },
     /// A whole frame does not hold what is asked of it.
     #[error(
         "{}: frame {frame} has no {what}; such frames can be left out (on_error=\"skip\")",
@@ -87,6 +103,13 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+fn named(frames: &RangeInclusive<i64>) -> String {
+    match frames.start() == frames.end() {
+        true => format!("frame {}", frames.start()),
+        false => format!("frames {} to {}", frames.start(), frames.end()),
+    }
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

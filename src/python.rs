@@ -1,11 +1,14 @@
 //! The only place that knows Python. Each call checks its arguments, takes slices, releases the
 //! interpreter, calls plain Rust, and converts the error.
 
+mod chunks;
 mod encoder;
 mod kernels;
 mod reader;
 mod trajectory;
 mod transforms;
+
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -18,6 +21,15 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
     let ours = |name: &str| -> PyResult<Bound<'_, PyAny>> {
         py.import("paceline.errors")?.getattr(name)?.call1((&text,))
     };
+    let damaged = |path: PathBuf, frame: Option<u64>, offset: u64, expected, found| {
+        let error = ours("DamagedFileError")?;
+        error.setattr("path", path.into_os_string())?;
+        error.setattr("frame", frame)?;
+        error.setattr("offset", offset)?;
+        error.setattr::<_, String>("expected", expected)?;
+        error.setattr::<_, String>("found", found)?;
+        Ok(error)
+    };
     let made = match error {
         Error::Damaged {
             path,
@@ -25,14 +37,18 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
             offset,
             expected,
             found,
-        } => ours("DamagedFileError").and_then(|error| {
-            error.setattr("path", path.into_os_string())?;
-            error.setattr("frame", frame)?;
-            error.setattr("offset", offset)?;
-            error.setattr("expected", expected)?;
-            error.setattr("found", found)?;
-            Ok(error)
-        }),
+        } => damaged(path, frame, offset, expected, found),
+        Error::DamagedChunk {
+            path,
+            frames,
+            offset,
+            expected,
+            found,
+            ..
+        } => {
+            let frame = (frames.start() == frames.end()).then(|| frames.start().unsigned_abs());
+            damaged(path, frame, offset, expected, found)
+        }
         Error::Missing { .. } => ours("MissingDataError"),
         Error::Unsupported { .. } => ours("UnsupportedError"),
         Error::Changed { .. } => ours("FileChangedError"),
@@ -86,13 +102,15 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::chunks::ChunkReader;
+    #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
-    use super::trajectory::{Trajectory, detect_format};
+    use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
     #[pymodule_export]
     use super::transforms::{Transform, fragments};
 

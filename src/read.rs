@@ -1,6 +1,8 @@
 //! A block of frames: few large reads, each frame decoded straight into its place.
 
+mod ahead;
 mod block;
+pub mod chunks;
 mod decoder;
 mod judge;
 #[cfg(test)]
@@ -16,6 +18,7 @@ use crate::error::{Error, Fault, Result};
 use crate::formats::{Decoder, Fields, Layout};
 use crate::source::{GAP, Source};
 
+use self::ahead::{Ahead, ask_for};
 use self::block::Rows;
 use self::decoder::make_decoder;
 
@@ -25,16 +28,6 @@ pub use self::judge::Judgement;
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
 /// cost the same; a distant file system wants them large.
 const CHUNK: u64 = 1024 * 1024;
-
-/// What a call and a byte cost at most when the bytes are in memory already. A block that took
-/// longer came from a disk or a network.
-const CACHED_CALL: Duration = Duration::from_micros(4);
-const CACHED_BYTES_PER_SECOND: f64 = 1e9;
-
-/// Blocks to read ahead for after one that came from a disk; then one is read without, to see
-/// whether it is still worth it. Advice for bytes in memory is not free: given always, it took a
-/// quarter of the time of sparse DCD blocks.
-const BLOCKS_AHEAD: u32 = 32;
 
 /// One worker's hand on a trajectory: a source, a decoder and a buffer that is used again.
 pub struct BlockReader {
@@ -51,8 +44,7 @@ pub struct BlockReader {
     ranges: Vec<Range<u64>>,
     /// What of the buffer belongs to which row.
     pieces: Vec<Piece>,
-    /// Blocks still to be read ahead for.
-    blocks_ahead: u32,
+    ahead: Ahead,
 }
 
 /// The bytes in the buffer that were read for one row of a block.
@@ -96,7 +88,7 @@ impl BlockReader {
             scratch: Default::default(),
             ranges: Vec::new(),
             pieces: Vec::new(),
-            blocks_ahead: 0,
+            ahead: Ahead::default(),
         })
     }
 
@@ -106,27 +98,17 @@ impl BlockReader {
     /// [`Error::Argument`] where the frames have no places in the file.
     pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
         extents.check(self.file_size)?;
-        if self.blocks_ahead == 0 {
+        if !self.ahead.pays() {
             return Ok(());
         }
-        let mut pending: Option<Range<u64>> = None;
+        let mut ranges = Vec::new();
         for (k, &frame) in extents.frames.iter().enumerate() {
             for run in self.decoder.runs(frame, extents.sizes[k]) {
                 let start = extents.offsets[k] + run.start;
-                let wanted = start..start + run.len;
-                match &mut pending {
-                    Some(range) if within_reach(range.end, start) => range.end = wanted.end,
-                    _ => {
-                        if let Some(range) = pending.replace(wanted) {
-                            self.source.will_need(range.start, range.end - range.start);
-                        }
-                    }
-                }
+                ranges.push(start..start + run.len);
             }
         }
-        if let Some(range) = pending {
-            self.source.will_need(range.start, range.end - range.start);
-        }
+        ask_for(&*self.source, ranges);
         Ok(())
     }
 
@@ -179,20 +161,8 @@ impl BlockReader {
         let after = self.source.traffic();
         report.bytes = after.bytes - before.bytes;
         report.calls = after.calls - before.calls;
-        self.learn(&report);
+        self.ahead.learn(&report);
         Ok(report)
-    }
-
-    /// Decide from a block's reading whether the next ones are worth reading ahead for.
-    fn learn(&mut self, report: &BlockReport) {
-        if self.blocks_ahead > 0 {
-            self.blocks_ahead -= 1;
-            return;
-        }
-        let copying = Duration::from_secs_f64(report.bytes as f64 / CACHED_BYTES_PER_SECOND);
-        if report.read > copying + CACHED_CALL * u32::try_from(report.calls).unwrap_or(u32::MAX) {
-            self.blocks_ahead = BLOCKS_AHEAD;
-        }
     }
 
     /// Read what row `first` wants, and the rows behind it that follow closely; the row to go on

@@ -18,7 +18,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, frames, opening
+from paceline import cli, indexed, opening
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
     AtomCountError,
@@ -280,13 +280,13 @@ def test_converting_a_pattern(parts, tmp_path):
 def opens(monkeypatch):
     """Which worker opened which files, how often."""
     counts = defaultdict(int)
-    original = frames._core.Reader
+    original = indexed._core.Reader
 
     def counted(path, *args, **options):
         counts[threading.get_ident(), path] += 1
         return original(path, *args, **options)
 
-    monkeypatch.setattr(frames._core, "Reader", counted)
+    monkeypatch.setattr(indexed._core, "Reader", counted)
     return counts
 
 
@@ -498,7 +498,7 @@ def test_frames_without_a_time_are_kept(calpha, tmp_path):
 
 
 def test_a_missing_file_is_known_before_others_are_read(parts, monkeypatch):
-    monkeypatch.setattr(opening, "_core", None)
+    monkeypatch.setattr(opening, "IndexedFile", None)
     with pytest.raises(FileNotFoundError, match=r"part99\.xtc"):
         open_files([*parts.names, "part99.xtc"])
     monkeypatch.undo()
@@ -593,19 +593,17 @@ def test_a_damaged_frame_is_listed_by_its_number(copies):
 def test_the_first_error_ends_the_other_scans(monkeypatch, tmp_path):
     ended = threading.Event()
 
-    class Slow:
-        @staticmethod
-        def open(path, *, progress, **options):
-            if path.endswith("bad"):
-                raise DamagedFileError(path)
-            try:
-                while True:
-                    progress(0, 1)
-                    time.sleep(0.001)
-            finally:
-                ended.set()
+    def slow(path, *, progress, **options):
+        if path.endswith("bad"):
+            raise DamagedFileError(path)
+        try:
+            while True:
+                progress(0, 1)
+                time.sleep(0.001)
+        finally:
+            ended.set()
 
-    monkeypatch.setattr(opening._core, "Trajectory", Slow)
+    monkeypatch.setattr(opening, "IndexedFile", slow)
     monkeypatch.setattr(opening, "available_cpus", lambda: 2)
     for name in ("bad", "slow"):
         (tmp_path / name).touch()

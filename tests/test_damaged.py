@@ -97,7 +97,7 @@ def files(folder) -> dict[str, Trajectory]:
 
 
 def opened(path: Path) -> "_core.Trajectory":
-    return _core.Trajectory.open(path)
+    return _core.Trajectory(path)
 
 
 def opened_or_refused(path: Path) -> tuple["_core.Trajectory | None", Exception | None]:
@@ -744,7 +744,7 @@ from paceline import _core
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:
-    _core.Trajectory.open({str(path)!r})
+    _core.Trajectory({str(path)!r})
 except PermissionError as error:
     print(error)
 """
@@ -767,7 +767,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 said = {}
 for path in sys.argv[1:]:
     try:
-        core = _core.Trajectory.open(path)
+        core = _core.Trajectory(path)
         said[path] = core.notes
         for frame in range(core.n_frames):
             header = Decoded.room_for(np.array([frame]), 0, ())
@@ -911,5 +911,5 @@ def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
     path.write_bytes(files["xtc"].content)
     other = damage.xtc_with(files["xtc"], 0, step=77)
     with pytest.raises(FileChangedError, match="other bytes among the first"):
-        _core.Trajectory.open(path, progress=lambda done, total: overwrite(path, other))
+        _core.Trajectory(path, progress=lambda done, total: overwrite(path, other))
     assert list(tmp_path.iterdir()) == [path]

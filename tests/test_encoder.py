@@ -242,7 +242,7 @@ def dcd(path, positions, dimensions=CUBE, *, time=0.0, dt=1.0, step=0, steps=0, 
 
 def read_by_us(path):
     """Positions, cells, times and steps."""
-    trajectory = _core.Trajectory.open(path)
+    trajectory = _core.Trajectory(path)
     n = trajectory.n_frames
     offsets_sizes = trajectory.extents(np.arange(n, dtype=np.uint64))
 

@@ -17,13 +17,14 @@ PYTHON_LAYERS = (
     ("launch", "machine", "pagecache"),
     ("files", "progress", "digest"),
     ("journal", "room", "stopping"),
-    ("copying", "pieces", "ordered", "shipped"),
+    ("copying", "ordered", "shipped"),
     ("timing",),
     ("report",),
     ("pages",),
     ("plan",),
     ("block",),
     ("frames",),
+    ("indexed",),
     ("job",),
     ("outcome",),
     ("worker",),
@@ -32,9 +33,10 @@ PYTHON_LAYERS = (
     ("collect",),
     ("hdf5",),
     ("opening",),
-    ("restarts", "joining"),
+    ("restarts", "joining", "pieces"),
     ("chain",),
     ("reader",),
+    ("foreign",),
     ("trajectory", "universe", "subfile"),
     ("transform", "arrays"),
     ("passes",),
@@ -62,7 +64,7 @@ RUST_LAYERS = (
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = ("reader", "trajectory", "universe", "cli")
+HEAVY = ("reader", "foreign", "trajectory", "universe", "cli")
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")

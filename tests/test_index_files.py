@@ -232,7 +232,7 @@ from paceline import _core
 def progress(done, total):
     print("scanning", flush=True)
 try:
-    _core.Trajectory.open(sys.argv[1], n_threads=2, progress=progress)
+    _core.Trajectory(sys.argv[1], n_threads=2, progress=progress)
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -71,15 +71,13 @@ def theirs(files):
 def opened(monkeypatch):
     """Names of the files that are opened from here on, with their index."""
     names = []
-    original = opening._core.Trajectory.open
+    original = opening.IndexedFile
 
-    class Counted:
-        @staticmethod
-        def open(path, **options):
-            names.append(path)
-            return original(path, **options)
+    def counted(path, **options):
+        names.append(path)
+        return original(path, **options)
 
-    monkeypatch.setattr(opening._core, "Trajectory", Counted)
+    monkeypatch.setattr(opening, "IndexedFile", counted)
     return names
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias, final
+from typing import Any, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,14 @@ _Arrays: TypeAlias = tuple[
     NDArray[np.int64],
 ]
 
-@final
+#: Nanoseconds reading and decoding, bytes and calls, rows left out and why.
+_Cost: TypeAlias = tuple[int, int, int, int, list[tuple[int, str]]]
+
 class Trajectory:
     """A trajectory file and its frame index."""
 
-    @staticmethod
-    def open(
+    def __new__(
+        cls,
         path: str | os.PathLike[str],
         *,
         cache_folder: str | os.PathLike[str] | None = None,
@@ -33,7 +35,7 @@ class Trajectory:
         sample: int | None = None,
         n_threads: int = 1,
         progress: Callable[[int, int], object] | None = None,
-    ) -> Trajectory: ...
+    ) -> Self: ...
     @property
     def path(self) -> str: ...
     @property
@@ -117,9 +119,96 @@ class Reader:
         fields: int = 1,
     ) -> Reader: ...
     def read_ahead(self, extents: _Extents) -> None: ...
+    def read(self, extents: _Extents, block: _Block, *, required: int, skip: bool) -> _Cost: ...
+
+class _Filter(Protocol):
+    """One stage through which a chunk's bytes went."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def values(self) -> tuple[int, ...]: ...
+
+class _Dataset(Protocol):
+    """One dataset of numbers of an HDF5 file, and how its bytes are laid out."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def chunk(self) -> tuple[int, ...] | None: ...
+    @property
+    def filters(self) -> Sequence[_Filter]: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def fill(self) -> bytes: ...
+
+class _Element(Protocol):
+    """A dataset, and what makes our units of its numbers."""
+
+    @property
+    def dataset(self) -> _Dataset: ...
+    @property
+    def factor(self) -> float: ...
+    @property
+    def divisor(self) -> float: ...
+
+class _Slice(Protocol):
+    """Where the frames of a block are in one dataset."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]: ...
+    @property
+    def places(self) -> NDArray[np.uint64]: ...
+    @property
+    def offsets(self) -> NDArray[np.uint64]: ...
+    @property
+    def sizes(self) -> NDArray[np.uint64]: ...
+    @property
+    def masks(self) -> NDArray[np.uint32]: ...
+
+class _NumberedBlock(_Block, Protocol):
+    """A block that knows its frames' numbers, for messages."""
+
+    @property
+    def frames(self) -> NDArray[np.int64]: ...
+
+@final
+class ChunkReader:
+    """One worker's hand on datasets of an HDF5 file.
+
+    Elements and slices stand for positions, velocities and forces; None for what is not wanted
+    or not there.
+    """
+
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        fingerprint: str,
+        elements: Sequence[_Element | None],
+        *,
+        n_atoms: int,
+        atoms: NDArray[np.int64] | None = None,
+        ids: _Element | None = None,
+        id_order: NDArray[np.int64] | None = None,
+    ) -> ChunkReader: ...
+    def read_ahead(self, slices: Sequence[_Slice | None]) -> None: ...
     def read(
-        self, extents: _Extents, block: _Block, *, required: int, skip: bool
-    ) -> tuple[int, int, int, int, list[tuple[int, str]]]: ...
+        self,
+        slices: Sequence[_Slice | None],
+        block: _NumberedBlock,
+        *,
+        ids: _Slice | None = None,
+        required: int,
+        skip: bool,
+        whole: bool = False,
+    ) -> _Cost: ...
 
 @final
 class Encoder:
@@ -203,6 +292,8 @@ class Transform:
     ) -> list[tuple[int, str]]: ...
 
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
+def fingerprint_of(path: str | os.PathLike[str]) -> str: ...
+def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
 def accumulate_moments(
     positions: NDArray[np.float32],
     columns: NDArray[np.int64] | None,

@@ -126,6 +126,7 @@ class _Frames:
             frame_bytes=self._trajectory.frame_bytes(atoms),
             n_workers=available_cpus(),
             block_frames=block_frames,
+            chunk_frames=self._trajectory.chunk_frames,
         )
 
     @property

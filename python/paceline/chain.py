@@ -9,7 +9,9 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError
-from paceline.frames import Extents, Member, extents_in
+from paceline.frames import Extents, Member, neighbours
+from paceline.hdf5.file import NOTHING_ASKED, Asked
+from paceline.indexed import TrajectoryFile, extents_in
 from paceline.opening import open_files, warn
 from paceline.restarts import follow, report_losses, report_repeats
 
@@ -23,6 +25,8 @@ class Chain:
         The files.
     n_atoms : int, optional
         Atoms that each must have; by default as many as the first.
+    asked : Asked
+        What the user said of HDF5 files.
     refresh : bool
         Make the frame indexes anew.
     continuous : bool
@@ -36,7 +40,7 @@ class Chain:
     ----------
     names : list of str
         Files that have frames of the trajectory, as they were called, in its order.
-    cores : list of paceline._core.Trajectory
+    cores : list of TrajectoryFile
         The same files and their frame indexes.
 
     Raises
@@ -56,12 +60,14 @@ class Chain:
         names: Sequence[str | os.PathLike],
         *,
         n_atoms: int | None = None,
+        asked: Asked = NOTHING_ASKED,
         refresh: bool = False,
         continuous: bool = False,
         quiet: bool = False,
         sampled: bool = False,
     ):
-        cores = open_files(names, refresh=refresh, sampled=sampled)
+        self._asked = asked
+        cores = open_files(names, asked=asked, refresh=refresh, sampled=sampled)
         for core in cores:
             _refuse_other_atoms(core, cores[0], n_atoms)
         self.names = [os.fspath(name) for name in names]
@@ -125,12 +131,17 @@ class Chain:
     @property
     def members(self) -> list[Member]:
         """What workers must know of the files."""
-        return [Member(core.path, core.layout, core.fingerprint) for core in self.cores]
+        return [core.member for core in self.cores]
 
     @property
     def bytes_per_frame(self) -> float:
         """Mean size of a frame."""
         return sum(core.size for core in self.cores) / sum(map(_frames_of, self.cores))
+
+    @property
+    def chunk_frames(self) -> int:
+        """Neighbours that are stored as one, at the most of any file."""
+        return max(core.chunk_frames for core in self.cores)
 
     @property
     def is_sample(self) -> bool:
@@ -156,13 +167,15 @@ class Chain:
         """
         members = np.searchsorted(self._stops, frames, side="right")
         numbers = (frames - self._begins[members]).astype(np.uint64)
-        extents = Extents(members, numbers, np.empty_like(numbers), np.empty_like(numbers))
-        for member, rows in extents.neighbours():
+        offsets, sizes = np.empty_like(numbers), np.empty_like(numbers)
+        slices = []
+        for member, rows in neighbours(members):
             kept = self._kept[member]
             if kept is not None:
                 numbers[rows] = kept[numbers[rows]]
-            extents.offsets[rows], extents.sizes[rows] = self.cores[member].extents(numbers[rows])
-        return extents
+            offsets[rows], sizes[rows] = self.cores[member].extents(numbers[rows])
+            slices.append(self.cores[member].slice_of(numbers[rows]))
+        return Extents(members, numbers, offsets, sizes, tuple(slices))
 
     def extent(self, frame: int) -> tuple[int, Extents]:
         """Where one frame is: sooner found than with `extents`.
@@ -205,6 +218,7 @@ class Chain:
             [core.fingerprint for core in self.cores],
             self._kept,
             self._stops,
+            self._asked,
         )
 
     @classmethod
@@ -228,12 +242,13 @@ class Chain:
         """
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(record.names), list(record.kept)
-        chain.cores = open_files(record.paths, notes=False)
+        chain._asked = record.asked
+        chain.cores = open_files(record.paths, asked=record.asked, notes=False)
         counts = np.diff(record.stops, prepend=0)
         for k, core in enumerate(chain.cores):
             if core.fingerprint != record.fingerprints[k]:
                 # It must begin with what it was recognised by.
-                _core.Reader(core.path, core.layout, record.fingerprints[k], fields=0)
+                _core.verify(core.path, record.fingerprints[k])
                 if k + 1 < len(chain.cores) and record.kept[k] is None:
                     # Frames of the next file keep their numbers.
                     chain._kept[k] = np.arange(counts[k], dtype=np.uint64)
@@ -253,6 +268,8 @@ class ChainRecord:
         Frames of each file that belong to the chain; None for all.
     stops : numpy.ndarray of int64, shape (n_files,)
         Number behind the last frame of each file.
+    asked : Asked
+        What the user said of HDF5 files.
     """
 
     names: list[str]
@@ -260,9 +277,10 @@ class ChainRecord:
     fingerprints: list[str]
     kept: list[np.ndarray | None]
     stops: np.ndarray
+    asked: Asked
 
 
-def _frames_of(core: "_core.Trajectory") -> float:
+def _frames_of(core: TrajectoryFile) -> float:
     """Frames of a file; where only some are known, as many as it has room for."""
     if core.index_origin != "sampled":
         return core.n_frames
@@ -270,9 +288,7 @@ def _frames_of(core: "_core.Trajectory") -> float:
     return core.size / sizes.mean()
 
 
-def _refuse_other_atoms(
-    core: "_core.Trajectory", first: "_core.Trajectory", n_atoms: int | None
-) -> None:
+def _refuse_other_atoms(core: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None) -> None:
     if core.n_atoms == (first.n_atoms if n_atoms is None else n_atoms):
         return
     message = f"{core.path}: the topology has {n_atoms} atoms, the trajectory {core.n_atoms}"

@@ -5,11 +5,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from paceline import _core
 from paceline.block import Decoded, field_bits
 
 #: Files of a chain that one worker keeps open.
@@ -49,26 +48,45 @@ class Extents:
         Frame numbers in their files.
     offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
         Bytes.
+    slices : tuple of object
+        For each row of neighbours in one file, the part of that file's own index that they need:
+        None where offsets and sizes say all.
     """
 
     members: np.ndarray
     frames: np.ndarray
     offsets: np.ndarray
     sizes: np.ndarray
+    slices: tuple[Any, ...]
 
     def __len__(self) -> int:
         return len(self.frames)
 
-    def __getitem__(self, rows: slice) -> "Extents":
-        return Extents(self.members[rows], self.frames[rows], self.offsets[rows], self.sizes[rows])
+    def parts(self) -> Iterator[tuple[int, slice, "Extents"]]:
+        """Each row of neighbours in one file: the file, where they are, and they alone."""
+        for (member, rows), index in zip(neighbours(self.members), self.slices, strict=True):
+            members, frames = self.members[rows], self.frames[rows]
+            offsets, sizes = self.offsets[rows], self.sizes[rows]
+            yield member, rows, Extents(members, frames, offsets, sizes, (index,))
 
-    def neighbours(self) -> Iterator[tuple[int, slice]]:
-        """Each row of neighbours in one file: the file, and where they are."""
-        borders = np.flatnonzero(np.diff(self.members)) + 1
-        bounds = [0, *borders.tolist(), len(self)]
-        for first, stop in pairwise(bounds):
-            if stop > first:
-                yield int(self.members[first]), slice(first, stop)
+
+def neighbours(members: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Rows of neighbours in one file.
+
+    Parameters
+    ----------
+    members : numpy.ndarray of int64, shape (n_frames,)
+        File of each frame.
+
+    Yields
+    ------
+    (int, slice)
+        A file, and where frames of it follow each other.
+    """
+    borders = np.flatnonzero(np.diff(members)) + 1
+    for first, stop in pairwise([0, *borders.tolist(), len(members)]):
+        if stop > first:
+            yield int(members[first]), slice(first, stop)
 
 
 @dataclass(frozen=True)
@@ -132,27 +150,32 @@ class FrameSource(Protocol):
         """What errors call a frame: its file, and its number there."""
 
 
-@dataclass(frozen=True)
-class Member:
-    """One file of a chain: all that a worker must know of it.
+class Hand(Protocol):
+    """One worker's hand on one file."""
 
-    Attributes
-    ----------
-    path : str
-    layout : bytes
-        How the file's frames are coded.
-    fingerprint : str
-        What the file was recognised by when it was indexed.
-    """
+    def read_ahead(self, extents: Extents) -> None:
+        """Ask for the bytes of frames that will be read soon."""
 
-    path: str
-    layout: bytes
-    fingerprint: str
+    def read(
+        self, extents: Extents, block: Decoded, *, required: int, skip: bool
+    ) -> tuple[int, int, int, int, list[tuple[int, str]]]:
+        """Read frames into arrays; what that took, as in `Cost` from `read` on."""
+
+
+class Member(Protocol):
+    """One file of a chain: all that a worker must know of it."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
+        """A hand on it, for these atoms, rising (None: all), and fields, as the core counts."""
 
 
 @dataclass(frozen=True)
 class FileFrames:
-    """Frames of files that the core decodes.
+    """Frames of files, one after another.
 
     Attributes
     ----------
@@ -192,24 +215,17 @@ class OpenFiles:
         self._source = source
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
-        self._open: OrderedDict[int, _core.Reader] = OrderedDict()
+        self._open: OrderedDict[int, Hand] = OrderedDict()
 
-    def reader(self, member: int) -> "_core.Reader":
+    def hand(self, member: int) -> Hand:
         """The hand on one file of the chain."""
-        reader = self._open.pop(member, None)
-        if reader is None:
+        hand = self._open.pop(member, None)
+        if hand is None:
             while len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)
-            file = self._source.members[member]
-            reader = _core.Reader(
-                file.path,
-                file.layout,
-                file.fingerprint,
-                atoms=self._source.atoms,
-                fields=self._fields,
-            )
-        self._open[member] = reader
-        return reader
+            hand = self._source.members[member].open(self._source.atoms, self._fields)
+        self._open[member] = hand
+        return hand
 
     def let_go(self) -> None:
         """Close all files; each is opened again when it is needed."""
@@ -217,42 +233,21 @@ class OpenFiles:
 
     def read_ahead(self, extents: Extents) -> None:
         """Ask for the bytes of frames that will be read soon, of files that are open."""
-        for member, rows in extents.neighbours():
+        for member, _, part in extents.parts():
             # Not worth opening a file for, least of all one that another worker will read.
             if member in self._open:
-                self._open[member].read_ahead(extents[rows])
+                self._open[member].read_ahead(part)
 
     def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
         """Read frames into arrays."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
-        for member, rows in extents.neighbours():
+        for member, rows, part in extents.parts():
             begun = time.monotonic_ns()
-            reader = self.reader(member)
+            hand = self.hand(member)
             opened = time.monotonic_ns() - begun
-            *cost, left_out = reader.read(
-                extents[rows], decoded[rows], required=self._required, skip=skip
-            )
+            *cost, left_out = hand.read(part, decoded[rows], required=self._required, skip=skip)
             sums += [opened, *cost]
             damaged.extend((rows.start + row, reason) for row, reason in left_out)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
         return Cost(opening, reading, decoding, n_bytes, n_calls, damaged)
-
-
-def extents_in(member: int, core: "_core.Trajectory", frames: np.ndarray) -> Extents:
-    """Where frames of one file of a chain are.
-
-    Parameters
-    ----------
-    member : int
-        The file's place in the chain.
-    core : paceline._core.Trajectory
-        The file.
-    frames : numpy.ndarray of uint64, shape (n_frames,)
-        Frame numbers in it.
-
-    Returns
-    -------
-    Extents
-    """
-    return Extents(np.full(len(frames), member), frames, *core.extents(frames))

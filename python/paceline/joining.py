@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline import _core
 from paceline.errors import UnsupportedError
+from paceline.indexed import TrajectoryFile
 from paceline.opening import warn
 
 #: What the times of frames may be off by, in times between frames.
 ROUNDING = 1e-3
 
 
-def refuse_different(cores: Sequence["_core.Trajectory"]) -> None:
+def refuse_different(cores: Sequence[TrajectoryFile]) -> None:
     """Raise for files whose frames cannot stand one after the other.
 
     Parameters
     ----------
-    cores : sequence of paceline._core.Trajectory
+    cores : sequence of TrajectoryFile
         What is to be joined.
 
     Raises
@@ -36,12 +36,12 @@ def refuse_different(cores: Sequence["_core.Trajectory"]) -> None:
             )
 
 
-def warn_of_times(cores: Sequence["_core.Trajectory"], output: Path) -> None:
+def warn_of_times(cores: Sequence[TrajectoryFile], output: Path) -> None:
     """Tell where files overlap in time, or where frames get other times than they had.
 
     Parameters
     ----------
-    cores : sequence of paceline._core.Trajectory
+    cores : sequence of TrajectoryFile
         What is joined, in this order.
     output : pathlib.Path
         The whole.
@@ -65,7 +65,7 @@ def warn_of_times(cores: Sequence["_core.Trajectory"], output: Path) -> None:
 
 
 def _warn_of_shift(
-    core: "_core.Trajectory", first: "_core.Trajectory", n_before: int, output: Path
+    core: TrajectoryFile, first: TrajectoryFile, n_before: int, output: Path
 ) -> None:
     expected, found = first.first + n_before, core.first
     if abs(expected - found) > ROUNDING and core.dt is not None:

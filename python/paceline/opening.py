@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline import _core
 from paceline.backends import available_cpus
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
-from paceline.frames import extents_in
+from paceline.hdf5.file import NOTHING_ASKED, Asked, Hdf5File, is_hdf5
+from paceline.indexed import IndexedFile, TrajectoryFile, extents_in
 from paceline.progress import Progress
 
 #: Packages whose lines tell a user nothing.
@@ -99,16 +99,19 @@ def files_named(name: str | os.PathLike) -> list[str]:
 def open_file(
     path: str | os.PathLike,
     *,
+    asked: Asked = NOTHING_ASKED,
     refresh: bool = False,
     progress: bool | None = None,
     notes: bool = True,
-) -> "_core.Trajectory":
+) -> TrajectoryFile:
     """Open a trajectory file and its frame index, which is made if there is none.
 
     Parameters
     ----------
     path : path-like
         A file of a format that we decode.
+    asked : Asked
+        What the user said of an HDF5 file.
     refresh : bool
         Make the index anew.
     progress : bool, optional
@@ -118,7 +121,7 @@ def open_file(
 
     Returns
     -------
-    paceline._core.Trajectory
+    TrajectoryFile
 
     Raises
     ------
@@ -129,24 +132,25 @@ def open_file(
     OSError
         It cannot be opened.
     """
-    return open_files([path], refresh=refresh, progress=progress, notes=notes)[0]
+    return open_files([path], asked=asked, refresh=refresh, progress=progress, notes=notes)[0]
 
 
 def open_files(
     paths: Sequence[str | os.PathLike],
     *,
+    asked: Asked = NOTHING_ASKED,
     refresh: bool = False,
     sampled: bool = False,
     progress: bool | None = None,
     notes: bool = True,
-) -> list["_core.Trajectory"]:
+) -> list[TrajectoryFile]:
     """Open trajectory files and their frame indexes, several at a time.
 
     Parameters
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    refresh : bool
+    asked, refresh
         As for `open_file`.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet.
@@ -155,7 +159,7 @@ def open_files(
 
     Returns
     -------
-    list of paceline._core.Trajectory
+    list of TrajectoryFile
         They hold no file open.
 
     Raises
@@ -175,16 +179,21 @@ def open_files(
     ):
         scans = _Scans(bar, n_bytes)
 
-        def open_one(name: str) -> "_core.Trajectory":
+        def open_one(name: str) -> TrajectoryFile:
             report = scans.reporter()
-            trajectory = _core.Trajectory.open(
-                name,
-                cache_folder=None if folder is None else os.fspath(folder),
-                refresh=refresh,
-                sample=SAMPLE // len(names) if sampled else None,
-                n_threads=cpus // at_a_time,
-                progress=report,
-            )
+            trajectory: TrajectoryFile
+            if is_hdf5(name):
+                trajectory = Hdf5File.open(name, asked)
+            else:
+                asked.refuse_for(name)
+                trajectory = IndexedFile(
+                    name,
+                    cache_folder=None if folder is None else os.fspath(folder),
+                    refresh=refresh,
+                    sample=SAMPLE // len(names) if sampled else None,
+                    n_threads=cpus // at_a_time,
+                    progress=report,
+                )
             # Nothing was scanned of a file whose index was loaded.
             report(trajectory.size, trajectory.size)
             return trajectory
@@ -234,13 +243,13 @@ class _Scans:
 
 
 def read_headers(
-    core: "_core.Trajectory", frames: Sequence[int]
+    core: TrajectoryFile, frames: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cells, times and steps of frames, without their positions.
 
     Parameters
     ----------
-    core : paceline._core.Trajectory
+    core : TrajectoryFile
         An open file.
     frames : sequence of int
         Frame numbers.
@@ -254,8 +263,7 @@ def read_headers(
     steps : numpy.ndarray of int64, shape (n_frames,)
         Of the simulation.
     """
-    reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
     headers = Decoded.room_for(np.asarray(frames), 0, ())
     extents = extents_in(0, core, headers.frames.astype(np.uint64))
-    reader.read(extents, headers, required=0, skip=True)
+    core.member.open(None, 0).read(extents, headers, required=0, skip=True)
     return headers.dimensions, headers.times, headers.steps

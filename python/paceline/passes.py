@@ -1,5 +1,6 @@
 """One trajectory, and the analyses that a run makes of it in one pass."""
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -31,6 +32,7 @@ class Analysis(Protocol):
     atomgroup: Any
     fields: Sequence[str]
     optional_fields: Sequence[str]
+    frames_together: int
     transforms: Sequence[Transform]
     skip_damaged: bool
     frames: np.ndarray
@@ -129,7 +131,11 @@ class Pass:
             frame_bytes=self.trajectory.frame_bytes(atoms),
             n_workers=n_workers,
             block_frames=block_frames,
+            chunk_frames=self.trajectory.chunk_frames,
+            frames_together=math.lcm(*(one.frames_together for one in self.analyses)),
         )
+        if block_frames is None:
+            self.trajectory.warn_of_rereading(self.plan)
         for analysis in self.analyses:
             analysis.transforms = self.transforms
             analysis.skip_damaged = skip_damaged

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline import _core
+from paceline.indexed import TrajectoryFile
 
 #: Least digits of a piece's number.
 WIDTH = 3
 
 
 def bounds_of(
-    core: "_core.Trajectory", *, n: int | None, frames: int | None, size: int | None
+    core: TrajectoryFile, *, n: int | None, frames: int | None, size: int | None
 ) -> list[int]:
     """Where to cut; one of `n`, `frames` and `size` is given.
 
     Parameters
     ----------
-    core : paceline._core.Trajectory
+    core : TrajectoryFile
         Of at least one frame.
     n : int or None
         Number of pieces.
@@ -53,7 +53,7 @@ def bounds_of(
     return [k * n_frames // given[0] for k in range(given[0] + 1)]
 
 
-def _bounds_by_size(core: "_core.Trajectory", size: int) -> list[int]:
+def _bounds_by_size(core: TrajectoryFile, size: int) -> list[int]:
     offsets, sizes = core.extents(np.arange(core.n_frames, dtype=np.uint64))
     ends = offsets + sizes
     head = len(core.head(0, 1))
@@ -71,12 +71,12 @@ def _bounds_by_size(core: "_core.Trajectory", size: int) -> list[int]:
     return bounds
 
 
-def names_of(core: "_core.Trajectory", name: str | os.PathLike, n: int) -> list[Path]:
+def names_of(core: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Path]:
     """Names of pieces: in order, they are in the order of the frames.
 
     Parameters
     ----------
-    core : paceline._core.Trajectory
+    core : TrajectoryFile
         What is cut.
     name : path-like
         ``parts/run.xtc`` for ``parts/run.000.xtc`` and so on, or a folder for the trajectory's
@@ -116,12 +116,12 @@ def names_of(core: "_core.Trajectory", name: str | os.PathLike, n: int) -> list[
     return paths
 
 
-def ending_of(core: "_core.Trajectory") -> str:
+def ending_of(core: TrajectoryFile) -> str:
     """How names of the format's files end.
 
     Parameters
     ----------
-    core : paceline._core.Trajectory
+    core : TrajectoryFile
         A file of the format.
 
     Returns
@@ -132,12 +132,12 @@ def ending_of(core: "_core.Trajectory") -> str:
     return f".{core.format.lower()}"
 
 
-def refuse_ending(core: "_core.Trajectory", path: Path, instead: str = "") -> None:
+def refuse_ending(core: TrajectoryFile, path: Path, instead: str = "") -> None:
     """Raise for a name that promises another format: other programs go by names.
 
     Parameters
     ----------
-    core : paceline._core.Trajectory
+    core : TrajectoryFile
         Whose frames are copied.
     path : pathlib.Path
         Where to.

@@ -1,13 +1,14 @@
 """Frames chosen, into blocks, and blocks into leaves. Pure: nothing is opened here.
 
-Partial results form on *leaves*, a fixed number of frames that depends on the system alone, and
-are merged over the binary tree of leaf numbers. A *task* is a block of 2**k neighbouring leaves,
-a subtree, so that any number of workers and any size of block merge the same pairs in the same
-order and give the same bits.
+Partial results form on *leaves*, a fixed number of frames that depends on the system and on what
+must stay together alone, and are merged over the binary tree of leaf numbers. A *task* is a block
+of 2**k neighbouring leaves, a subtree, so that any number of workers and any size of block merge
+the same pairs in the same order and give the same bits.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ import numpy as np
 LEAF_FRAMES = 16
 #: Positions of a leaf, and about of a block: few enough to stay near the processor, bytes.
 LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
+#: Positions of a leaf, at the most, where frames are stored together, bytes.
+LARGEST_LEAF_BYTES = 64 * 2**20
+#: Positions of a block, at the most, for the sake of frames that are stored together, bytes.
+LARGEST_BLOCK_BYTES = 256 * 2**20
 #: Blocks dealt to each worker at the least, where there are frames enough: the last block then
 #: delays the end by a few per cent.
 BLOCKS_PER_WORKER = 16
@@ -103,11 +108,14 @@ class Plan:
         Frames in a leaf.
     block_frames : int
         Frames in a block: a leaf times a power of two.
+    chunk_reads : int
+        How often what is stored together is read, because memory should not hold it.
     """
 
     frames: np.ndarray
     leaf_frames: int
     block_frames: int
+    chunk_reads: int = 1
 
     def __len__(self) -> int:
         return -(-len(self.frames) // self.block_frames)
@@ -144,6 +152,8 @@ def make_plan(
     frame_bytes: float,
     n_workers: float,
     block_frames: int | None = None,
+    chunk_frames: int = 1,
+    frames_together: int = 1,
 ) -> Plan:
     """Choose the size of leaves and blocks.
 
@@ -152,7 +162,7 @@ def make_plan(
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers to be analysed.
     n_atoms : int
-        Atoms of the system; they alone fix the leaves.
+        Atoms of the system; they, and the last two parameters, alone fix the leaves.
     n_wanted : int
         Atoms to be decoded.
     frame_bytes : float
@@ -162,6 +172,11 @@ def make_plan(
     block_frames : int, optional
         Frames in a block, rounded up to a leaf times a power of two. By default as many as give
         each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.
+    chunk_frames : int
+        Neighbours in the trajectory that are stored together: blocks end where they do, as far as
+        frames were chosen so that this can be, memory holds them, and each worker has one.
+    frames_together : int
+        Frames of the run that blocks must not part.
 
     Returns
     -------
@@ -174,20 +189,50 @@ def make_plan(
     >>> plan.leaf_frames, plan.block_frames, len(plan)
     (16, 16, 63)
     """
-    leaf = 1
-    while 2 * leaf <= min(LEAF_FRAMES, LEAF_BYTES // (12 * max(n_atoms, 1))):
-        leaf *= 2
-    if block_frames is None:
-        largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
-        wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
-        size = leaf
-        while 2 * size <= wanted:
-            size *= 2
-    else:
-        size = leaf
-        while size < block_frames:
-            size *= 2
-    return Plan(frames, leaf, size)
+    chunk = _rows_of_chunk(frames, chunk_frames)
+    leaf = _leaf(n_atoms, chunk, frames_together)
+    size = leaf
+    while size % frames_together:
+        size *= 2
+    if block_frames is not None:
+        return Plan(frames, leaf, _doubled(size, until=block_frames))
+    whole, held = _doubled(size, until=chunk), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
+    if whole <= min(held, len(frames) / n_workers):
+        size = whole
+    largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
+    wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
+    while 2 * size <= wanted:
+        size *= 2
+    return Plan(frames, leaf, size, -(-chunk // size) if whole > held else 1)
+
+
+def _doubled(size: int, *, until: int) -> int:
+    """A size, times the power of two with which it is as large as is asked."""
+    while size < until:
+        size *= 2
+    return size
+
+
+def _rows_of_chunk(frames: np.ndarray, chunk_frames: int) -> int:
+    """Frames of the run that are stored together; 1 where they were chosen at random."""
+    steps = np.diff(frames[:2])
+    if chunk_frames == 1 or len(steps) == 0 or steps[0] < 1:
+        return 1
+    if frames[-1] - frames[0] != steps[0] * (len(frames) - 1):
+        return 1
+    return -(-chunk_frames // int(steps[0]))
+
+
+def _leaf(n_atoms: int, chunk: int, together: int) -> int:
+    """Frames of a leaf: such that it, times a power of two, is what stays together."""
+    frame = 12 * max(n_atoms, 1)
+    for whole in (lcm(chunk, together), together):
+        leaf = whole // (whole & -whole)
+        while 2 * leaf <= min(LEAF_FRAMES, LEAF_BYTES // frame):
+            leaf *= 2
+        if leaf * frame <= LARGEST_LEAF_BYTES or whole == together:
+            return leaf
+    raise AssertionError("the last one is taken")
 
 
 def fold(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:

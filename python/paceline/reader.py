@@ -8,6 +8,7 @@ import math
 import time
 import weakref
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,12 @@ from MDAnalysis.coordinates.base import ReaderBase
 from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import store_init_arguments
 
-from paceline import _core
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames
+from paceline.hdf5.file import Asked
+from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
 
 #: Readers that have files open at the same time: the Universes of an ensemble may be thousands.
@@ -65,6 +67,9 @@ class Reader(ReaderBase):
         Atoms that the topology has.
     continuous : bool
         Order the files by time, and leave out of each the frames that a later one repeats.
+    group, units, dataset : optional
+        Of an HDF5 file: its group of particles, where there are several; the units of its
+        numbers, where it names none; its dataset of positions, where it is of no known structure.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet: for a
         first look.
@@ -104,6 +109,9 @@ class Reader(ReaderBase):
         dt: float | None = None,
         n_atoms: int | None = None,
         continuous: bool = False,
+        group: str | None = None,
+        units: str | Mapping[str, str] | None = None,
+        dataset: str | None = None,
         sampled: bool = False,
         **kwargs: Any,
     ):
@@ -120,6 +128,7 @@ class Reader(ReaderBase):
         self.chain = Chain(
             names,
             n_atoms=n_atoms if sub is None else None,
+            asked=Asked(group, units, dataset),
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.
@@ -164,7 +173,7 @@ class Reader(ReaderBase):
         ).open()
 
     @property
-    def core(self) -> "_core.Trajectory":
+    def core(self) -> TrajectoryFile:
         """The file and its frame index; of several files they are in `chain.cores`."""
         if len(self.chain.cores) > 1:
             raise AttributeError("this trajectory is a chain of files; see chain.cores")
@@ -214,7 +223,7 @@ class Reader(ReaderBase):
         member, extents = self.chain.extent(frame)
         _take_turn(self)
         try:
-            self._files.reader(member).read(extents, decoded, required=0, skip=False)
+            self._files.hand(member).read(extents, decoded, required=0, skip=False)
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error

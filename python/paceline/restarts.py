@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline import _core
+from paceline.indexed import TrajectoryFile
 from paceline.opening import read_headers
 
 #: What times of one frame may differ by in two files, relative to the largest.
@@ -68,7 +68,7 @@ class _Span:
     slack: float = 0.0
 
     @classmethod
-    def of(cls, core: "_core.Trajectory") -> "_Span":
+    def of(cls, core: TrajectoryFile) -> "_Span":
         ends = read_headers(core, [0, core.n_frames - 1])[1]
         if not np.isfinite(ends).all():
             times = core.times()[0]
@@ -81,7 +81,7 @@ class _Span:
         return cls(first, last, min(ROUNDING * max(abs(first), abs(last)), between / 10))
 
 
-def follow(cores: Sequence["_core.Trajectory"]) -> Sequel:
+def follow(cores: Sequence[TrajectoryFile]) -> Sequel:
     """Order files by time, and find what restarts repeat.
 
     Of a frame that is there twice, the later file's counts: a simulation that goes on from a
@@ -89,7 +89,7 @@ def follow(cores: Sequence["_core.Trajectory"]) -> Sequel:
 
     Parameters
     ----------
-    cores : sequence of paceline._core.Trajectory
+    cores : sequence of TrajectoryFile
         The files as they were given, each with a frame at least.
 
     Returns
@@ -135,7 +135,7 @@ def _by_first_time(spans: Sequence[_Span]) -> list[int]:
 
 
 def _times_kept(
-    cores: Sequence["_core.Trajectory"],
+    cores: Sequence[TrajectoryFile],
     spans: Sequence[_Span],
     kept: Mapping[int, np.ndarray | None],
     times: Mapping[int, np.ndarray],

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline import _core
 from paceline.backends import available_cpus
 from paceline.block import Decoded
 from paceline.copying import Copier, copy_all
 from paceline.errors import DamagedFileError, ReadError, UnsupportedError
 from paceline.files import new_files, refuse_impossible, writing_to
-from paceline.frames import Extents, extents_in
+from paceline.frames import Extents, Hand
+from paceline.indexed import TrajectoryFile, extents_in
 from paceline.joining import refuse_different, warn_of_times
 from paceline.opening import files_named, open_file
 from paceline.pieces import bounds_of, names_of, refuse_ending
@@ -190,7 +190,7 @@ def join(
 class _Stretch:
     """Neighbouring frames of one file, and where in another they go: one thread copies them."""
 
-    core: "_core.Trajectory"
+    core: TrajectoryFile
     first: int
     stop: int
     path: Path
@@ -206,7 +206,7 @@ class _Stretch:
     def copy(self, copier: Copier) -> None:
         """Copy the frames, and look at each of which only arithmetic says where it is."""
         core, at = self.core, self.at
-        reader = _headers_of(core)
+        reader = core.member.open(None, 0)
         with (
             open(core.path, "rb", buffering=0) as source,
             writing_to(self.path),
@@ -222,11 +222,11 @@ class _Stretch:
 
     def _blocks(self) -> Iterator[Extents]:
         """The frames, some at a time."""
-        extents = extents_in(0, self.core, np.arange(self.first, self.stop, dtype=np.uint64))
-        number = (extents.offsets - extents.offsets[0]) // BLOCK
-        borders = np.flatnonzero(np.diff(number)) + 1
-        for first, stop in pairwise([0, *borders.tolist(), len(extents)]):
-            yield extents[first:stop]
+        frames = np.arange(self.first, self.stop, dtype=np.uint64)
+        offsets, _ = self.core.extents(frames)
+        borders = np.flatnonzero(np.diff((offsets - offsets[0]) // BLOCK)) + 1
+        for some in np.split(frames, borders):
+            yield extents_in(0, self.core, some)
 
 
 def _copy(stretches: Sequence[_Stretch], n_workers: int | None, progress: bool | None) -> None:
@@ -235,11 +235,7 @@ def _copy(stretches: Sequence[_Stretch], n_workers: int | None, progress: bool |
     copy_all(works, total, n_workers or available_cpus(), progress)
 
 
-def _headers_of(core: "_core.Trajectory") -> "_core.Reader":
-    return _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
-
-
-def _refuse_damaged(reader: "_core.Reader", extents: Extents) -> None:
+def _refuse_damaged(reader: Hand, extents: Extents) -> None:
     """Let the decoder see what stands around the positions."""
     headers = Decoded.room_for(extents.frames, 0, ())
     try:
@@ -252,18 +248,19 @@ def _refuse_damaged(reader: "_core.Reader", extents: Extents) -> None:
         raise
 
 
-def _open(path: str | os.PathLike, progress: bool | None) -> "_core.Trajectory":
+def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
     core = open_file(path, progress=progress)
     if core.n_frames == 0:
         raise UnsupportedError(f"{core.path}: there is no whole frame in it")
     core.head(0, 1)  # raises where frames cannot stand in another file
+    headers = core.member.open(None, 0)
     for frame in core.damaged:
-        _refuse_damaged(_headers_of(core), extents_in(0, core, np.array([frame], dtype=np.uint64)))
+        _refuse_damaged(headers, extents_in(0, core, np.array([frame], dtype=np.uint64)))
     return core
 
 
 def _write_head(
-    core: "_core.Trajectory", first: int, n_frames: int, path: Path, temporary: Path
+    core: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path
 ) -> int:
     """Write what stands before the frames; its length."""
     head = core.head(first, n_frames)

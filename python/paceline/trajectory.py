@@ -9,8 +9,6 @@ from weakref import WeakSet
 
 import MDAnalysis
 import numpy as np
-from MDAnalysis.coordinates.DCD import DCDReader
-from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
@@ -19,16 +17,14 @@ from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
 from paceline.errors import (
     DamagedFileError,
-    FileChangedError,
     MissingDataError,
     UnsupportedError,
 )
+from paceline.foreign import chain_behind, numbers_of
 from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource
 from paceline.opening import warn
+from paceline.plan import Plan
 from paceline.reader import Reader
-
-#: MDAnalysis's own readers of files that the core decodes.
-_DECODED = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
 
 class OpenTrajectory(Protocol):
@@ -62,6 +58,13 @@ class OpenTrajectory(Protocol):
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Bytes to be read of a frame for these atoms, about."""
+
+    @property
+    def chunk_frames(self) -> int:
+        """Neighbours that are stored as one, and cost together what one of them costs."""
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Say, once, where blocks are so small that what is stored as one is read for several."""
 
     @property
     def fields(self) -> Sequence[str]:
@@ -137,42 +140,23 @@ def _files_behind(universe: Any) -> "_Files | None":
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
             return _Files(universe, trajectory.chain, trajectory.clock, sub, trajectory.t_init)
-    elif type(trajectory) in _DECODED and trajectory.convert_units:
-        return _file_of_mdanalysis(universe)
-    return None
-
-
-def _file_of_mdanalysis(universe: Any) -> "_Files":
-    """The file of one of MDAnalysis's own readers."""
     begun = time.perf_counter()
-    trajectory = universe.trajectory
-    chain = Chain([trajectory.filename])
-    asked = trajectory._kwargs
-    dt = asked.get("dt")
-    if isinstance(trajectory, NCDFReader) and trajectory.has_time:
-        # It prefers the file's times.
-        dt = None
-    clock = Clock(chain.cores[0].first, dt, asked.get("time_offset", 0.0))
-    file = _Files(universe, chain, clock, None, time.perf_counter() - begun)
-    if (file.n_atoms, file.n_frames) != (trajectory.n_atoms, trajectory.n_frames):
-        raise FileChangedError(
-            f"{chain.cores[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
-            f"{trajectory.n_atoms} atoms, and {file.n_frames} whole frames of {file.n_atoms} "
-            "were found now; open it with paceline.Universe"
-        )
-    return file
+    behind = chain_behind(trajectory)
+    if behind is None:
+        return None
+    return _Files(universe, *behind, None, time.perf_counter() - begun)
 
 
 def _refuse_edited(trajectory: Any) -> None:
     """Workers see what the file holds; numbers that were set by hand would be ignored."""
-    shown = _numbers(trajectory.ts)
+    shown = numbers_of(trajectory.ts)
     try:
         again = trajectory[trajectory.ts.frame]
     except TypeError:  # a stream: it cannot go back
         return
     except DamagedFileError:  # a frame that nobody can have read
         return
-    held = _numbers(again)
+    held = numbers_of(again)
     edited = [
         name
         for name in {"dimensions": None, **held}
@@ -187,12 +171,8 @@ def _refuse_edited(trajectory: Any) -> None:
         )
 
 
-def _numbers(ts: Any) -> dict[str, np.ndarray]:
-    """What a Timestep holds: copies, for it will be filled anew."""
-    names = [field for field in FIELDS if getattr(ts, f"has_{field}")]
-    if ts.dimensions is not None:
-        names.append("dimensions")
-    return {name: getattr(ts, name).copy() for name in names}
+#: Trajectories of which was said what users should know of them.
+_said: "WeakSet[Any]" = WeakSet()
 
 
 @dataclass
@@ -223,6 +203,21 @@ class _Files:
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
+
+    @property
+    def chunk_frames(self) -> int:
+        return self.chain.chunk_frames
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        if plan.chunk_reads == 1 or self.chain in _said:
+            return
+        _said.add(self.chain)
+        path = max(self.chain.cores, key=lambda core: core.chunk_frames).path
+        warn(
+            f"{path}: {self.chunk_frames} frames are compressed together, more than memory should "
+            f"hold for each worker: they are read {plan.chunk_reads} times, once for each block of "
+            f"{plan.block_frames}; paceline repack makes a file of it that is read once"
+        )
 
     def extents(self, frames: np.ndarray) -> Extents:
         extents = self.chain.extents(frames)
@@ -262,10 +257,6 @@ class _Files:
         }
 
 
-#: Trajectories of which was said that MDAnalysis reads them.
-_said: "WeakSet[Any]" = WeakSet()
-
-
 class _UniverseFrames:
     """Frames that only MDAnalysis can give, one at a time, in the calling thread."""
 
@@ -285,7 +276,12 @@ class _UniverseFrames:
 
     def extents(self, frames: np.ndarray) -> Extents:
         nothing = np.zeros_like(frames)
-        return Extents(nothing, frames, nothing, nothing)
+        return Extents(nothing, frames, nothing, nothing, (None,))
+
+    chunk_frames = 1
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """MDAnalysis reads each frame by itself."""
 
     @property
     def fields(self) -> Sequence[str]:

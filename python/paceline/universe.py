@@ -10,11 +10,12 @@ from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
 from paceline.errors import AtomCountError, PacelineError
+from paceline.hdf5.file import is_hdf5
 from paceline.opening import files_named
 from paceline.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
-_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC")
+_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC", "H5MD", "H5", "HDF5")
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -27,20 +28,23 @@ _USUAL_PARTS = (
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
-    XTC, TRR, DCD and Amber NetCDF are recognised by their content. Everything else is read by
-    MDAnalysis's own reader, as if the Universe were an ordinary one. All arguments are
-    MDAnalysis's.
+    XTC, TRR, DCD, Amber NetCDF and HDF5 (H5MD, MDTraj's, bare datasets) are recognised by their
+    content. Everything else is read by MDAnalysis's own reader, as if the Universe were an
+    ordinary one. Arguments are MDAnalysis's, but for those of HDF5 files.
 
     Parameters
     ----------
     topology : path-like or MDAnalysis.core.topology.Topology
-        The system.
+        The system. An HDF5 file that tells of its atoms, as GROMACS's and MDTraj's do, needs no
+        other topology, and no other name of its trajectory.
     *coordinates : path-like
         Trajectories, one after another: names, a list of them, or a pattern such as
         "md.part*.xtc", whose files are taken in the order in which people count.
     **kwargs
         As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
-        by time and leaves out the frames that a later one repeats.
+        by time and leaves out the frames that a later one repeats. Of an HDF5 file, `group` names
+        one of several groups of particles; `units`, as {"length": "nm", "time": "ps"} or "nm, ps",
+        those of numbers that have none; `dataset` that of positions where no structure is known.
 
     Attributes
     ----------
@@ -64,7 +68,17 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
+        name = None
+        if _tells_of_atoms(topology, kwargs.get("topology_format")):
+            # Only who has such a file waits for HDF5's library.
+            from paceline.hdf5.topology import topology_of
+
+            name = os.fspath(topology)
+            coordinates = coordinates or (name,)
+            topology = topology_of(name, group=kwargs.get("group"))
         super().__init__(topology, *coordinates, **kwargs)
+        if name is not None:
+            self.filename = name
         opening = getattr(self._trajectory, "t_init", 0.0)
         self.t_init_top = time.perf_counter() - begun - opening
 
@@ -128,13 +142,24 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     -------
     bool
     """
-    if not isinstance(filename, str | os.PathLike) or isinstance(filename, NamedStream):
+    if not _is_name(filename):
         return False
     if format is not None:
         return isinstance(format, str) and format.upper() in _FORMATS
     if Path(filename).suffix[1:].upper() in _FORMATS:
         return True
-    return os.path.isfile(filename) and _core.detect_format(os.fspath(filename)) is not None
+    if not os.path.isfile(filename):
+        return False
+    return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
+
+
+def _tells_of_atoms(topology: Any, format: Any) -> bool:
+    """Whether a topology is an HDF5 file, of which MDAnalysis makes none."""
+    return format is None and _is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
+
+
+def _is_name(given: Any) -> bool:
+    return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 
 
 def _one_by_one(filename: Any) -> list[Any]:
@@ -144,7 +169,7 @@ def _one_by_one(filename: Any) -> list[Any]:
     files: list[Any] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
-        if not isinstance(name, str | os.PathLike) or isinstance(name, NamedStream):
+        if not _is_name(name):
             files.append(given)
         elif format is None:
             files.extend(files_named(name))

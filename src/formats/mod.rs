@@ -2,6 +2,7 @@
 //! them.
 
 mod cell;
+pub mod chunks;
 pub mod dcd;
 mod finite;
 mod frame;

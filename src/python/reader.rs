@@ -13,7 +13,7 @@ use crate::atoms::Atoms;
 use crate::error::{Error, Result};
 use crate::formats::{Fields, Layout};
 use crate::index::Fingerprint;
-use crate::read::{BlockOut, BlockReader, Extents, Numbers};
+use crate::read::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use crate::source::FileSource;
 
 /// One worker's hand on a trajectory file.
@@ -43,7 +43,7 @@ impl ExtentArrays<'_> {
 /// Where a block goes; no array for a field that is not wanted. With one for judgements, the
 /// fields need none.
 #[derive(FromPyObject)]
-struct BlockArrays<'py> {
+pub(super) struct BlockArrays<'py> {
     positions: Option<PyReadwriteArray3<'py, f32>>,
     velocities: Option<PyReadwriteArray3<'py, f32>>,
     forces: Option<PyReadwriteArray3<'py, f32>>,
@@ -55,7 +55,7 @@ struct BlockArrays<'py> {
 }
 
 impl BlockArrays<'_> {
-    fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
+    pub(super) fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
         let numbers = match &mut self.judgements {
             Some(judgements) => Numbers::Judged(rows_of(judgements, "judgements")?),
             None => Numbers::Kept {
@@ -95,7 +95,22 @@ fn slice_of<'a>(array: &'a mut Option<PyReadwriteArray3<'_, f32>>) -> PyResult<&
 }
 
 /// Nanoseconds reading and decoding, bytes and calls, rows left out and why.
-type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
+pub(super) type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
+
+pub(super) fn cost_of(report: BlockReport) -> Cost {
+    let skipped = report.skipped.into_iter();
+    let skipped = skipped
+        .map(|(row, error)| (row, error.to_string()))
+        .collect();
+    let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
+    (
+        nanoseconds(report.read),
+        nanoseconds(report.decode),
+        report.bytes,
+        report.calls,
+        skipped,
+    )
+}
 
 #[pymethods]
 impl Reader {
@@ -154,19 +169,7 @@ impl Reader {
         let report = py
             .detach(|| self.lock()?.read(extents, out, required, skip))
             .or_raise(py)?;
-        let skipped = report
-            .skipped
-            .into_iter()
-            .map(|(row, error)| (row, error.to_string()))
-            .collect();
-        let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
-        Ok((
-            nanoseconds(report.read),
-            nanoseconds(report.decode),
-            report.bytes,
-            report.calls,
-            skipped,
-        ))
+        Ok(cost_of(report))
     }
 }
 

@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 
 use super::OrRaise;
 use crate::formats::{Format, Layout};
-use crate::index::{self, Index, OpenOptions, Origin};
-use crate::source::FileSource;
+use crate::index::{self, Fingerprint, Index, OpenOptions, Origin};
+use crate::source::{FileSource, Source};
 
 /// Offsets and sizes of frames.
 type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
@@ -22,7 +22,7 @@ type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 
 /// A trajectory file and its frame index.
-#[pyclass(frozen, module = "paceline._core")]
+#[pyclass(frozen, subclass, module = "paceline._core")]
 pub(super) struct Trajectory {
     index: Index,
     path: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Trajectory {
 
 #[pymethods]
 impl Trajectory {
-    #[staticmethod]
+    #[new]
     #[pyo3(signature = (
         path, *, cache_folder=None, refresh=false, sample=None, n_threads=1, progress=None
     ))]
@@ -248,4 +248,24 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'
         Ok(index::detect(&source)?.map(Format::name))
     })
     .or_raise(py)
+}
+
+/// What a file, all of it, is recognised by.
+#[pyfunction]
+pub(super) fn fingerprint_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| {
+        let source = FileSource::open(&path)?;
+        Ok(Fingerprint::of(&source, source.size()?)?.to_string())
+    })
+    .or_raise(py)
+}
+
+/// Raise FileChangedError where a file does not begin with what it was recognised by.
+#[pyfunction]
+pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> PyResult<()> {
+    let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
+        return Err(PyValueError::new_err("this text is no fingerprint"));
+    };
+    py.detach(|| fingerprint.verify(&FileSource::open(&path)?))
+        .or_raise(py)
 }

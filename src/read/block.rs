@@ -50,6 +50,71 @@ pub struct BlockOut<'a> {
     pub fields: &'a mut [u8],
 }
 
+impl BlockOut<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    pub(super) fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
+        let width = 3 * n_wanted;
+        let room = |wanted, n| if wanted { n * width } else { 0 };
+        let fits = match &self.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => {
+                positions.len() == room(wanted.positions, n)
+                    && velocities.len() == room(wanted.velocities, n)
+                    && forces.len() == room(wanted.forces, n)
+            }
+            Numbers::Judged(judgements) => judgements.len() == n,
+        };
+        let fits = fits
+            && self.dimensions.len() == n
+            && self.times.len() == n
+            && self.steps.len() == n
+            && self.fields.len() == n;
+        if !fits {
+            return Err(Error::Argument(format!(
+                "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they \
+                 have atoms"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Note what a row's frame holds, and NaN in place of what it does not.
+    pub(super) fn keep(&mut self, row: usize, width: usize, held: Fields) {
+        self.fields[row] = held.bits();
+        if let Numbers::Kept {
+            positions,
+            velocities,
+            forces,
+        } = &mut self.numbers
+        {
+            for (there, values) in [
+                (held.positions, positions),
+                (held.velocities, velocities),
+                (held.forces, forces),
+            ] {
+                if !there {
+                    row_of_mut(values, row, width).fill(f32::NAN);
+                }
+            }
+        }
+    }
+
+    /// Make a row say that nothing is known of its frame.
+    pub(super) fn blank(&mut self, row: usize, width: usize) {
+        self.keep(row, width, Fields::default());
+        if let Numbers::Judged(judgements) = &mut self.numbers {
+            judgements[row] = judge([&[]; 3], Fields::default());
+        }
+        self.dimensions[row].fill(f32::NAN);
+        self.times[row] = f64::NAN;
+        self.steps[row] = i64::MIN;
+    }
+}
+
 /// What becomes of the numbers of a frame's atoms.
 #[derive(Debug)]
 pub enum Numbers<'a> {
@@ -99,36 +164,13 @@ impl<'a> Rows<'a> {
         wanted: Fields,
         scratch: &mut [Vec<f32>; 3],
     ) -> Result<Self> {
+        out.check(n, n_wanted, wanted)?;
         let width = 3 * n_wanted;
-        let room = |wanted, n| if wanted { n * width } else { 0 };
-        let fits = match &out.numbers {
-            Numbers::Kept {
-                positions,
-                velocities,
-                forces,
-            } => {
-                positions.len() == room(wanted.positions, n)
-                    && velocities.len() == room(wanted.velocities, n)
-                    && forces.len() == room(wanted.forces, n)
-            }
-            Numbers::Judged(judgements) => judgements.len() == n,
-        };
-        let fits = fits
-            && out.dimensions.len() == n
-            && out.times.len() == n
-            && out.steps.len() == n
-            && out.fields.len() == n;
-        if !fits {
-            return Err(Error::Argument(format!(
-                "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they \
-                 have atoms"
-            )));
-        }
         let mut scratch = std::mem::take(scratch);
         if let Numbers::Judged(_) = &out.numbers {
             let wanted = [wanted.positions, wanted.velocities, wanted.forces];
             for (values, wanted) in scratch.iter_mut().zip(wanted) {
-                values.resize(room(wanted, 1), 0.0);
+                values.resize(if wanted { width } else { 0 }, 0.0);
             }
         }
         Ok(Rows {
@@ -150,7 +192,7 @@ impl<'a> Rows<'a> {
                 positions,
                 velocities,
                 forces,
-            } => [positions, velocities, forces].map(|values| row_of(values, row, width)),
+            } => [positions, velocities, forces].map(|values| row_of_mut(values, row, width)),
             Numbers::Judged(_) => self.scratch.each_mut().map(|values| &mut values[..]),
         };
         FrameOut {
@@ -166,39 +208,28 @@ impl<'a> Rows<'a> {
 
     /// Note what a decoded row's frame holds, and NaN in place of what it does not; or judge it.
     pub fn keep(&mut self, row: usize, held: Fields) {
-        self.out.fields[row] = held.bits();
-        match &mut self.out.numbers {
-            Numbers::Kept {
-                positions,
-                velocities,
-                forces,
-            } => {
-                for (there, values) in [
-                    (held.positions, positions),
-                    (held.velocities, velocities),
-                    (held.forces, forces),
-                ] {
-                    if !there {
-                        row_of(values, row, self.width).fill(f32::NAN);
-                    }
-                }
-            }
-            Numbers::Judged(judgements) => judgements[row] = judge(&self.scratch, held),
+        self.out.keep(row, self.width, held);
+        if let Numbers::Judged(judgements) = &mut self.out.numbers {
+            judgements[row] = judge(self.scratch.each_ref().map(|values| &values[..]), held);
         }
     }
 
     /// Make a row say that nothing is known of its frame.
     pub fn blank(&mut self, row: usize) {
-        self.keep(row, Fields::default());
-        self.out.dimensions[row].fill(f32::NAN);
-        self.out.times[row] = f64::NAN;
-        self.out.steps[row] = i64::MIN;
+        self.out.blank(row, self.width);
     }
 }
 
 /// A row's part of an array that may have no room at all.
-fn row_of(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
+pub(super) fn row_of_mut(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
     values
         .get_mut(row * width..(row + 1) * width)
+        .unwrap_or_default()
+}
+
+/// The same, to be looked at.
+pub(super) fn row_of(values: &[f32], row: usize, width: usize) -> &[f32] {
+    values
+        .get(row * width..(row + 1) * width)
         .unwrap_or_default()
 }

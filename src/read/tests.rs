@@ -3,6 +3,7 @@
 mod made_up;
 
 use self::made_up::{FRAME, File, N_FRAMES, Picky};
+use super::ahead::CACHED_CALL;
 use super::*;
 use crate::formats::Run;
 
@@ -23,7 +24,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
         scratch: Default::default(),
         ranges: Vec::new(),
         pieces: Vec::new(),
-        blocks_ahead: 0,
+        ahead: Ahead::default(),
     };
     (file, reader)
 }
@@ -251,10 +252,10 @@ fn blocks_are_asked_for_ahead_only_where_reading_waits() {
         calls: 1,
         ..BlockReport::default()
     };
-    reader.learn(&report(CACHED_CALL));
+    reader.ahead.learn(&report(CACHED_CALL));
     reader.read_ahead(extents).unwrap();
     assert_eq!(*file.ahead.lock().unwrap(), []);
-    reader.learn(&report(Duration::from_millis(1)));
+    reader.ahead.learn(&report(Duration::from_millis(1)));
     reader.read_ahead(extents).unwrap();
     let expected = [FRAME..FRAME + 100, 2 * FRAME..2 * FRAME + 100];
     assert_eq!(*file.ahead.lock().unwrap(), expected);

@@ -13,7 +13,8 @@ from paceline import _core
 from paceline.block import DAMAGED_STEP, Decoded, field_bits
 from paceline.chain import Chain
 from paceline.errors import PacelineError
-from paceline.frames import Clock, Extents, FileFrames, Member, extents_in
+from paceline.frames import Clock, Extents, FileFrames
+from paceline.indexed import IndexedFile, TrajectoryFile, extents_in
 
 #: Positions of the frames that are encoded, at the most, bytes; and how many frames.
 _BYTES, _FRAMES = 32 << 20, 64
@@ -116,9 +117,9 @@ def _recode(
         path = os.path.join(folder, "frames")
         with open(path, "wb") as file:
             file.write(head + body)
-        core = _core.Trajectory.open(path)
+        core = IndexedFile(path)
         source = FileFrames(
-            [Member(core.path, core.layout, core.fingerprint)],
+            [core.member],
             None if selected or len(wanted) == core.n_atoms else wanted,
             len(wanted),
             fields,
@@ -146,7 +147,7 @@ def _encode(
     return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
 
 
-def _reading(source: FileFrames, core: "_core.Trajectory", n_workers: int) -> tuple[float, float]:
+def _reading(source: FileFrames, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
     """Seconds in which one of several workers reads a frame, and bytes that it reads of it."""
     extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
     hands = [source.open() for _ in range(n_workers)]

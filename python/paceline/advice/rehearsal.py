@@ -165,6 +165,7 @@ class Rehearsal:
             n_wanted=self.source.n_wanted,
             frame_bytes=self._wanted_bytes,
             n_workers=n_workers,
+            chunk_frames=self.trajectory.chunk_frames,
         ).block_frames
 
     def block_of(self, n_frames: int) -> int:
@@ -186,8 +187,8 @@ class Rehearsal:
         """Byte ranges of each file that hold some frames."""
         extents = self.trajectory.extents(frames)
         found = {}
-        for member, rows in extents.neighbours():
-            starts, sizes = extents.offsets[rows].astype(int), extents.sizes[rows].astype(int)
+        for member, _, part in extents.parts():
+            starts, sizes = part.offsets.astype(int), part.sizes.astype(int)
             ends = starts + sizes
             borders = np.flatnonzero(starts[1:] != ends[:-1]) + 1
             firsts, lasts = starts[np.r_[0, borders]], ends[np.r_[borders - 1, len(ends) - 1]]

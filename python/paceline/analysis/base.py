@@ -37,6 +37,8 @@ class AnalysisBase:
         does not hold all of it is refused.
     optional_fields : sequence of str
         What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
+    frames_together : int
+        Frames that blocks must not part: each begins at a multiple of it.
     transforms : sequence of Transform
         What the present run does to positions first; `prepare` sees it.
     skip_damaged : bool
@@ -81,6 +83,7 @@ class AnalysisBase:
 
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
+    frames_together: int = 1
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray

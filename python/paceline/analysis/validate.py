@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from paceline import _core
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.judge import ROW, judge
 from paceline.block import FIELDS, Block
@@ -19,6 +18,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
+from paceline.indexed import TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.reader import Reader
@@ -187,7 +187,7 @@ def _of_error(path: str, error: Exception) -> Finding:
     return Finding(None, None, None, True, text)
 
 
-def _of_file(core: _core.Trajectory) -> Iterator[Finding]:
+def _of_file(core: TrajectoryFile) -> Iterator[Finding]:
     """What the index knows of the file, beside its damaged frames: these are found one by one."""
     last = np.array([core.n_frames - 1], dtype=np.uint64)
     end = sum(int(part[0]) for part in core.extents(last))

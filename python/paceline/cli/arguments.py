@@ -82,6 +82,22 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="order trajectories by time, and leave out frames that a later one repeats",
     )
+    add_hdf5_arguments(parser)
+
+
+def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what some HDF5 files do not say themselves.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument_group("HDF5 files").add_argument
+    # Not --group, which is a selection where atoms are superimposed.
+    add("--particles", metavar="NAME", help="group of H5MD, where there are several")
+    add("--units", metavar="TEXT", help='of numbers that have none: "nm, ps"')
+    add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
 
 
 def add_transform_arguments(parser: argparse.ArgumentParser) -> None:

@@ -66,7 +66,7 @@ def selected(universe: Any, text: str) -> Any:
 
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
-    """How a Universe takes several trajectories.
+    """How a Universe takes its trajectories.
 
     Parameters
     ----------
@@ -78,8 +78,25 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     dict
         Keywords for a Universe.
     """
-    # MDAnalysis's own readers know it for chains of files alone.
-    return {"continuous": True} if args.continuous else {}
+    # MDAnalysis's own readers know the first for chains of files alone, and not the others.
+    given = {"continuous": args.continuous or None, **hdf5_options(args)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What was said of HDF5 files.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    dict
+        Of `paceline.hdf5.file.Asked`.
+    """
+    return {"group": args.particles, "units": args.units, "dataset": args.dataset}
 
 
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:

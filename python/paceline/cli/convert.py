@@ -82,7 +82,7 @@ def _universe(args: argparse.Namespace) -> Any:
         if getattr(args, option) not in (None, False):
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
     files = [file for name in args.input for file in files_named(name)]
-    trajectory = Reader(files, continuous=args.continuous)
+    trajectory = Reader(files, **chain_options(args))
     universe = Universe.empty(trajectory.n_atoms)
     universe.trajectory = trajectory
     return universe

@@ -5,23 +5,26 @@ from typing import Any
 
 import numpy as np
 
+from paceline.hdf5.file import NOTHING_ASKED, Asked
 from paceline.opening import open_file, read_headers
 
 
-def facts_of(path: str) -> Iterator[tuple[str, Any]]:
+def facts_of(path: str, asked: Asked = NOTHING_ASKED) -> Iterator[tuple[str, Any]]:
     """What a trajectory file holds.
 
     Parameters
     ----------
     path : str
         The file.
+    asked : Asked
+        What the user said of an HDF5 file.
 
     Yields
     ------
     (str, object)
         A heading, unit included, and the fact.
     """
-    core = open_file(path)
+    core = open_file(path, asked=asked)
     yield "file", path
     yield "format", core.format
     yield "atoms", core.n_atoms

@@ -3,6 +3,9 @@
 import argparse
 from typing import Any
 
+from paceline.cli.arguments import add_hdf5_arguments
+from paceline.cli.common import hdf5_options
+
 EXAMPLES = """\
 examples:
   paceline index md.xtc
@@ -20,17 +23,21 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD or NetCDF")
+    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF or HDF5")
     parser.add_argument("--refresh", action="store_true", help="make it anew")
+    add_hdf5_arguments(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
+    from paceline.hdf5.file import Asked
     from paceline.opening import open_file
 
+    asked = Asked(**hdf5_options(args))
     for path in args.file:
-        core = open_file(path, refresh=args.refresh)
-        read = f"{core.traffic[0]} of {core.size} bytes read"
+        core = open_file(path, asked=asked, refresh=args.refresh)
+        n_bytes = "unknown" if core.traffic is None else core.traffic[0]
+        read = f"{n_bytes} of {core.size} bytes read"
         where = core.index_file or "not saved"
         print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")

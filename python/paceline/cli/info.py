@@ -3,6 +3,9 @@
 import argparse
 from typing import Any
 
+from paceline.cli.arguments import add_hdf5_arguments
+from paceline.cli.common import hdf5_options
+
 EXAMPLES = """\
 examples:
   paceline info md.xtc
@@ -20,17 +23,20 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD or NetCDF")
+    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF or HDF5")
     parser.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
+    add_hdf5_arguments(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.cli.facts import facts_of
+    from paceline.hdf5.file import Asked
 
+    asked = Asked(**hdf5_options(args))
     for k, path in enumerate(args.file):
-        facts = dict(facts_of(path))
+        facts = dict(facts_of(path, asked))
         if args.tsv:
             if k == 0:
                 print(*facts, sep="\t")

@@ -1,0 +1,337 @@
+"""An HDF5 trajectory, opened once: what all that work with files ask of one."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import FIELDS, field_bits
+from paceline.errors import UnsupportedError
+from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
+from paceline.hdf5.reading import BlockIndex, Hdf5Member
+from paceline.hdf5.slices import Slice, slice_of
+
+#: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def is_hdf5(path: str | os.PathLike) -> bool:
+    """Whether a file is an HDF5 file, by its content.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    with open(path, "rb", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        offset = 0
+        while offset + len(SIGNATURE) <= size:
+            file.seek(offset)
+            if file.read(len(SIGNATURE)) == SIGNATURE:
+                return True
+            offset = max(512, 2 * offset)
+    return False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said about an HDF5 file that it does not say itself.
+
+    Attributes
+    ----------
+    group : str, optional
+        The group of particles, where there are several.
+    units : str or mapping of str to str, optional
+        Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
+    dataset : str, optional
+        That of positions, in a file of no known structure.
+    """
+
+    group: str | None = None
+    units: str | Mapping[str, str] | None = None
+    dataset: str | None = None
+
+    def refuse_for(self, path: str) -> None:
+        """Raise where a file that is no HDF5 file was asked for with any of these.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+
+        Raises
+        ------
+        UnsupportedError
+            Something was said.
+        """
+        for name, value in vars(self).items():
+            if value is not None:
+                raise UnsupportedError(f"{path}: {name}= is for HDF5 files, and this is none")
+
+
+NOTHING_ASKED = Asked()
+
+
+class Hdf5File:
+    """An HDF5 trajectory and its catalogue: a `paceline.indexed.TrajectoryFile`.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    fingerprint : str
+        What it is recognised by.
+    catalogue : Catalogue
+        What is in it.
+    """
+
+    #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
+    dt = index_file = traffic = None
+    first = 0.0
+    index_origin = "HDF5's own"
+
+    def __init__(self, path: str, fingerprint: str, catalogue: Catalogue):
+        self.path = path
+        self.fingerprint = fingerprint
+        self.catalogue = catalogue
+        self.size = os.stat(path).st_size
+        self.notes = list(catalogue.notes)
+
+    @classmethod
+    def open(cls, path: str, asked: Asked) -> "Hdf5File":
+        """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+        asked : Asked
+            What the user said about it.
+
+        Returns
+        -------
+        Hdf5File
+
+        Raises
+        ------
+        UnsupportedError
+            It holds nothing that is known to be a trajectory.
+        DamagedFileError
+            It contradicts itself.
+        OSError
+            It cannot be opened.
+        """
+        # Others, who have no use for HDF5, do not wait for its library.
+        from paceline.hdf5.dialects import catalogue_of
+        from paceline.hdf5.library import File
+        from paceline.hdf5.proof import proved
+
+        fingerprint = _core.fingerprint_of(path)
+        with File(path) as opened:
+            catalogue = catalogue_of(opened, **vars(asked))
+        return cls(path, fingerprint, proved(cls(path, fingerprint, catalogue)))
+
+    @property
+    def format(self) -> str:
+        """As users call it."""
+        return self.catalogue.dialect
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms of each frame."""
+        return self.catalogue.n_atoms
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.catalogue.n_frames
+
+    @property
+    def fields(self) -> int:
+        """What frames may hold, as the core counts it."""
+        return field_bits(list(self.catalogue.elements))
+
+    @property
+    def _main(self) -> Element:
+        """What says where a frame is."""
+        elements = self.catalogue.elements
+        return next(elements[field] for field in FIELDS if field in elements)
+
+    @cached_property
+    def member(self) -> Hdf5Member:
+        """What workers must know of it."""
+        found = self.catalogue
+        return Hdf5Member(
+            self.path,
+            self.fingerprint,
+            found.n_atoms,
+            tuple(_bare(found.elements.get(field)) for field in FIELDS),
+            _bare(found.ids),
+            found.id_order,
+        )
+
+    @property
+    def chunk_frames(self) -> int:
+        """Neighbours that are stored as one."""
+        return max(_frames_of_chunk(one, self.n_frames) for one in self.catalogue.elements.values())
+
+    @cached_property
+    def damaged(self) -> list[int]:
+        """Frames that lie outside of the file, or share bytes with others."""
+        frames = np.arange(self.n_frames)
+        lost = np.zeros(self.n_frames, dtype=bool)
+        for element in self.catalogue.elements.values():
+            places = _Places.of(element.dataset)
+            # A chunk that is nowhere has an offset to which nothing can be added.
+            outside = places.offsets.max(axis=1) > self.size - np.minimum(places.sizes, self.size)
+            rows = _rows(element, frames)
+            lost |= (rows != ABSENT) & outside[rows // places.n_rows]
+        return np.flatnonzero(lost).tolist()
+
+    @cached_property
+    def _places(self) -> "_Places":
+        return _Places.of(self._main.dataset)
+
+    def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the first of their bytes are, and how many they have.
+
+        Parameters
+        ----------
+        frames : numpy.ndarray of uint64, shape (n_frames,)
+            Frame numbers.
+
+        Returns
+        -------
+        offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
+            Of a frame that shares chunks with others, their first byte and its share of them;
+            0 where only HDF5 knows.
+        """
+        if len(frames) and frames.max() >= self.n_frames:
+            raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
+        rows = _rows(self._main, frames)
+        there, places = rows != ABSENT, rows // self._places.n_rows
+        offsets = self._places.offsets.min(axis=1)[places]
+        sizes = self._places.sizes[places] // np.uint64(self._places.n_rows)
+        nothing = np.uint64(0)
+        return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
+
+    def slice_of(self, frames: np.ndarray) -> BlockIndex:
+        """What else workers need to read these frames.
+
+        Parameters
+        ----------
+        frames : numpy.ndarray of uint64, shape (n_frames,)
+            Frame numbers.
+
+        Returns
+        -------
+        BlockIndex
+        """
+        found = self.catalogue
+        numbers = frames.astype(np.int64)
+        shared = len(found.dimensions) != found.n_frames
+        return BlockIndex(
+            tuple(_slice(found.elements.get(field), numbers) for field in FIELDS),
+            _slice(found.ids, numbers),
+            found.dimensions if shared else found.dimensions[numbers],
+            found.times[numbers],
+            found.steps[numbers],
+        )
+
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Time (ps) and step of every frame."""
+        return self.catalogue.times, self.catalogue.steps
+
+    @property
+    def traits(self) -> list[tuple[str, str]]:
+        """What files must have in common for the frames of one to continue those of the other."""
+        return [("format", self.format), ("number of atoms", str(self.n_atoms))]
+
+    def head(self, first: int, n_frames: int) -> bytes:
+        """Nothing: `UnsupportedError`.
+
+        Parameters
+        ----------
+        first, n_frames : int
+            Frames that are to be copied.
+
+        Returns
+        -------
+        bytes
+        """
+        raise UnsupportedError(
+            f"{self.path}: frames of an HDF5 file cannot be copied as they are; "
+            "paceline convert writes them anew"
+        )
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` where the file of this name is not the one that was opened."""
+        _core.verify(self.path, self.fingerprint)
+
+
+def _bare(element: Element | None) -> Element | None:
+    """An element without what is known frame by frame."""
+    if element is None:
+        return None
+    return replace(element, rows=None, dataset=replace(element.dataset, table=None))
+
+
+def _slice(element: Element | None, frames: np.ndarray) -> Slice | None:
+    return None if element is None else slice_of(element, frames)
+
+
+def _rows(element: Element, frames: np.ndarray) -> np.ndarray:
+    """Row of each frame."""
+    return (frames if element.rows is None else element.rows[frames]).astype(np.int64)
+
+
+def _frames_of_chunk(element: Element, n_frames: int) -> int:
+    """Frames that a chunk holds, about; 1 where one holds for all."""
+    chunk, n_rows = element.dataset.chunk, element.dataset.shape[0]
+    # Of what went through no filter, each frame can be read alone.
+    if chunk is None or n_rows <= 1 or not element.dataset.filters:
+        return 1
+    return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where rows are that are stored together.
+
+    `offsets` has shape (n_places, chunks of one place), `sizes` (n_places,): bytes of them all.
+    """
+
+    offsets: np.ndarray
+    sizes: np.ndarray
+    n_rows: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "_Places":
+        """Those of a dataset; without bytes where only HDF5 knows."""
+        n_rows = dataset.shape[0]
+        if dataset.chunk is None and not dataset.detour:
+            of_row = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
+            offsets = dataset.offset + np.arange(n_rows, dtype=np.uint64) * np.uint64(of_row)
+            return cls(offsets[:, None], np.full(n_rows, of_row, dtype=np.uint64), 1)
+        if dataset.chunk is None or dataset.table is None:
+            nothing = np.zeros(n_rows, dtype=np.uint64)
+            return cls(nothing[:, None], nothing, 1)
+        n_places = -(-n_rows // dataset.chunk[0])
+        offsets, sizes = (
+            values.reshape(n_places, -1) for values in (dataset.table.offsets, dataset.table.sizes)
+        )
+        return cls(offsets, sizes.sum(axis=1), dataset.chunk[0])

@@ -1,0 +1,145 @@
+"""What any H5MD file tells of its atoms, and the labels that paceline writes."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.hdf5.catalogue import ABSENT
+from paceline.hdf5.elements import Sampled, rows_of
+from paceline.hdf5.library import Array
+from paceline.hdf5.particles import Particles
+from paceline.hdf5.system import System, pairs_of
+from paceline.hdf5.units import factor_of
+
+#: Where paceline writes what H5MD has no place for, one array of each kind.
+LABELS = "parameters/atoms"
+#: MDAnalysis's name of each, of atoms and of residues.
+_OF_ATOMS = {"name": "names", "type": "types"}
+_OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
+
+
+def system_of(particles: Particles) -> System:
+    """What is known of the particles of a group.
+
+    Parameters
+    ----------
+    particles : Particles
+        The group.
+
+    Returns
+    -------
+    System
+        Where nothing is told, atoms of which nothing is known.
+
+    Raises
+    ------
+    UnsupportedError
+        A mass or a charge has a unit that we do not know.
+    DamagedFileError
+        What is told contradicts itself.
+
+    Notes
+    -----
+    Of what changes the values of the first frame count, and masses and charges without a unit are
+    taken to be in u and e.
+    """
+    labels = _labels(particles)
+    atoms = {**_numbers(particles), **_species(particles)}
+    atoms |= {theirs: labels[ours] for ours, theirs in _OF_ATOMS.items() if ours in labels}
+    order = particles.order
+    if order is not None:
+        atoms["ids"] = order.numbers
+    bonds = _bonds(particles)
+    if "resid" not in labels:
+        return System.without_residues(atoms, particles.n_atoms, bonds)
+    return _with_residues(atoms, labels, bonds)
+
+
+def _of_each(particles: Particles, name: str) -> tuple[Sampled, np.ndarray] | None:
+    """One value of each of our atoms: of all times, or of the first frame."""
+    element = particles.elements.find(particles.group, name, rank=1)
+    if element is None or element.values.is_text or element.n_rows == 0:
+        return None
+    array = element.values
+    if array.shape[-1:] != (particles.n_places,) or array.dtype.kind not in "fiu":
+        return None
+    row = 0
+    if element.steps is not None and (rows := rows_of(element, particles.frames)) is not None:
+        row = int(rows[0])
+    if row == ABSENT:
+        return None
+    values = array.read() if element.steps is None else array.read(slice(row, row + 1))[0]
+    return (element, values[particles.places]) if values.ndim == 1 else None
+
+
+def _numbers(particles: Particles) -> dict[str, np.ndarray]:
+    """Masses and charges, u and e; the atoms' own numbers."""
+    found = {}
+    for name, theirs in (("mass", "masses"), ("charge", "charges")):
+        each = _of_each(particles, name)
+        if each is not None:
+            element, values = each
+            factor = 1.0 if element.unit is None else factor_of(element.unit, name)
+            found[theirs] = values.astype(np.float64) * factor
+    each = _of_each(particles, "id")
+    if each is not None and particles.order is None:
+        found["ids"] = each[1].astype(np.int64)
+    return found
+
+
+def _species(particles: Particles) -> dict[str, np.ndarray]:
+    """Kinds of atoms: by name where the file has names; elements where all names are such."""
+    from MDAnalysis.guesser.tables import SYMB2Z
+
+    each = _of_each(particles, "species")
+    if each is None:
+        return {}
+    element, values = each
+    names = element.values.names_of_values
+    if names is None:
+        whole = values.astype(np.int64)
+        kinds = whole if np.array_equal(whole, values) else values
+        return {"types": np.array([str(kind) for kind in kinds.tolist()], dtype=object)}
+    known = [names.get(value, str(value)) for value in values.tolist()]
+    types = np.array(known, dtype=object)
+    if set(known) <= set(SYMB2Z):
+        return {"types": types, "elements": types.copy()}
+    return {"types": types}
+
+
+def _labels(particles: Particles) -> dict[str, np.ndarray]:
+    """Names of atoms and of residues that paceline wrote."""
+    group = particles.file.root.group(LABELS)
+    if group is None:
+        return {}
+    arrays = [node for node in group.children() if isinstance(node, Array)]
+    return {
+        array.name.rpartition("/")[2]: array.read()[particles.places]
+        for array in arrays
+        if array.shape == (particles.n_places,)
+    }
+
+
+def _bonds(particles: Particles) -> np.ndarray | None:
+    """Bonds, where they are of this group: its own, or the file's only one."""
+    array = particles.file.root.array("connectivity/bonds")
+    if array is None or particles.order is not None or not particles.is_only_one:
+        return None
+    return pairs_of(array, particles.n_atoms)
+
+
+def _with_residues(
+    atoms: dict[str, np.ndarray], labels: dict[str, np.ndarray], bonds: np.ndarray | None
+) -> System:
+    from MDAnalysis.topology.base import change_squash
+
+    n_atoms = len(labels["resid"])
+    segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
+    of_residues = {theirs: labels[ours] for ours, theirs in _OF_RESIDUES.items() if ours in labels}
+    squashed: tuple[np.ndarray, Any] = change_squash(
+        (*of_residues.values(), segids), (*of_residues.values(), segids)
+    )
+    residue, (*residues, of_segment) = squashed
+    segment, (names,) = change_squash((of_segment,), (of_segment,))
+    values = dict(zip(of_residues, residues, strict=True))
+    return System(atoms, residue, values, segment, names, bonds)

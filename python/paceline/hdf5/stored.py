@@ -1,0 +1,155 @@
+"""A dataset of a file as plain data: where its bytes are, checked against the file."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from paceline.errors import UnsupportedError
+from paceline.hdf5.catalogue import Dataset, Filter, Table
+from paceline.hdf5.library import DEFLATE_RATIO, Array, damaged
+
+#: Filters that the core undoes: deflate, shuffle, fletcher32 and LZF.
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
+#: Of them, those after which a chunk has as many bytes as before, or four more.
+_KEEPING = (SHUFFLE, FLETCHER32)
+#: Offset of a chunk whose own cannot be believed: no file has such a byte.
+NOWHERE = 2**64 - 1
+
+
+def dataset_of(array: Array, *, fixed: bool = False) -> Dataset:
+    """A dataset of numbers, and where its bytes are.
+
+    Parameters
+    ----------
+    array : Array
+        The dataset.
+    fixed : bool
+        Whether it holds for all frames: it then counts as one row.
+
+    Returns
+    -------
+    Dataset
+        With `detour` where only HDF5 itself can read it.
+
+    Raises
+    ------
+    UnsupportedError
+        Its elements are no numbers.
+    DamagedFileError
+        It claims to be larger than its bytes in the file could be.
+
+    Notes
+    -----
+    A chunk that overlaps another, or whose size cannot be, is given an offset behind every file's
+    end: reading its frames is an error, reading others is not.
+    """
+    _refuse_no_numbers(array)
+    filters = array.filters
+    whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
+    detour = array.elsewhere or _unknown(array.dtype, filters)
+    if detour or not all(array.shape):
+        found = replace(whole, detour=detour)
+    elif array.chunk is None:
+        found = _contiguous(array, whole)
+    else:
+        found = replace(whole, table=_table(array, whole))
+    return _as_one_row(found) if fixed else found
+
+
+def _as_one_row(dataset: Dataset) -> Dataset:
+    chunk = None if dataset.chunk is None else (1, *dataset.chunk)
+    return replace(dataset, shape=(1, *dataset.shape), chunk=chunk)
+
+
+def _refuse_no_numbers(array: Array) -> None:
+    what = None
+    if array.is_text:
+        what = "text"
+    elif array.names_of_values is not None:
+        what = "an enumeration"
+    elif array.dtype.names is not None:
+        what = f"compounds of {', '.join(array.dtype.names)}"
+    elif array.dtype.kind not in "iuf":
+        what = f"{array.dtype}"
+    if what is not None:
+        raise UnsupportedError(f"{array.file.path}: {array.name}: expected numbers, found {what}")
+
+
+def _unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
+    """What of it the core does not know, in words."""
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return f"its numbers are {dtype.name}"
+    known = (DEFLATE, SHUFFLE, FLETCHER32, LZF)
+    for stage in filters:
+        if stage.number not in known:
+            return f"its filter {stage.name or 'without a name'} ({stage.number})"
+    return ""
+
+
+def _contiguous(array: Array, dataset: Dataset) -> Dataset:
+    """Rows one after another."""
+    if array.offset is None:
+        return replace(dataset, detour="it was never written")
+    n_bytes = math.prod(dataset.shape) * dataset.dtype.itemsize
+    if n_bytes > array.file.size:
+        raise damaged(
+            array.file.path,
+            array.name,
+            f"{n_bytes} bytes for its shape {dataset.shape}",
+            f"a file of {array.file.size}",
+            array.offset,
+        )
+    return replace(dataset, offset=array.offset)
+
+
+def _table(array: Array, dataset: Dataset) -> Table:
+    """Where the chunks are."""
+    assert dataset.chunk is not None
+    grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
+    n_chunks = math.prod(grid)
+    # Of each chunk the file says at least where it is.
+    if n_chunks > array.file.size:
+        raise damaged(
+            array.file.path,
+            array.name,
+            f"{n_chunks} chunks of {dataset.chunk} for its shape {dataset.shape}",
+            f"a file of {array.file.size} bytes",
+        )
+    corners, places = array.chunks(grid)
+    table = Table(*(np.zeros(n_chunks, dtype=kind) for kind in (np.uint64, np.uint64, np.uint32)))
+    cells = corners // np.array(dataset.chunk, dtype=np.uint64)
+    inside = (cells < np.array(grid, dtype=np.uint64)).all(axis=1)
+    cells, places = cells[inside], places[inside]
+    numbers = np.ravel_multi_index(tuple(cells.astype(np.int64).T), grid)
+    offsets, sizes, masks = places.T
+    believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
+    table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
+    table.sizes[numbers] = sizes
+    table.masks[numbers] = masks
+    return table
+
+
+def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    """Whether each chunk's bytes can stand for its numbers."""
+    assert dataset.chunk is not None
+    expected = np.full(len(sizes), math.prod(dataset.chunk) * dataset.dtype.itemsize, np.uint64)
+    compressed = np.zeros(len(sizes), dtype=bool)
+    for k, stage in enumerate(dataset.filters):
+        used = masks >> np.uint64(k) & np.uint64(1) == 0
+        compressed |= used & (stage.number not in _KEEPING)
+        expected += np.uint64(4) * (used & (stage.number == FLETCHER32))
+    fits = sizes == expected
+    return np.where(compressed, sizes >= expected // np.uint64(DEFLATE_RATIO), fits)
+
+
+def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Which chunks have bytes that are another's too."""
+    order = np.argsort(offsets, kind="stable")
+    begins, stops = offsets[order], offsets[order] + sizes[order]
+    wrong = np.zeros(len(order), dtype=bool)
+    if len(order) > 1:
+        crossed = begins[1:] < np.maximum.accumulate(stops)[:-1]
+        wrong[order[1:]] |= crossed
+        wrong[order[:-1]] |= crossed
+    return wrong

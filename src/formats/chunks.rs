@@ -1,0 +1,17 @@
+//! Numbers in HDF5 datasets: how they lie in chunks, how those are coded, and where each number
+//! goes.
+//!
+//! HDF5's own library finds datasets and chunks. What stands here begins where it has named the
+//! bytes: it opens nothing.
+
+mod dataset;
+mod filters;
+mod grid;
+mod number;
+mod scatter;
+
+pub use dataset::{Dataset, tuple};
+pub use filters::{Filter, Inflater, Pipeline, Unpacked};
+pub use grid::{Column, Grid, Part};
+pub use number::{Kind, Number, Units, Value};
+pub use scatter::{Copies, Copy, decode_in_place, decode_one};
