@@ -15,6 +15,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline.backends import dealing
 from paceline.backends.dask_cluster import LocalCluster
 
 #: Scripts that tests run on ranks of MPI.
@@ -88,6 +89,13 @@ def universe(adk) -> paceline.Universe:
 def theirs(adk) -> MDAnalysis.Universe:
     """Adenylate kinase on MDAnalysis's own reader."""
     return MDAnalysis.Universe(*adk)
+
+
+@pytest.fixture
+def nothing_overdue(monkeypatch):
+    """No block is dealt twice, for tests that count what each worker did of each."""
+    monkeypatch.setattr(dealing, "SHORTEST", 1e6)
+    monkeypatch.setattr(dealing, "UNKNOWN", 1e6)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import opening
-from paceline.advice import formats, measuring, words
+from paceline.advice import disk, formats, measuring, words
 from paceline.advice.costs import Costs, Measured
 from paceline.advice.forecast import Forecast, Pace
 from paceline.analysis.rms import RMSD, RMSF
@@ -73,7 +75,7 @@ def test_numbers_of_an_rmsd(rmsd_advice):
     assert advice.findings.in_memory.one.n_bytes == pytest.approx(advice.size / 98, rel=0.01)
     assert {1, 2} <= set(advice.workers)
     for where in ("now", "memory"):
-        assert 0 < advice.t_total(2, where) < 60
+        assert 0 < advice.t_total(2, where) < np.inf
     assert 1 <= advice.n_workers <= max(advice.workers)
     assert advice.bound in advice.costs.parts
     assert {(other.format, other.selected) for other in advice.others} == {
@@ -105,6 +107,30 @@ def test_words_of_an_rmsd(rmsd_advice):
     assert max(map(len, text.splitlines())) < 100
 
 
+@pytest.mark.parametrize(
+    ("cached", "rates", "saves"),
+    [
+        (1.0, None, False),
+        (0.51, (1e12, 1e12), False),
+        # What the disk gives a small file is not measured.
+        (0.49, None, False),
+        (0.0, (1e3, 1e3), False),
+        (0.0, (1e12, 1e12), True),
+    ],
+)
+def test_words_of_other_files(rmsd_advice, cached, rates, saves):
+    """Frames take 1 ms from memory and 1 s from the disk; another file holds 1 kB of each."""
+    memory, disk = (Pace(measured(s), measured(s), busy=0.0, cpus=2) for s in (1e-3, 1.0))
+    findings = replace(rmsd_advice.findings, in_memory=memory, from_disk=disk, processes=None)
+    other = formats.Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
+    advice = replace(
+        rmsd_advice, findings=findings, cached=cached, rates=rates, others=(other,), asked=None
+    )
+    text = " ".join(str(advice).split())
+    assert ("No other file would save more" in text) != saves
+    assert ("pays off with the second run" in text) == saves
+
+
 @pytest.mark.parametrize("value", [0.0, 8.85e-6, 0.123, 123.0])
 def test_times_are_given_as_predict_takes_them(value):
     given = words._given(value)
@@ -120,18 +146,29 @@ def test_the_command_that_goes_on(rmsd_advice, capsys):
     assert "384" in capsys.readouterr().out
 
 
-def test_a_sleeping_function(ca, monkeypatch):
-    monkeypatch.setattr(measuring, "_SECONDS", 0.3)
-    series = paceline.TimeSeries(sleeping, ca)
-    advice = paceline.advise(series, n_workers=3)
-    assert advice.waits
-    assert advice.bound == "compute"
+def test_a_sleeping_function(ca):
+    advice = paceline.advise(paceline.TimeSeries(sleeping, ca), n_workers=3)
     assert 3 in advice.workers
-    assert max(advice.workers) > advice.cpus
-    assert "waits for something other than a processor" in str(advice)
+    assert 0 < advice.findings.waiting <= 1
     # It cannot be faster; on a busy machine it sleeps longer.
-    assert 98 * NAP < advice.t_total(1) < 3 * 98 * NAP
-    assert 98 * NAP / 2 < advice.t_total(2) < 0.8 * advice.t_total(1)
+    assert advice.t_total(1) > 98 * NAP
+    assert advice.t_total(2) > 98 * NAP / 2
+
+
+def test_words_of_a_function_that_waits(rmsd_advice):
+    pace = Pace(measured(NAP), measured(NAP), busy=NAP / 20, cpus=2)
+    findings = replace(
+        rmsd_advice.findings, in_memory=pace, from_disk=None, processes=None, waiting=0.95
+    )
+    advice = replace(rmsd_advice, findings=findings, cpus=2, others=())
+    assert advice.bound == "compute"
+    assert advice.workers == (1, 2, 4, 8, 16)
+    assert "waits for something other than a processor" in str(advice)
+    times = [advice.t_total(n) for n in (1, 2)]
+    assert times == pytest.approx([98 * NAP, 98 * NAP / 2], rel=0.1)
+    quick = replace(advice, findings=replace(findings, waiting=0.05))
+    assert quick.workers == (1, 2)
+    assert "waits for something" not in str(quick)
 
 
 def test_the_analysis_is_left_as_it_is(ca):
@@ -218,17 +255,20 @@ def test_command_line(capsys, long_xtc, short_sample):
     assert all(float(line[1]) > 0 for line in lines[1:])
 
 
-def test_command_line_for_pairs(capsys):
+def test_command_line_for_pairs(capsys, monkeypatch):
+    asked = []
+
+    def advise(analysis, **options):
+        asked.append(analysis)
+        return paceline.advise(analysis, **options)
+
+    monkeypatch.setattr("paceline.advice.advise", advise)
     system = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]
-    pairs = ["--select-2", "name HW1", "--exclude-same", "residue"]
-    costs = []
-    for furthest in ("2", "6"):
-        assert main([*system, "--for", "rdf", *pairs, "--range", "0", furthest]) == 0
-        words = capsys.readouterr().out
-        assert "InterRDF of 22168 of 47681 atoms in 2 frames" in words
-        (line,) = (line for line in words.splitlines() if line.strip().startswith("compute"))
-        costs.append(float(line.split()[1]))
-    assert costs[1] > 1.5 * costs[0]  # within three times the distance there are more pairs
+    pairs = ["--select-2", "name HW1", "--exclude-same", "residue", "--range", "0", "2"]
+    assert main([*system, "--for", "rdf", *pairs]) == 0
+    assert "InterRDF of 22168 of 47681 atoms in 2 frames" in capsys.readouterr().out
+    (rdf,) = asked
+    assert (rdf.range, rdf.exclude_same, len(rdf.g2)) == ((0.0, 2.0), "residue", 11084)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +287,29 @@ def test_errors_of_the_command_line(capsys, arguments, status, message):
 
 def measured(compute, fixed=0.0):
     return Measured(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed)
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.25, 1.0])
+def test_what_wants_no_processor_waits(monkeypatch, busy):
+    """By clocks of our own, so slow that standing in line for a processor is nothing."""
+    clocks = {"wall": 0.0, "busy": 0.0}
+
+    def run(backend, frames, block_frames):
+        clocks["wall"] += 1e4
+        clocks["busy"] += busy * 1e4
+        return measured(1.0)
+
+    monkeypatch.setattr(measuring, "perf_counter", lambda: clocks["wall"])
+    monkeypatch.setattr(measuring, "thread_time", lambda: clocks["busy"])
+    rehearsal = SimpleNamespace(run=run, middle=range)
+    assert measuring._first_look(rehearsal) == (1.0, pytest.approx(1 - busy, abs=0.01))
+
+
+def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1000))
+    monkeypatch.setattr(disk, "_SECONDS", 0.0)
+    assert disk._rate(str(path), [0, 500], 500) > 0
 
 
 def test_workers_that_take_turns():

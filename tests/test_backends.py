@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from meeting import meet
 
 import paceline
 from paceline.backends import available_cpus, make_backend
@@ -93,15 +95,13 @@ def test_an_executor_stays_open_and_tells_its_workers(universe):
         assert executor.submit(int, "3").result() == 3
 
 
-def test_blocks_are_shared_out(universe):
+def test_blocks_are_shared_out(universe, tmp_path):
     def name_thread(block):
-        import threading
-        import time
-
-        time.sleep(0.01)
+        meet(folder)
         return np.full(len(block), threading.get_ident())
 
     for backend in ("threads", ThreadPoolExecutor(2)):
+        folder = tmp_path / str(backend)
         series = paceline.TimeSeries(name_thread, universe.atoms[:3])
         series.run(backend=backend, n_workers=2)
         assert len(set(series.results.timeseries)) == 2

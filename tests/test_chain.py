@@ -16,6 +16,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
+from meeting import meet
 
 import paceline
 from paceline import cli, indexed, opening
@@ -290,13 +291,13 @@ def opens(monkeypatch):
     return counts
 
 
-def test_workers_open_what_their_blocks_touch(chained, parts, opens):
+def test_workers_open_what_their_blocks_touch(chained, parts, opens, nothing_overdue, tmp_path):
     opens.clear()
     blocks = defaultdict(set)
 
     def note(block):
         blocks[threading.get_ident()].update(block.frames.tolist())
-        time.sleep(0.002)
+        meet(tmp_path, n_workers=3)
         return block.times
 
     analysis = paceline.TimeSeries(note, chained.atoms)

@@ -142,22 +142,21 @@ def test_an_ensemble_with_damaged_frames_goes_on(damaged, adk_xtc, tmp_path):
     assert found[0].timings.n_frames == 196
 
 
-#: Does a run in children that are killed at a moment in units of the time that a whole run takes,
-#: and in one that is not; tells how many frames each found done, and whether the bits are the same.
+#: Does a run in children, and in one more that ends; tells how many bytes each left, and whether
+#: the bits are the same. A child is killed so many seconds after so many bytes have been kept, and
+#: never comes to its last blocks: it cannot be done before.
 KILLED = """
 import hashlib, os, signal, time
 import numpy as np
 import paceline
 from paceline import checkpoint as checkpoints
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.worker import Worker
 
-checkpoints.INTERVAL = 0.01
+checkpoints.INTERVAL, checkpoints.SHARE = 0.0, 0
 atoms = paceline.Universe(*{system!r}).select_atoms("name CA")
-frames = np.tile(np.arange(98), 8)
-
-def function(block):
-    time.sleep(0.005)
-    return block.positions.mean(axis=1)
+frames = np.tile(np.arange(98), 4)
+do_block = Worker.run
 
 def run(path=None, n_workers=2):
     analyses = [RMSD(atoms), RMSF(atoms), paceline.TimeSeries(function, atoms)]
@@ -166,44 +165,48 @@ def run(path=None, n_workers=2):
     arrays = (rmsd.rmsd, rmsf.rmsf, series.timeseries)
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
-def in_child(path, moment):
+def function(block):
+    return block.positions.mean(axis=1)
+
+def slowly(self, work):
+    time.sleep(0.005 if work.number < 20 else 600)
+    return do_block(self, work)
+
+def size(path):
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+def in_child(path, n_bytes, seconds):
     child = os.fork()
     if child == 0:
-        print(run(path, 3) == expected, flush=True)
-        os._exit(0)
-    if moment is not None:
-        time.sleep(unit * moment)
-        os.kill(child, signal.SIGKILL)
+        Worker.run = slowly
+        run(path, 3)
+    while size(path) < n_bytes:
+        time.sleep(0.001)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
-begun = time.perf_counter()
-child = os.fork()
-if child == 0:
-    run()
-    os._exit(0)
-os.waitpid(child, 0)
-unit = time.perf_counter() - begun
 expected = run(n_workers=1)
-for trial, moments in enumerate({moments!r}):
+for trial, kills in enumerate({kills!r}):
     path = f"{folder}/{{trial}}"
-    for moment in (*moments, None):
-        in_child(path, moment)
-        if os.path.exists(path):
-            print(os.path.getsize(path), flush=True)
+    for kill in kills:
+        in_child(path, *kill)
+        print(size(path))
+    print(run(path, 3) == expected)
 """
 
 
 def test_killed_at_any_moment_it_goes_on_with_the_same_bits(adk_xtc, tmp_path):
-    moments = np.random.default_rng(5).uniform(0.05, 0.6, (5, 2)).tolist()
-    program = KILLED.format(system=tuple(adk_xtc), moments=moments, folder=tmp_path)
+    moments = np.random.default_rng(5).uniform(0, 0.06, (5, 2)).tolist()
+    # The first of each trial may find nothing kept, the second finds something to go on from.
+    kills = [[(0, first), (10_000, second)] for first, second in moments]
+    program = KILLED.format(system=tuple(adk_xtc), kills=kills, folder=tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     lines = done.stdout.splitlines()
-    assert lines.count("True") >= 5
-    assert set(lines) - {"True"} == {line for line in lines if line.isdigit()}
-    # Some were killed when there was something to go on from.
-    assert len([line for line in lines if line.isdigit() and int(line) > 10_000]) >= 5
+    assert lines[2::3] == ["True"] * 5
+    assert min(map(int, lines[1::3])) >= 10_000
     assert list(tmp_path.iterdir()) == []
 
 
@@ -454,7 +457,7 @@ def test_objects_of_ones_own_are_kept(atoms, tmp_path):
     assert count.run(checkpoint=path).results.n == 98
 
 
-#: A command that takes a while for each block, and tells when the first has been kept.
+#: A command that comes to no end after four of its blocks, which are kept at once.
 SLOW = """
 import sys, time
 from paceline import checkpoint, cli
@@ -463,11 +466,11 @@ import paceline.analysis.rms as rms
 compute = rms._Deviation.compute
 
 def slowly(self, block):
-    time.sleep({pause})
+    time.sleep(0 if block.frames[0] < 64 else 600)
     return compute(self, block)
 
 rms._Deviation.compute = slowly
-checkpoint.INTERVAL = 0.0
+checkpoint.INTERVAL, checkpoint.SHARE = 0.0, 0
 sys.argv = ["/usr/bin/paceline", *{argv!r}]
 sys.exit(cli.main())
 """
@@ -483,18 +486,18 @@ def test_a_command_that_is_stopped_says_how_to_go_on(
     path = tmp_path / "run 1.checkpoint"
     argv = ["rmsd", *adk_xtc, "--n-workers", "2", "--checkpoint", str(path)]
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW.format(pause=0.4, argv=argv)],
+        [sys.executable, "-c", SLOW.format(argv=argv)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not (path.exists() and path.stat().st_size > 3000):
             assert time.monotonic() < end
             time.sleep(0.01)
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, out) == (status, "")
@@ -504,7 +507,7 @@ def test_a_command_that_is_stopped_says_how_to_go_on(
         rf"paceline: (\d+) of 98 frames are kept in {path}; go on with: (.*)", first
     )
     assert kept is not None
-    assert 16 <= int(kept[1]) < 98
+    assert 16 <= int(kept[1]) <= 64
     assert kept[2].startswith("paceline rmsd ")
     assert kept[2].endswith(f"--checkpoint '{path}'")
 

@@ -40,6 +40,8 @@ from paceline.timing import BlockTiming
 
 #: Workers are killed at so many random moments.
 KILLS = 3
+#: What must happen soon is waited for so long, seconds.
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -50,9 +52,9 @@ def atoms(universe):
 @pytest.fixture
 def mortal(dask_client):
     """The client, for tests that kill workers; others come in their place."""
-    dask_client.wait_for_workers(2, timeout=60)
+    dask_client.wait_for_workers(2, timeout=PATIENCE)
     yield dask_client
-    dask_client.wait_for_workers(2, timeout=60)
+    dask_client.wait_for_workers(2, timeout=PATIENCE)
 
 
 def worker_processes(client):
@@ -63,8 +65,8 @@ def tasks_on(client):
     return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
 
 
-def until(true, patience=10.0):
-    end = time.monotonic() + patience
+def until(true):
+    end = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -147,7 +149,9 @@ def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeyp
     sent, submitted = [], dask_client.submit
     monkeypatch.setattr(dask_client, "submit", submit)
     series = Analysis(len, atoms).run(backend=dask_client, block_frames=16)
-    assert len(set(series.results.timeseries)) == len(series.timings.workers())
+    # Of each worker that did a block in time.
+    workers = {block.worker for block in series.timings.blocks}
+    assert len(set(series.results.timeseries)) == len(workers)
     assert max(sent) < 10_000
 
 
@@ -278,7 +282,7 @@ def test_workers_may_be_killed(trial, mortal, long_job):
     found = run(mortal)
     killer.join()
     assert all(np.array_equal(ours, those) for ours, those in zip(found, wanted, strict=True))
-    until(lambda: not any(psutil.pid_exists(victim) for victim in victims), 60)
+    until(lambda: not any(psutil.pid_exists(victim) for victim in victims))
 
 
 def test_frames_that_kill_their_workers_are_named(mortal, atoms):
@@ -319,28 +323,33 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     assert np.array_equal(series.results.timeseries, series.times)
     # The copy that lost was not added.
     assert series.timings.n_frames == 98
-    (attempt,) = series.timings.abandoned
-    assert (attempt.timing.block, attempt.came) == (2, False)
-    assert attempt.timing.worker in dask_client.scheduler_info()["workers"]
+    # On a busy machine others may look as if they hung.
+    hung = [one.timing for one in series.timings.abandoned if not one.came]
+    assert 2 in {timing.block for timing in hung}
+    assert {timing.worker for timing in hung} <= {*dask_client.scheduler_info()["workers"]}
 
 
-def test_a_client_that_is_closed_midway_is_told(mortal, atoms):
+def test_a_client_that_is_closed_midway_is_told(mortal, atoms, tmp_path):
     client = distributed.Client(mortal.scheduler.address, set_as_default=False)
-    client.wait_for_workers(1, timeout=30)
+    client.wait_for_workers(1, timeout=PATIENCE)
 
     def close():
-        until(lambda: tasks_on(mortal) > 1, 60)
+        until(lambda: tasks_on(mortal) > 1)
         client.close()
 
+    released = str(tmp_path / "released")
+
     def slow(block):
-        time.sleep(1)
+        while not os.path.exists(released):
+            time.sleep(0.02)
         return block.times
 
     threading.Thread(target=close).start()
-    begun = time.monotonic()
-    with pytest.raises(WorkerError, match="the Dask client was closed"):
-        paceline.TimeSeries(slow, atoms).run(backend=client, block_frames=16)
-    assert time.monotonic() - begun < 10
+    try:
+        with pytest.raises(WorkerError, match="the Dask client was closed"):
+            paceline.TimeSeries(slow, atoms).run(backend=client, block_frames=16)
+    finally:
+        Path(released).touch()
 
 
 def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
@@ -366,7 +375,7 @@ def where(block):
     return np.full(len(block), os.getpid())
 def hang(block):
     open(MARKER, "w").close()
-    time.sleep(60)
+    time.sleep(600)
 def heavy():
     return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.reader"} & set(sys.modules)
 def run(function):
@@ -395,7 +404,7 @@ def test_a_cluster_of_this_machine_is_kept_loads_no_mdanalysis_and_ends_at_once(
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def stop(number):
-        until(marker.exists, 60)
+        until(marker.exists)
         marker.unlink()
         others = psutil.Process(process.pid).children(recursive=True)
         assert len(others) >= 2
@@ -417,7 +426,7 @@ def test_a_cluster_of_this_machine_is_closed_though_a_forked_process_lives():
     cluster = LocalCluster(1)
     child = os.fork()
     if child == 0:
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
     try:
         cluster.close()
@@ -431,10 +440,10 @@ def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
     script = "from paceline.backends.dask_cluster import LocalCluster; LocalCluster(1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     this = psutil.Process(process.pid)
-    until(lambda: any("-m" in one.cmdline() for one in this.children()), 60)
+    until(lambda: any("-m" in one.cmdline() for one in this.children()))
     others = this.children(recursive=True)
     process.kill()
-    assert process.communicate(timeout=10)[1] == ""
+    assert process.communicate(timeout=PATIENCE)[1] == ""
     until(lambda: not any(other.is_running() for other in others))
 
 

@@ -56,7 +56,7 @@ def test_timings_tell_the_trajectories_apart(ensemble):
 
 def test_one_pool_is_busy_over_all_of_them(adk):
     # With a pool for each, the two workers would meet within every Universe, never across two.
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=60)
     seen = []
 
     def meet(block):

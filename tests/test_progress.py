@@ -11,19 +11,22 @@ import pytest
 from paceline import progress
 from paceline.progress import Progress
 
+#: 0.6 s of work, by a clock that goes with the work.
 WORK = """
 import sys, time
+now = [1000.0]
+time.time = time.monotonic = lambda: now[0]
 from paceline import progress
 progress.PATIENCE = float(sys.argv[1])
 with progress.Progress(1000, show={"None": None, "False": False}[sys.argv[2]]) as bar:
     for _ in range(10):
-        time.sleep(0.06)
+        now[0] += 0.06
         bar.add(100)
 """
 
 
 def on_terminal(patience, show):
-    """What a terminal shows of 0.6 s of work."""
+    """What a terminal shows of that."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 80))
     command = [sys.executable, "-c", WORK, str(patience), str(show)]

@@ -224,7 +224,7 @@ def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypa
 
         def run(self, work):
             if work.number == 1 and first.acquire(blocking=False):
-                released.wait(10)
+                released.wait(60)
                 threading.Timer(0.05, ended.set).start()
             return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
 
@@ -235,7 +235,7 @@ def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypa
         found.append(outcome)
         if len(found) == 2:
             released.set()
-            assert ended.wait(10)
+            assert ended.wait(60)
     assert found[2:] == [Abandoned("its timing", came=True)]
 
 

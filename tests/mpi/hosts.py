@@ -1,5 +1,6 @@
 """Under paceline.mpi: the hosts that took part, whose results must be those of one."""
 
+import os
 import sys
 import time
 
@@ -10,21 +11,29 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import MPI
 
 universe = paceline.Universe(*sys.argv[1:3])
+folder = sys.argv[3]
 frames = 8 * list(range(98))
 
 
-def slowly(block):
-    time.sleep(0.02)
-    return block.times
+def meets(n_ranks):
+    """A function that waits until so many ranks are at it, so that none does all the work."""
+
+    def function(block):
+        open(os.path.join(folder, str(os.getpid())), "w").close()
+        while len(os.listdir(folder)) < n_ranks:
+            time.sleep(0.01)
+        return block.times
+
+    return paceline.TimeSeries(function, universe.atoms)
 
 
-def analyses():
-    return [RMSD(universe), RMSF(universe.atoms), paceline.TimeSeries(slowly, universe.atoms)]
+def analyses(n_ranks):
+    return [RMSD(universe), RMSF(universe.atoms), meets(n_ranks)]
 
 
-wanted = paceline.run(analyses(), backend="serial", frames=frames)
+wanted = paceline.run(analyses(1), backend="serial", frames=frames)
 for collect in ("gather", "one-sided"):
-    found = paceline.run(analyses(), backend=MPI(collect=collect), frames=frames)
+    found = paceline.run(analyses(4), backend=MPI(collect=collect), frames=frames)
     assert np.array_equal(found[0].results.rmsd, wanted[0].results.rmsd)
     assert np.array_equal(found[1].results.rmsf, wanted[1].results.rmsf)
     assert np.array_equal(found[2].times, wanted[2].times)

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: what ranks load and read, a line each, and what they do together."""
+"""Under paceline.mpi: what each of four ranks loads and reads, and what they do together."""
 
 import os
 import sys
@@ -13,24 +13,32 @@ universe = paceline.Universe(*sys.argv[1:3])
 
 
 def look(block):
-    """Process, how much it loaded that is heavy, and how often it has open which of the files."""
-    time.sleep(0.05)
+    """Process, how much it loaded that is heavy, and how often it opened and has open the file."""
+    from paceline.frames import _core
+
+    # All wait for one another, so that none does all the work.
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < 4:
+        time.sleep(0.01)
+    if not hasattr(_core, "opened_again"):
+        _core.opened_again, reader = [], _core.Reader
+        _core.Reader = lambda *args, **options: (
+            _core.opened_again.append(args) or reader(*args, **options)
+        )
     heavy = {"MDAnalysis", "matplotlib", "scipy", "paceline.universe", "paceline.reader"}
     links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
     names = [os.readlink(link) for link in links if os.path.islink(link)]
-    row = [os.getpid(), len(heavy & set(sys.modules)), *map(names.count, files)]
+    counts = [len(heavy & set(sys.modules)), *map(names.count, files), len(_core.opened_again)]
+    row = [os.getpid(), *counts]
     return np.array([row] * len(block))
 
 
 files = sys.argv[1:3]
-PASSES = int(sys.argv[3])
+folder, PASSES = sys.argv[3], int(sys.argv[4])
 series = paceline.TimeSeries(look, universe.atoms)
 paceline.run(
     [RMSD(universe), RMSF(universe.atoms), series], block_frames=1, frames=PASSES * list(range(98))
 )
 for row in np.unique(series.results.timeseries, axis=0):
     print("rank", *row[1:])
-workers = series.timings.workers()
-opened = [block for block in series.timings.blocks if block.open > 1e6]
-print("opened", max(sum(b.worker == w.worker for b in opened) for w in workers))
 print("read", sum(block.bytes for block in series.timings.blocks))

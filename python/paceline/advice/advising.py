@@ -73,10 +73,8 @@ def advise(
     >>> from MDAnalysisTests.datafiles import PSF, DCD
     >>> from paceline.analysis.rms import RMSD
     >>> advice = paceline.advise(RMSD(paceline.Universe(PSF, DCD), select="name CA"))
-    >>> advice.n_frames, advice.format
-    (98, 'DCD')
-    >>> advice.t_total(2) < 60
-    True
+    >>> advice.n_frames, advice.format, advice.workers[:2]
+    (98, 'DCD', (1, 2))
     """
     begun = time.perf_counter()
     if on_error not in ("raise", "skip"):

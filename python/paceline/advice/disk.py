@@ -73,13 +73,14 @@ def _rate(path: str, starts: list[int], n_bytes: int) -> float:
 
 
 def _read(path: str, start: int, n_bytes: int) -> int:
-    """Read for a while; how many bytes came."""
+    """Read for a while, once at the least; how many bytes came."""
     buffer, done = bytearray(_CALL), 0
     end = time.perf_counter() + _SECONDS
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        while done < n_bytes and time.perf_counter() < end:
+        while True:
             done += os.preadv(descriptor, [buffer], start + done)
+            if done >= n_bytes or time.perf_counter() >= end:
+                return done
     finally:
         os.close(descriptor)
-    return done

@@ -204,8 +204,10 @@ def _other_files(advice: "Advice") -> Iterator[str]:
 
 def _best_file(advice: "Advice") -> Iterator[str]:
     """The file that would save most, if one does."""
-    now = advice.t_total(advice.n_workers)
-    where = "disk" if advice.pace is advice.findings.from_disk else "memory"
+    # Files of which the disk's part is not known are compared by the rest.
+    from_disk = advice.pace is advice.findings.from_disk and advice.rates is not None
+    where = "disk" if from_disk else "memory"
+    now = advice.t_total(advice.n_workers, where)
     best = min(advice.others, key=lambda file: advice.t_other(file, where))
     saved = now - advice.t_other(best, where)
     if saved < WORTHWHILE * now:
