@@ -4,6 +4,7 @@ mod damage;
 mod desk;
 mod hand;
 mod ids;
+mod packed;
 mod plain;
 mod plan;
 mod slice;

@@ -148,6 +148,7 @@ mod tests {
         let positions = vec![0.0, 1.0, 2.0, 3.0, -7.0, 5.0];
         let velocities = vec![0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0];
         let mut numbers = [positions, velocities, vec![]];
+        let judge = |numbers: &[Vec<f32>; 3], held| judge(numbers.each_ref().map(|x| &x[..]), held);
         let judged = |bits| judge(&numbers, Fields::from_bits(bits));
         assert_eq!(judged(0b111), [-1.0, 1.0, -1.0, 7.0, 1.0]);
         assert_eq!(judged(0b101), [-1.0, -1.0, -1.0, 7.0, 1.0]);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
+use crate::formats::chunks::Inflater;
 use crate::read::{CHUNK, grow, within_reach};
 use crate::source::Source;
 
@@ -15,6 +16,10 @@ pub(super) struct Desk {
     pub file_size: u64,
     pub reading: Duration,
     pub buffer: Vec<u8>,
+    pub inflater: Inflater,
+    /// For chunks that are unpacked, and for numbers that are put together.
+    pub rooms: Vec<Vec<u8>>,
+    pub woven: Vec<u8>,
 }
 
 impl Desk {
@@ -26,6 +31,9 @@ impl Desk {
             source,
             reading: Duration::ZERO,
             buffer: Vec::new(),
+            inflater: Inflater::default(),
+            rooms: Vec::new(),
+            woven: Vec::new(),
         })
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Element;
 use super::damage::Damage;
 use super::desk::Desk;
+use super::packed::{Known, Packed};
 use super::plain::Plain;
 use super::plan::Plan;
 use super::slice::{Slice, Wanted};
@@ -15,6 +16,7 @@ use crate::formats::chunks::Value;
 /// A dataset, and what is at hand of it.
 pub(super) struct Hand {
     pub plan: Plan,
+    known: Known,
     rows: Vec<Wanted>,
 }
 
@@ -26,6 +28,7 @@ impl Hand {
     pub fn new(desk: &Desk, element: Element, atoms: &Atoms, per_atom: usize) -> Result<Hand> {
         Ok(Hand {
             plan: Plan::new(desk, element, atoms, per_atom)?,
+            known: Known::default(),
             rows: Vec::new(),
         })
     }
@@ -46,9 +49,18 @@ impl Hand {
         out: &mut [T],
         damage: &mut Damage<'_>,
     ) -> Result<()> {
-        let _ = whole;
         slice.wanted(frames, &mut self.rows);
-        Plain::new(&self.plan, desk, damage, out).fill(slice, &self.rows)
+        if self.plan.pipeline.is_empty() {
+            return Plain::new(&self.plan, desk, damage, out).fill(slice, &self.rows);
+        }
+        let packed = Packed {
+            plan: &self.plan,
+            damage,
+            known: &mut self.known,
+            whole,
+            out,
+        };
+        packed.fill(desk, slice, &self.rows)
     }
 
     /// Bytes that a block will want, in the order in which it reads them.
@@ -63,7 +75,11 @@ impl Hand {
             let place = plan.place(group[0].0);
             for column in &plan.grid.columns {
                 let chunk = plan.chunk(slice, place, column.index);
-                ranges.extend(plan.ranges(chunk, place, column, group));
+                if plan.pipeline.is_empty() {
+                    ranges.extend(plan.ranges(chunk, place, column, group));
+                } else {
+                    ranges.push(plan.packed_range(place, column, chunk));
+                }
             }
         }
         ranges.retain(|range| range.end <= file_size);

@@ -8,13 +8,14 @@ use super::desk::Desk;
 use super::slice::{Chunk, Slice, Wanted};
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
-use crate::formats::chunks::{Column, Dataset, Grid, Units, Value, decode_one, tuple};
+use crate::formats::chunks::{Column, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple};
 
 /// A dataset, and what is wanted of each of its rows.
 pub(super) struct Plan {
     pub dataset: Dataset,
     pub units: Units,
     pub grid: Grid,
+    pub pipeline: Pipeline,
     /// Numbers of a frame in a block.
     pub frame_len: usize,
 }
@@ -30,8 +31,12 @@ impl Plan {
         };
         dataset.check().map_err(unsupported)?;
         check_axes(&dataset, atoms.n_total() as u64, per_atom as u64).map_err(unsupported)?;
+        let grid = Grid::new(&dataset, atoms, per_atom);
+        let pipeline = Pipeline::new(&dataset.filters, dataset.number.width, grid.chunk_bytes);
+        let named = |what| unsupported(format!("{}: {what}", dataset.name));
         Ok(Plan {
-            grid: Grid::new(&dataset, atoms, per_atom),
+            pipeline: pipeline.map_err(named)?,
+            grid,
             frame_len: atoms.len() * per_atom,
             dataset,
             units,
