@@ -1,10 +1,12 @@
 """Trajectories that real programs wrote, each test session with copies of its own."""
 
 import contextlib
+import functools
 import multiprocessing
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,9 @@ with contextlib.suppress(ImportError):
 
     # Collecting doctests imports modules of ranks, and this process shall be none.
     mpi4py.rc.initialize = False
+# Where tests run in the background of a script, Ctrl-C is ignored, by what they start as well.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class System(NamedTuple):
@@ -106,8 +111,23 @@ def dask_client() -> Iterator[distributed.Client]:
     cluster.close()
 
 
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Callable[[str], Executor]]:
+    """One pool of each kind, made when it is first asked for."""
+    kinds = {
+        "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),
+        "ProcessPoolExecutor": lambda: ProcessPoolExecutor(
+            2, mp_context=multiprocessing.get_context("spawn")
+        ),
+        "loky": lambda: loky.ProcessPoolExecutor(2),
+    }
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda kind: stack.enter_context(kinds[kind]()))
+
+
+# Of each test, though workers stay: tests of one backend after those of another would have what
+# their module prepares made anew for each.
 @pytest.fixture(
-    scope="session",
     params=[
         "serial",
         "threads-1",
@@ -120,23 +140,14 @@ def dask_client() -> Iterator[distributed.Client]:
         "dask",
     ],
 )
-def where(request) -> Iterator[dict[str, Any]]:
+def where(request, pool) -> dict[str, Any]:
     """Every kind of backend, as `run` takes it."""
-    pools = {
-        "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),
-        "ProcessPoolExecutor": lambda: ProcessPoolExecutor(
-            2, mp_context=multiprocessing.get_context("spawn")
-        ),
-        "loky": lambda: loky.ProcessPoolExecutor(2),
-    }
     if request.param == "dask":
-        yield {"backend": request.getfixturevalue("dask_client")}
-    elif request.param in pools:
-        with pools[request.param]() as executor:
-            yield {"backend": executor}
-    else:
-        name, _, n_workers = request.param.partition("-")
-        yield {"backend": name, "n_workers": int(n_workers) if n_workers else None}
+        return {"backend": request.getfixturevalue("dask_client")}
+    if request.param in ("ThreadPoolExecutor", "ProcessPoolExecutor", "loky"):
+        return {"backend": pool(request.param)}
+    name, _, n_workers = request.param.partition("-")
+    return {"backend": name, "n_workers": int(n_workers) if n_workers else None}
 
 
 def _copy(folder: Path, topology, trajectory) -> System:

@@ -581,9 +581,10 @@ TRACKER = re.compile(r"resource_tracker: |^  warnings\.warn\(")
 class Started:
     """A program in a session of its own, whose first block has begun."""
 
-    def __init__(self, program: str, marker: Path):
+    def __init__(self, program: str, marker: Path, **variables: str):
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
+            env=os.environ | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -680,6 +681,32 @@ def test_ctrl_c_ends_a_script(backend, adk, tmp_path):
     status, out, lines = script.end()
     assert (status, out) == (-signal.SIGINT, "")
     assert [line for line in lines if "KeyboardInterrupt" in line] == ["KeyboardInterrupt"]
+
+
+#: Of two processes of loky's that start, one takes longer than anybody waits.
+LATE = """
+import os, time
+with open("/proc/self/cmdline") as line:
+    if "popen_loky" in line.read():
+        try:
+            open({first!r}, "x").close()
+        except FileExistsError:
+            open({late!r}, "w").close()
+            time.sleep(600)
+"""
+
+
+@needs_proc
+def test_ctrl_c_while_a_process_starts_ends_a_command(adk, tmp_path):
+    marker, late = tmp_path / "begun", tmp_path / "late"
+    late_start = LATE.format(first=str(tmp_path / "first"), late=str(late))
+    (tmp_path / "sitecustomize.py").write_text(late_start)
+    argv = ["rmsd", *adk, "--backend", "processes", "--n-workers", "2"]
+    program = COMMAND.format(marker=str(marker), what="time.sleep(600)", argv=argv)
+    command = Started(program, marker, PYTHONPATH=str(tmp_path))
+    until(late.exists)
+    command.signal(signal.SIGINT, group=True)
+    assert command.end() == (130, "", ["paceline: interrupted"])
 
 
 @needs_proc

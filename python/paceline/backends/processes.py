@@ -1,12 +1,15 @@
 """Processes of this machine, by loky: they need no `__main__` guard and import no user's script."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import BrokenExecutor, wait
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from multiprocessing import resource_tracker
+from typing import Any
 
 from paceline.backends.attempts import too_late
 from paceline.backends.base import worker_count
@@ -56,11 +59,13 @@ class Processes(ForMDAnalysis):
         dealer = Dealer(runs)
         while not dealer.finished:
             # Kept for a minute, so that the next run of a notebook finds its workers there.
-            executor = get_reusable_executor(
-                self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
-            )
+            with _interrupts_blocked():
+                executor = get_reusable_executor(
+                    self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
+                )
             try:
-                left = yield from submit(executor, self.n_workers, sealed, runs, dealer)
+                started = _Starting(executor)
+                left = yield from submit(started, self.n_workers, sealed, runs, dealer)
                 late, hanging = wait(left, GRACE)
                 if hanging:
                     executor.shutdown(wait=True, kill_workers=True)
@@ -77,6 +82,40 @@ class Processes(ForMDAnalysis):
                 raise
 
 
+class _Starting(Executor):
+    """An executor that may start workers when something is submitted to it.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        Does all else.
+    """
+
+    def __init__(self, executor: Executor):
+        self._executor = executor
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Hand it on."""
+        with _interrupts_blocked():
+            return self._executor.submit(function, *args, **options)
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let what is started here find Ctrl-C blocked, until it can leave it to its parent.
+
+    An interpreter that is interrupted while it starts would tell so. This process's own Ctrl-C
+    waits for as long.
+    """
+    # Starts before the first worker, and then unblocks it.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _warn_of_loss() -> None:
     warnings.warn(
         "a worker process was killed, perhaps for want of memory; what it was at is done again",
@@ -88,6 +127,7 @@ def _warn_of_loss() -> None:
 def _belong_to(parent: int) -> None:
     """Leave Ctrl-C to the parent process, and end when it has ended, however it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
