@@ -186,7 +186,7 @@ class _ElementReader:
         flat = len(dataset.shape) == 2
         scale = 3 if flat else 1
         span = slice(self._first * scale, self._stop * scale)
-        values = self._distinct(self._array, rows, span)
+        values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
         if self._ids is None:
             return values[:, self._columns]
@@ -195,11 +195,18 @@ class _ElementReader:
         places = np.stack([self._places(of_row) for of_row in ids])
         return np.take_along_axis(values, places[..., None], axis=1)
 
-    def _distinct(self, array: Array, rows: np.ndarray, span: slice) -> np.ndarray:
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the dataset holds for all frames, and so has no axis of them."""
+        return len(self._array.shape) < len(self._element.dataset.shape)
+
+    def _distinct(
+        self, array: Array, rows: np.ndarray, span: slice, *, is_fixed: bool = False
+    ) -> np.ndarray:
         """Rows in any order, each read once, neighbours together."""
         distinct, back = np.unique(rows, return_inverse=True)
         runs = np.split(distinct, np.flatnonzero(np.diff(distinct) != 1) + 1)
-        if len(array.shape) < len(self._element.dataset.shape):
+        if is_fixed:
             values = array.part(span)[None]
         else:
             parts = [array.part(slice(int(run[0]), int(run[-1]) + 1), span) for run in runs]
