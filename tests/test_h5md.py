@@ -34,6 +34,7 @@ from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.dialects import catalogue_of
 from paceline.hdf5.library import File
 from paceline.hdf5.units import factor_of, units_given
+from paceline.reader import Reader
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
 FIELDS = {"positions": "position", "velocities": "velocity", "forces": "force"}
@@ -248,6 +249,66 @@ class TestOtherPrograms:
             "velocities": 10,
             "forces": 0.1,
         }
+
+
+@pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+class TestFrames:
+    """What the reader makes of the catalogue."""
+
+    def assert_read(self, path, **kwargs):
+        catalogue, reader = opened(path, **kwargs), Reader(path, **kwargs)
+        held = {field: values(path, catalogue, field) for field in catalogue.elements}
+        for frame, ts in enumerate(reader):
+            assert ts.time == catalogue.times[frame]
+            assert ts.data["step"] == catalogue.steps[frame]
+            shown = 0 if ts.dimensions is None else ts.dimensions
+            assert (cells(catalogue)[frame] == shown).all()
+            for field in FIELDS:
+                there = field in held and not np.isnan(held[field][frame]).all()
+                assert getattr(ts, f"has_{field}") == there
+                if there:
+                    assert (getattr(ts, field) == held[field][frame]).all()
+        assert frame == catalogue.n_frames - 1
+
+    @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: Path(path).name)
+    def test_published_files(self, path):
+        self.assert_read(path)
+
+    def test_gromacs(self, tmp_path):
+        self.assert_read(write_gromacs(tmp_path / "gromacs.h5md", numbers()))
+
+    def test_lammps(self, tmp_path):
+        self.assert_read(write_lammps(tmp_path / "dump.h5", numbers()), units="nm, fs")
+
+    def test_espresso(self, tmp_path):
+        random = np.random.default_rng(5)
+        ids = [random.permutation(N_ATOMS) for _ in range(N_FRAMES)]
+        path = write_espresso(tmp_path / "espresso.h5", numbers(), ids, GROMACS_UNITS)
+        self.assert_read(path)
+
+    @pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8", ">f8", "<i4", ">i2", "u1", "f2"])
+    @pytest.mark.parametrize("storage", [{}, {"chunks": (4, 5, 2), "compression": "lzf"}])
+    def test_kinds_of_numbers(self, tmp_path, kind, storage):
+        path = write_simple(
+            tmp_path / "kind.h5", dtype=kind, position=abs(numbers().position), **storage
+        )
+        self.assert_read(path)
+
+    @pytest.mark.parametrize("shape", [(N_FRAMES, N_ATOMS, 3), (N_FRAMES, 3 * N_ATOMS)])
+    def test_bare_datasets(self, tmp_path, shape):
+        path = tmp_path / "bare.h5"
+        with h5py.File(path, "w") as file:
+            file["pos"] = numbers().position.reshape(shape)
+        self.assert_read(path, dataset="pos", units="nm")
+
+    def test_one_fixed_structure(self, tmp_path):
+        path, held = tmp_path / "structure.h5", numbers()
+        with h5py.File(path, "w") as file:
+            write_about(file, "h5py")
+            write_box(file.create_group("particles/all"), held.edges[0])
+            file["particles/all/position"] = held.position[0]
+            file["particles/all/position"].attrs["unit"] = "Angstrom"
+        self.assert_read(path)
 
 
 class TestGroups:
@@ -589,10 +650,10 @@ class TestUnits:
 
 
 class TestAtomsThatMove:
-    def test_placeholders_leave_the_atoms_of_all_frames(self, tmp_path):
-        held = numbers()
+    def varying(self, path):
+        """ESPResSo's, with a placeholder for the atoms that a frame has not."""
         there = [np.arange(9), [8, 6, 5, 0, 2], [0, 2, 5, 8, 1, 6], *[np.arange(9)[::-1]] * 3]
-        path = write_espresso(tmp_path / "varying.h5", held, there, OUR_UNITS)
+        write_espresso(path, numbers(), there, OUR_UNITS)
 
         def name_placeholder(file):
             ids = file["particles/atoms/id/value"][...]
@@ -601,12 +662,24 @@ class TestAtomsThatMove:
             del file["particles/atoms/id/value"]
             file["particles/atoms/id"].create_dataset("value", data=ids, fillvalue=-1)
 
-        catalogue = opened(edit(path, name_placeholder))
+        return edit(path, name_placeholder)
+
+    def test_placeholders_leave_the_atoms_of_all_frames(self, tmp_path):
+        path = self.varying(tmp_path / "varying.h5")
+        catalogue = opened(path)
         assert catalogue.id_order.tolist() == [0, 2, 5, 6, 8]
         assert catalogue.n_atoms == 5
-        wanted = held.position[:, catalogue.id_order].astype("f4")
+        wanted = numbers().position[:, catalogue.id_order].astype("f4")
         assert (values(path, catalogue, "positions") == wanted).all()
         assert "varies from 5 to 9; the 5 that all frames have" in catalogue.notes[0]
+
+    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+    def test_they_are_read(self, tmp_path):
+        path = self.varying(tmp_path / "varying.h5")
+        reader = Reader(path)
+        for frame, ts in enumerate(reader):
+            wanted = numbers().position[frame, [0, 2, 5, 6, 8]].astype("f4")
+            assert (ts.positions == wanted).all()
 
     def test_none_is_there_in_all_frames(self, tmp_path):
         path = write_simple(tmp_path / "none.h5")
@@ -766,6 +839,15 @@ class TestBareDatasets:
             file["text"] = "nothing"
         assert "with no trajectory" in refused(path)
         assert "group= is for H5MD files" in refused(path, group="atoms")
+
+    def test_h5md_below_the_root(self, tmp_path):
+        path = write_simple(tmp_path / "nested.h5")
+
+        def move(file):
+            for name in list(file):
+                file.move(name, f"run1/{name}")
+
+        assert "its H5MD structure begins at /run1" in refused(edit(path, move))
 
 
 def test_mdtraj_s_arrays_that_disagree(tmp_path):

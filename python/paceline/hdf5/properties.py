@@ -1,5 +1,6 @@
 """What a file holds beside positions, velocities and forces: observables, masses, charges."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import UnsupportedError
+from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.library import Array, File, Group, damaged
-from paceline.hdf5.mdtraj import OBSERVABLES
 from paceline.hdf5.particles import VECTORS, Particles
 from paceline.hdf5.units import factor_of
 
@@ -58,11 +59,7 @@ class Series:
         numpy.ndarray
             In the unit that `unit` names, and in the order of the file. Text is str.
         """
-        with File(self.path) as file:
-            array = file.root[self.dataset]
-            if not isinstance(array, Array) or array.shape != self.shape:
-                raise damaged(self.path, self.dataset, f"shape {self.shape}", repr(array))
-            return array.read()
+        return values_of(self.path, self.dataset)
 
     def at(self, step: int, frame: int | None = None) -> Any:
         """The value at one step.
@@ -99,20 +96,52 @@ class Series:
         return f"<Series {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
 
 
+def values_of(path: str | os.PathLike, dataset: str) -> Any:
+    """All values of a dataset.
+
+    Parameters
+    ----------
+    path : path-like
+        An HDF5 file.
+    dataset : str
+        Its path in the file.
+
+    Returns
+    -------
+    numpy.ndarray, or str, int or float
+        As the file has them. Text is str.
+
+    Raises
+    ------
+    MissingDataError
+        There is none of that name.
+    DamagedFileError
+        It cannot be read.
+    """
+    with File(path) as file:
+        array = file.root[dataset]
+        if not isinstance(array, Array):
+            raise damaged(file.path, dataset, "a dataset", "a group")
+        return array.read()
+
+
 class SeriesByName(Mapping[str, Series]):
     """Quantities of a file by name; values are read when they are first asked for.
 
     Parameters
     ----------
-    series : mapping of str to Series
-        Those that there are.
+    series : mapping of str to (Series or DamagedFileError)
+        Those that there are. One that contradicts itself raises its error when it is looked up.
     """
 
-    def __init__(self, series: Mapping[str, Series]):
+    def __init__(self, series: Mapping[str, Series | DamagedFileError]):
         self._series = dict(series)
 
     def __getitem__(self, name: str) -> Series:
-        return self._series[name]
+        found = self._series[name]
+        if isinstance(found, DamagedFileError):
+            raise found
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._series)
@@ -136,11 +165,16 @@ class SeriesByName(Mapping[str, Series]):
         Returns
         -------
         dict of str to object
-            Without quantities of more than 64 MiB each.
+            Without quantities of more than 64 MiB each, and those that are damaged.
         """
-        small = (one for one in self.values() if np.prod(one.shape, dtype=float) * 8 <= KEPT)
-        found = ((one.name, one.at(step, frame)) for one in small)
-        return {name: value for name, value in found if value is not None}
+        found = {}
+        for name in self:
+            # The frame itself is whole: who asks for a damaged quantity is told.
+            with contextlib.suppress(DamagedFileError):
+                one = self[name]
+                if np.prod(one.shape, dtype=float) * 8 <= KEPT:
+                    found[name] = one.at(step, frame)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def observables_of(path: str | os.PathLike) -> SeriesByName:
@@ -159,19 +193,19 @@ def observables_of(path: str | os.PathLike) -> SeriesByName:
 
     Raises
     ------
-    DamagedFileError
-        An observable contradicts itself.
+    DamagedFileError, OSError
+        The file cannot be opened.
     """
     with File(path) as file:
         observables = file.root.group("observables")
         if observables is not None:
             return SeriesByName(_below(observables, Elements(file)))
-        return SeriesByName(_of_mdtraj(file))
+        return SeriesByName(_of_mdtraj(file) if mdtraj.is_mdtraj(file) else {})
 
 
-def _below(group: Group, elements: Elements) -> dict[str, Series]:
+def _below(group: Group, elements: Elements) -> dict[str, Series | DamagedFileError]:
     """Elements in a group and in the groups within."""
-    found: dict[str, Series] = {}
+    found: dict[str, Series | DamagedFileError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
         prefix, here = waiting.pop()
@@ -182,12 +216,15 @@ def _below(group: Group, elements: Elements) -> dict[str, Series]:
                     seen.add(node.identity)
                     waiting.append((f"{name}/", node))
             else:
-                found[name] = _series(name, elements.of(node))
+                try:
+                    found[name] = _series(name, elements.of(node))
+                except DamagedFileError as error:
+                    found[name] = error
     return dict(sorted(found.items()))
 
 
 def _of_mdtraj(file: File) -> dict[str, Series]:
-    arrays = {name: file.root.array(name) for name in OBSERVABLES}
+    arrays = {name: file.root.array(name) for name in mdtraj.OBSERVABLES}
     return {
         name: Series(name, file.path, array.name, array.shape, steps=np.arange(array.shape[0]))
         for name, array in arrays.items()
@@ -228,8 +265,8 @@ def properties_of(path: str | os.PathLike, *, group: str | None = None) -> Serie
     ------
     UnsupportedError, MissingDataError
         There are several groups and none is named, or not the one that is, or nothing moves in it.
-    DamagedFileError
-        An element contradicts itself.
+    DamagedFileError, OSError
+        The file cannot be opened.
     """
     with File(path) as file:
         if "particles" not in file.root:
