@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -109,7 +109,7 @@ class Hdf5File:
         self.fingerprint = fingerprint
         self.catalogue = catalogue
         self.size = os.stat(path).st_size
-        self.notes = list(catalogue.notes)
+        self.notes = [*catalogue.notes, *_detours(catalogue)]
 
     @classmethod
     def open(cls, path: str, asked: Asked) -> "Hdf5File":
@@ -281,6 +281,17 @@ class Hdf5File:
     def verify(self) -> None:
         """Raise `FileChangedError` where the file of this name is not the one that was opened."""
         _core.verify(self.path, self.fingerprint)
+
+
+def _detours(catalogue: Catalogue) -> Iterator[str]:
+    """What goes the slow way."""
+    ids = {} if catalogue.ids is None else {"numbers of atoms": catalogue.ids}
+    for what, element in {**catalogue.elements, **ids}.items():
+        if element.dataset.detour:
+            yield (
+                f"{what} are read through HDF5's own library, which is slower: "
+                f"{element.dataset.detour}"
+            )
 
 
 def _bare(element: Element | None) -> Element | None:
