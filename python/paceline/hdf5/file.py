@@ -2,10 +2,10 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,11 +63,25 @@ class Asked:
         Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
     dataset : str, optional
         That of positions, in a file of no known structure.
+    driver : {"mpio"}, optional
+        Through what HDF5's own library is to read it: MPI-IO.
     """
 
     group: str | None = None
     units: str | Mapping[str, str] | None = None
     dataset: str | None = None
+    driver: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.driver not in (None, "mpio"):
+            raise UnsupportedError(
+                f'driver must be "mpio", not {self.driver!r}; without one, paceline reads by itself'
+            )
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """What of it says which numbers are meant."""
+        return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def refuse_for(self, path: str) -> None:
         """Raise where a file that is no HDF5 file was asked for with any of these.
@@ -101,6 +115,8 @@ class Hdf5File:
         What it is recognised by.
     catalogue : Catalogue
         What is in it.
+    driver : str, optional
+        As for `Asked`.
     """
 
     #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
@@ -108,12 +124,15 @@ class Hdf5File:
     first = 0.0
     index_origin = "HDF5's own"
 
-    def __init__(self, path: str, fingerprint: str, catalogue: Catalogue):
+    def __init__(
+        self, path: str, fingerprint: str, catalogue: Catalogue, driver: str | None = None
+    ):
         self.path = path
+        self.driver = driver
         self.fingerprint = fingerprint
         self.catalogue = catalogue
         self.size = os.stat(path).st_size
-        self.notes = list(catalogue.notes)
+        self.notes = [*catalogue.notes, *_detours(catalogue)]
 
     @classmethod
     def open(cls, path: str, asked: Asked) -> "Hdf5File":
@@ -141,13 +160,17 @@ class Hdf5File:
         """
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
-        from paceline.hdf5.library import File
+        from paceline.hdf5.library import File, refuse_without_mpi
         from paceline.hdf5.proof import proved
 
+        if asked.driver is not None:
+            refuse_without_mpi()
         fingerprint = _core.fingerprint_of(path)
         with File(path) as opened:
-            catalogue = catalogue_of(opened, **vars(asked))
-        return cls(path, fingerprint, proved(cls(path, fingerprint, catalogue)))
+            catalogue = catalogue_of(opened, **asked.contents)
+        if asked.driver is None:
+            catalogue = proved(cls(path, fingerprint, catalogue))
+        return cls(path, fingerprint, catalogue, asked.driver)
 
     @property
     def format(self) -> str:
@@ -200,6 +223,7 @@ class Hdf5File:
             tuple(_bare(found.elements.get(field)) for field in FIELDS),
             _bare(found.ids),
             found.id_order,
+            self.driver,
         )
 
     @property
@@ -299,6 +323,17 @@ class Hdf5File:
     def verify(self) -> None:
         """Raise `FileChangedError` where the file of this name is not the one that was opened."""
         _core.verify(self.path, self.fingerprint)
+
+
+def _detours(catalogue: Catalogue) -> Iterator[str]:
+    """What goes the slow way."""
+    ids = {} if catalogue.ids is None else {"numbers of atoms": catalogue.ids}
+    for what, element in {**catalogue.elements, **ids}.items():
+        if element.dataset.detour:
+            yield (
+                f"{what} are read through HDF5's own library, which is slower: "
+                f"{element.dataset.detour}"
+            )
 
 
 def _bare(element: Element | None) -> Element | None:

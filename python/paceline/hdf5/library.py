@@ -392,22 +392,21 @@ class Array(Node):
             Offset, size and mask of each.
         """
         with asking(self.file.path, self.name, "a table of chunks"):
-            found = self._chunks_one_by_one(grid)
             each = getattr(self._h5.id, "chunk_iter", None)
-            if each is not None:
-                found = []
+            found: list[Any] = [] if each else self._chunks_one_by_one(grid)
+            if each:
                 each(found.append)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
             places = [(one.byte_offset, one.size, one.filter_mask) for one in found]
         shape = (len(places), len(grid))
         return corners.reshape(shape), np.array(places, dtype=np.uint64).reshape(-1, 3)
 
-    def _chunks_one_by_one(self, grid: tuple[int, ...]) -> Any:
+    def _chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
         """For HDF5 before 1.12, which cannot tell of all at once."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         corners = (np.multiply(place, chunk).tolist() for place in np.ndindex(*grid))
         found = (of_corner(tuple(corner)) for corner in corners)
-        return (one for one in found if one.byte_offset is not None)
+        return [one for one in found if one.byte_offset is not None]
 
 
 def plain(value: Any) -> Any:
@@ -451,7 +450,7 @@ class File:
     path : path-like
         The file.
     **options
-        For h5py: `driver` and `comm`.
+        For h5py.
 
     Attributes
     ----------
@@ -517,3 +516,31 @@ def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
     if cut := re.search(r"stored_eof = (\d+)", text):
         return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
     return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({_reason(error)})")
+
+
+def refuse_without_mpi() -> None:
+    """Raise where h5py was built without MPI.
+
+    Raises
+    ------
+    UnsupportedError
+        It was, as every one is that pip installs.
+    """
+    if not h5py.get_config().mpi:
+        raise UnsupportedError(
+            'driver="mpio" needs an h5py that was built with MPI, and this one was not; without '
+            "driver= workers read the file in parallel with any h5py"
+        )
+
+
+def mpi_options() -> dict[str, Any]:
+    """How a worker opens a file through MPI-IO: by itself, so that it reads when it will.
+
+    Returns
+    -------
+    dict
+        Options for `File`.
+    """
+    from mpi4py import MPI
+
+    return {"driver": "mpio", "comm": MPI.COMM_SELF}

@@ -66,7 +66,7 @@ def _frames(element: Element, n_frames: int) -> Iterator[int]:
     there: np.ndarray = rows != ABSENT
     if element.dataset.table is not None and element.dataset.chunk is not None:
         n_places = -(-element.dataset.shape[0] // element.dataset.chunk[0])
-        written: np.ndarray = element.dataset.table.sizes.reshape(n_places, -1).all(axis=1)
+        written = np.all(element.dataset.table.sizes.reshape(n_places, -1), axis=1)
         there &= written[rows // element.dataset.chunk[0]]
     frames = np.flatnonzero(there)
     for k in sorted({len(frames) // 2, len(frames) - 1, 0}, reverse=True):

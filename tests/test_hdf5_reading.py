@@ -1,0 +1,503 @@
+"""An HDF5 trajectory from opening to workers: every layout, by the core and by HDF5's library."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+
+import h5py
+import MDAnalysis
+import numpy as np
+import pytest
+from h5md_files import numbers, write_gromacs, write_simple
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import plan
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.block import FIELDS, Decoded
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    PacelineWarning,
+    UnsupportedError,
+)
+from paceline.hdf5 import dialects
+from paceline.hdf5.detour import DetourHand
+from paceline.hdf5.file import is_hdf5
+from paceline.hdf5.library import File
+from paceline.hdf5.reading import ChunkHand
+from paceline.indexed import extents_in
+from paceline.opening import open_file
+from paceline.reader import Reader
+
+HELD = numbers(n_frames=23, n_atoms=17)
+
+#: What the core reads by itself.
+LAYOUTS = {
+    "contiguous": {},
+    "big-endian": {"dtype": ">f4"},
+    "f64": {"dtype": "f8"},
+    "frames": {"chunks": (1, 17, 3)},
+    "mixed": {"chunks": (5, 4, 2)},
+    "gzip": {"chunks": (1, 17, 3), "compression": "gzip"},
+    "shuffle, gzip": {"chunks": (4, 17, 3), "compression": "gzip", "shuffle": True},
+    "mixed, LZF": {"chunks": (5, 4, 2), "compression": "lzf"},
+    "all filters": {
+        "chunks": (5, 4, 2),
+        "compression": "gzip",
+        "shuffle": True,
+        "fletcher32": True,
+        "dtype": ">f8",
+    },
+}
+#: What only HDF5's library reads, and why.
+DETOURS = {
+    "float16": ({"dtype": "f2"}, "its numbers are float16"),
+    "scale and offset": ({"chunks": (5, 17, 3), "scaleoffset": 3}, r"its filter .*\(6\)"),
+    "external": ({"external": "numbers.bin"}, "external file"),
+}
+
+
+def written(path, layout, **changes):
+    layout = dict(layout)
+    if "external" in layout:
+        layout["external"] = [(path.parent / layout["external"], 0, h5py.h5f.UNLIMITED)]
+        changes |= {"velocity": None, "force": None}
+    return write_simple(path, **{**HELD._asdict(), **layout, **changes})
+
+
+def stored(path, name="position"):
+    """What h5py reads, as float32."""
+    with h5py.File(path) as file:
+        return file[f"particles/atoms/{name}/value"][:].astype(np.float32)
+
+
+@pytest.fixture(params=LAYOUTS)
+def path(request, tmp_path):
+    return written(tmp_path / "a.h5md", LAYOUTS[request.param])
+
+
+def test_every_layout_by_the_core(path):
+    reader = Reader(path)
+    assert not any(one.dataset.detour for one in reader.core.catalogue.elements.values())
+    assert [reader.n_frames, reader.n_atoms, reader.core.format] == [23, 17, "H5MD"]
+    for field, name in zip(FIELDS, ("position", "velocity", "force"), strict=True):
+        shown = np.array([getattr(ts, field).copy() for ts in reader])
+        assert np.array_equal(shown, stored(path, name))
+    assert np.array_equal(reader.times(), HELD.time)
+    assert [ts.data["step"] for ts in reader] == HELD.step.tolist()
+    theirs = MDAnalysis.coordinates.H5MD.H5MDReader(str(path))
+    for ts, other in zip(reader, theirs, strict=True):
+        np.testing.assert_array_equal(ts.dimensions, other.dimensions)
+
+
+@pytest.mark.parametrize("kind", DETOURS)
+def test_other_layouts_by_hdf5_itself(kind, tmp_path):
+    layout, why = DETOURS[kind]
+    path = written(tmp_path / "a.h5md", layout)
+    with pytest.warns(PacelineWarning, match=f"slower.*{why}"):
+        reader = Reader(path)
+    assert reader.core.catalogue.elements["positions"].dataset.detour
+    shown = np.array([ts.positions.copy() for ts in reader])
+    assert np.array_equal(shown, stored(path))
+    universe = paceline.Universe(str(path))
+    found = RMSF(universe.atoms[3:]).run(backend="threads", n_workers=3).results.rmsf
+    assert np.array_equal(found, RMSF(universe.atoms[3:]).run(backend="serial").results.rmsf)
+
+
+def test_virtual_datasets_and_links_to_other_files(tmp_path):
+    path, other = tmp_path / "a.h5md", tmp_path / "b.h5md"
+    written(path, {})
+    written(other, {"chunks": (1, 17, 3)})
+    with h5py.File(path, "a") as file:
+        layout = h5py.VirtualLayout((23, 17, 3), "f4")
+        layout[:] = h5py.VirtualSource(other.name, "particles/atoms/position/value", (23, 17, 3))
+        unit = file["particles/atoms/position/value"].attrs["unit"]
+        del file["particles/atoms/position/value"], file["particles/atoms/velocity/value"]
+        made = file["particles/atoms/position"].create_virtual_dataset("value", layout)
+        made.attrs["unit"] = unit
+        file["particles/atoms/velocity/value"] = h5py.ExternalLink(
+            other.name, "particles/atoms/velocity/value"
+        )
+    with pytest.warns(PacelineWarning, match="virtual"):
+        reader = Reader(path)
+    elements = reader.core.catalogue.elements
+    assert "another file" in elements["velocities"].dataset.detour
+    assert np.array_equal(reader[5].positions, stored(other)[5])
+    assert np.array_equal(reader[6].velocities, stored(other, "velocity")[6])
+
+
+BLOCKS = ([3, 4, 9, 22], [22, 5, 5, 0, 7], range(23))
+
+
+def test_both_hands_say_the_same(path):
+    file = open_file(path)
+    for frames, judged, atoms in product(BLOCKS, (False, True), (None, np.array([0, 3, 16]))):
+        compare_hands(file, np.array(frames), judged, atoms)
+
+
+def compare_hands(file, frames, judged, atoms):
+    blocks = []
+    for kind in (ChunkHand, DetourHand):
+        n = file.n_atoms if atoms is None else len(atoms)
+        block = Decoded.room_for(frames, n, FIELDS, judged=judged)
+        extents = extents_in(0, file, frames.astype(np.uint64))
+        *_, damaged = kind(file.member, atoms, 7).read(extents, block, required=7, skip=False)
+        assert damaged == []
+        blocks.append(block)
+    for name in (*FIELDS, "judgements", "dimensions", "times", "steps", "fields"):
+        ours, theirs = (getattr(block, name) for block in blocks)
+        assert (ours is None) == (theirs is None)
+        assert ours is None or np.array_equal(ours, theirs, equal_nan=True)
+
+
+def test_a_block_carries_its_own_part_of_the_tables_only(tmp_path):
+    sizes = []
+    for n_frames in (50, 500):
+        path = tmp_path / f"{n_frames}.h5md"
+        write_simple(path, **numbers(n_frames=n_frames)._asdict(), chunks=(1, 9, 3))
+        file = open_file(path)
+        extents = extents_in(0, file, np.arange(10, 26, dtype=np.uint64))
+        sizes.append(len(pickle.dumps((file.member, extents))))
+    assert sizes[1] - sizes[0] < 20
+    assert sizes[1] < 6000
+
+
+# Blocks and chunks
+
+
+def test_blocks_end_where_chunks_do():
+    system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000}
+    for chunk, leaf in ((1, 16), (4, 16), (10, 10), (3, 12), (32, 16), (157, 157), (314, 157)):
+        found = plan.make_plan(np.arange(5000), n_workers=2, chunk_frames=chunk, **system)
+        assert found.leaf_frames == leaf
+        assert found.block_frames % chunk == 0
+        by_two = plan.make_plan(np.arange(0, 5000, 2), n_workers=2, chunk_frames=chunk, **system)
+        assert by_two.block_frames % (-(-chunk // 2)) == 0
+    assert plan.make_plan(np.arange(9), n_workers=2, chunk_frames=64, **system).block_frames == 16
+    at_random = np.array([5, 1, 7, 2])
+    assert plan.make_plan(at_random, n_workers=2, chunk_frames=5, **system).leaf_frames == 16
+
+
+def test_leaves_of_chunks_do_not_depend_on_who_computes():
+    for chunk in (7, 64, 4000):
+        leaves = {
+            plan.make_plan(
+                np.arange(n_frames),
+                n_atoms=20_000,
+                n_wanted=n_wanted,
+                frame_bytes=100,
+                n_workers=n_workers,
+                chunk_frames=chunk,
+            ).leaf_frames
+            for n_frames in (100, 10**5)
+            for n_wanted in (1, 20_000)
+            for n_workers in (1, 64)
+        }
+        assert len(leaves) == 1
+
+
+@pytest.mark.parametrize("together", [1, 2, 12, 100])
+@pytest.mark.parametrize("chunk", [1, 7, 32, 10**6])
+@pytest.mark.parametrize("block_frames", [None, 1, 50])
+def test_blocks_do_not_part_what_a_writer_wants_together(together, chunk, block_frames):
+    found = plan.make_plan(
+        np.arange(10**4),
+        n_atoms=50_000,
+        n_wanted=50_000,
+        frame_bytes=600_000,
+        n_workers=2,
+        block_frames=block_frames,
+        chunk_frames=chunk,
+        frames_together=together,
+    )
+    assert found.block_frames % together == 0
+
+
+def test_chunks_that_memory_should_not_hold_are_read_again_and_that_is_said(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.h5md", {"chunks": (23, 17, 3), "compression": "gzip"})
+    universe = paceline.Universe(str(path))
+    wanted = RMSF(universe.atoms).run(backend="serial").results.rmsf
+    monkeypatch.setattr(plan, "LARGEST_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 2000)
+    with pytest.warns(PacelineWarning, match="23 frames are compressed together.*paceline repack"):
+        analysis = RMSF(universe.atoms).run(n_workers=2)
+    np.testing.assert_allclose(analysis.results.rmsf, wanted, rtol=1e-12)
+
+
+# The same everywhere
+
+
+@pytest.fixture(scope="module")
+def chunked(adk, tmp_path_factory):
+    """Adenylate kinase in the chunks that h5py chooses, which mix 13 frames; and its results."""
+    path = tmp_path_factory.mktemp("chunked") / "adk.h5md"
+    positions = MDAnalysis.Universe(*adk).trajectory.timeseries(order="fac")
+    steps = np.arange(len(positions))
+    write_simple(
+        path,
+        position=positions,
+        velocity=None,
+        force=None,
+        edges=None,
+        step=steps,
+        time=steps * 1.0,
+        chunks=True,
+        compression="gzip",
+        compression_opts=1,
+    )
+    universe = paceline.Universe(adk.topology, str(path))
+    options = [{}, {"start": 3, "step": 4}, {"frames": [*range(97, 0, -2), 5, 5]}]
+    return universe, options, [results(universe, backend="serial", **each) for each in options]
+
+
+def results(universe, **how):
+    ca = universe.select_atoms("name CA")
+    series = paceline.TimeSeries(lambda block: block.positions[:, ::50, 1], ca[::-1])
+    rmsd, rmsf, series = paceline.run([RMSD(ca), RMSF(universe.atoms), series], **how)
+    return rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries
+
+
+@pytest.mark.parametrize("block_frames", [None, 1])
+def test_same_bits(chunked, where, block_frames):
+    universe, options, wanted = chunked
+    for each, those in zip(options, wanted, strict=True):
+        found = results(universe, block_frames=block_frames, **where, **each)
+        for ours, others in zip(found, those, strict=True):
+            assert np.array_equal(ours, others)
+
+
+def test_the_same_numbers_as_of_another_format(chunked, adk):
+    rmsd, rmsf, series = chunked[2][0]
+    theirs = results(paceline.Universe(*adk))
+    assert np.array_equal(rmsd[:, 2], theirs[0][:, 2])
+    np.testing.assert_allclose(rmsf, theirs[1], rtol=1e-12)
+    assert np.array_equal(series, theirs[2])
+
+
+def test_worker_processes_load_no_h5py(chunked, adk, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import sys
+import numpy as np
+if __name__ == "__main__":
+    import paceline
+    def loaded(block):
+        return np.full(len(block), len({"MDAnalysis", "h5py"} & set(sys.modules)))
+    loaded = paceline.TimeSeries(loaded, paceline.Universe(*sys.argv[1:]).atoms)
+    loaded.run(backend="processes", n_workers=2)
+    print(loaded.results.timeseries.sum())
+"""
+    )
+    files = [adk.topology, chunked[0].trajectory.filename]
+    command = [sys.executable, str(script), *files]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
+
+
+# Chains, copies, and other readers
+
+
+def test_files_of_several_formats_are_one_trajectory(chunked, adk):
+    h5md = chunked[0].trajectory.filename
+    chain = paceline.Universe(adk.topology, [adk.trajectory, h5md])
+    assert chain.trajectory.n_frames == 196
+    rmsf = RMSF(chain.atoms[:50]).run(step=3, n_workers=2).results.rmsf
+    theirs = MDAnalysis.Universe(adk.topology, [adk.trajectory, adk.trajectory])
+    positions = theirs.trajectory.timeseries(theirs.atoms[:50], step=3, order="fac").astype(float)
+    np.testing.assert_allclose(rmsf, np.sqrt(positions.var(axis=0).sum(axis=1)), rtol=1e-6)
+
+
+def test_copies_open_the_file_as_the_first_did(tmp_path):
+    with h5py.File(tmp_path / "bare.h5", "w") as file:
+        file["pos"] = HELD.position.astype("f4").reshape(23, 51)
+    reader = Reader(tmp_path / "bare.h5", dataset="pos", units="nm")
+    for copy in (pickle.loads(pickle.dumps(reader)), reader.copy()):
+        assert np.array_equal(copy[9].positions, reader[9].positions)
+        assert np.array_equal(copy[9].positions, HELD.position[9].astype("f4") * np.float32(10))
+
+
+def test_a_file_that_changed_is_refused(path):
+    universe = paceline.Universe(str(path))
+    with h5py.File(path, "a") as file:
+        file["particles/atoms/position/value"][3] = 0
+        file["new"] = 1
+    with pytest.raises(FileChangedError, match="changed since it was opened"):
+        RMSF(universe.atoms).run()
+
+
+@pytest.mark.parametrize("kind", ["mixed", "f64"])
+def test_behind_mdanalysis_s_own_reader(kind, tmp_path):
+    path = written(tmp_path / "a.h5md", LAYOUTS[kind])
+    empty = MDAnalysis.Universe.empty(17, trajectory=False)
+    theirs = empty.load_new(str(path), format="H5MD")
+    theirs.trajectory[4]
+    analysis = RMSD(theirs.atoms).run(n_workers=2)
+    assert theirs.trajectory.frame == 4
+    assert analysis.provenance["fingerprint"] == open_file(path).fingerprint
+    wanted = RMSD(paceline.Universe(str(path)).atoms).run()
+    assert np.array_equal(analysis.results.rmsd, wanted.results.rmsd)
+
+
+def test_what_mdanalysis_pairs_by_row_is_left_to_it(tmp_path):
+    path = written(tmp_path / "a.h5md", {}, velocity=None, force=None)
+    with h5py.File(path, "a") as file:
+        particles = file["particles/atoms"]
+        # Of every second frame: MDAnalysis shows those of frame 2k at frame k.
+        particles["velocity/value"] = HELD.velocity[::2].repeat(2, axis=0)[:23].astype("f4")
+        particles["velocity/value"].attrs["unit"] = "Angstrom ps-1"
+        particles["velocity/step"] = np.arange(23) * 1000
+    theirs = MDAnalysis.Universe.empty(17, trajectory=False).load_new(str(path), format="H5MD")
+    with pytest.warns(PacelineWarning, match="frames are read by MDAnalysis"):
+        RMSD(theirs.atoms).run()
+
+
+def test_a_system_that_tells_of_itself(tmp_path):
+    path = tmp_path / "gromacs.h5md"
+    write_gromacs(path, numbers())
+    universe = paceline.Universe(str(path))
+    assert (universe.filename, universe.trajectory.n_frames) == (str(path), 6)
+    assert RMSF(universe.atoms).run().results.rmsf.shape == (9,)
+    assert RMSF(universe.atoms).run().provenance["topology"] == str(path)
+
+
+def test_real_files_of_mdanalysis():
+    ours = paceline.Universe(datafiles.TPR_xvf, datafiles.H5MD_xvf)
+    theirs = MDAnalysis.Universe(datafiles.TPR_xvf, datafiles.H5MD_xvf)
+    assert type(ours.trajectory) is Reader
+    for ts, other in zip(ours.trajectory, theirs.trajectory, strict=True):
+        for name in (*FIELDS, "dimensions", "time"):
+            np.testing.assert_array_equal(getattr(ts, name), getattr(other, name))
+
+
+# What HDF5 is asked, and proved
+
+
+def test_recognised_by_content_also_behind_a_user_block(tmp_path):
+    path = tmp_path / "of no telling name"
+    with h5py.File(path, "w", userblock_size=2048) as file:
+        file["pos"] = HELD.position.astype("f4")
+    assert is_hdf5(path)
+    universe = MDAnalysis.Universe.empty(17)
+    universe.trajectory = Reader(path, dataset="pos", units={"length": "Angstrom"})
+    assert np.array_equal(universe.trajectory[7].positions, HELD.position[7].astype("f4"))
+    assert not is_hdf5(datafiles.XTC)
+
+
+def test_questions_for_hdf5_are_refused_for_other_files():
+    with pytest.raises(UnsupportedError, match=r"adk_oplsaa\.xtc: units= is for HDF5 files"):
+        Reader(datafiles.XTC, units="nm")
+
+
+def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.h5md", {"velocity": None, "force": None})
+    original = dialects.catalogue_of
+
+    def shifted(file, **asked):
+        found = original(file, **asked)
+        element = found.elements["positions"]
+        dataset = replace(element.dataset, offset=element.dataset.offset + 4)
+        return replace(found, elements={"positions": replace(element, dataset=dataset)})
+
+    monkeypatch.setattr(dialects, "catalogue_of", shifted)
+    with pytest.warns(PacelineWarning, match="do not read the same numbers in frame"):
+        reader = Reader(path)
+    assert np.array_equal(reader[5].positions, stored(path)[5])
+
+
+def test_numbers_that_only_some_frames_hold(tmp_path):
+    path = written(tmp_path / "a.h5md", {"dtype": "f2"}, force=None)
+    with h5py.File(path, "a") as file:
+        velocity = file["particles/atoms/velocity"]
+        unit, some = velocity["value"].attrs["unit"], velocity["value"][::4]
+        for name in ("value", "step", "time"):
+            del velocity[name]
+        velocity["value"], velocity["step"] = some, HELD.step[::4]
+        velocity["value"].attrs["unit"] = unit
+    with pytest.warns(PacelineWarning, match="float16"):
+        universe = paceline.Universe(str(path))
+    moving = paceline.TimeSeries(
+        lambda b: b.velocities[:, 0], universe.atoms, fields=["velocities"]
+    )
+    with pytest.raises(MissingDataError, match=r"a\.h5md: frame 1 has no velocities"):
+        moving.run()
+    moving.run(on_error="skip")
+    assert [frame for frame, _ in moving.damaged] == [k for k in range(23) if k % 4]
+    assert np.array_equal(moving.results.timeseries[4], stored(path, "velocity")[1, 0])
+
+
+def test_links_and_attributes_as_plain_python(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        inner = file.create_group("g")
+        inner["up"], inner["x"] = file["/"], np.arange(3)
+        file["nowhere"], file["circle"] = h5py.SoftLink("/none"), h5py.SoftLink("/circle")
+        file["elsewhere"] = h5py.ExternalLink("none.h5", "/x")
+        file.attrs["fixed"], file.attrs["text"] = np.bytes_("a"), "b"
+        file.attrs["list"], file.attrs["number"] = ["c", "d"], np.float32(2)
+    with File(tmp_path / "a.h5") as file:
+        assert file.root.attrs == {"fixed": "a", "text": "b", "list": ["c", "d"], "number": 2.0}
+        assert [node.name for node in file.root.walk()] == ["/g", "/g/x"]
+        assert file.root["g/up/g/up/g/x"].identity == file.root["g/x"].identity
+        assert file.root.get("g/none") is None
+        for name, why in (
+            ("nowhere", "a link to /none that leads nowhere"),
+            ("circle", "in a circle"),
+            ("elsewhere", "/x in file none.h5, which cannot be followed"),
+        ):
+            with pytest.raises(DamagedFileError, match=f"a.h5: /{name}: .*{why}"):
+                file.root.get(name)
+
+
+@pytest.mark.parametrize("swmr", [False, True])
+def test_a_file_that_another_program_writes(swmr, tmp_path):
+    path = tmp_path / "a.h5"
+    code = f"""
+import h5py, sys
+file = h5py.File({str(path)!r}, "w", libver="latest")
+file.create_dataset("x", (5,), maxshape=(None,), chunks=(1,))
+if {swmr}:
+    file.swmr_mode = True
+file.flush()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:
+        other.stdout.readline()
+        with pytest.raises(UnsupportedError, match=r"another program (writes it|has it open)"):
+            open_file(path)
+        other.stdin.close()
+    with h5py.File(path, "a"), pytest.raises(UnsupportedError, match="this program has it open"):
+        File(path)
+
+
+def test_a_file_that_is_cut_or_something_else(tmp_path):
+    whole = written(tmp_path / "a.h5md", {}).read_bytes()
+    path = tmp_path / "b.h5md"
+    path.write_bytes(whole[:-100])
+    with pytest.raises(DamagedFileError, match=f"expected {len(whole)} bytes, found") as error:
+        Reader(path)
+    assert error.value.offset == len(whole) - 100
+    path.write_bytes(b"something else")
+    with pytest.raises(UnsupportedError, match=r"b\.h5md"):
+        Reader(path)
+    with pytest.raises(FileNotFoundError):
+        Reader(tmp_path / "none.h5md")
+
+
+# Through MPI-IO
+
+
+def test_mpi_io_without_mpi_is_refused_in_one_sentence(tmp_path):
+    path = written(tmp_path / "a.h5md", {})
+    if h5py.get_config().mpi:
+        pytest.skip("this h5py was built with MPI")
+    with pytest.raises(UnsupportedError, match="needs an h5py that was built with MPI"):
+        Reader(path, driver="mpio")
+    with pytest.raises(UnsupportedError, match='driver must be "mpio"'):
+        Reader(path, driver="core")
+    with pytest.raises(UnsupportedError, match='comm= is for driver="mpio"'):
+        Reader(path, comm=object())
