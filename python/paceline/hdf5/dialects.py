@@ -58,15 +58,22 @@ def catalogue_of(
         return h5md.catalogue_of(file, group=group, units=given)
     if group is not None:
         raise UnsupportedError(f"{file.path}: group= is for H5MD files, and this is none")
-    if "coordinates" in root and "Pande" in str(root.attrs.get("conventions")):
+    if mdtraj.is_mdtraj(file):
         return mdtraj.catalogue_of(file, units=given)
     raise UnsupportedError(f"{file.path}: {_what_to_do(file)}")
 
 
 def _what_to_do(file: File) -> str:
+    nodes = list(file.root.walk())
+    nested = [node.name for node in nodes if node.name.endswith("/h5md")]
+    if nested:
+        return (
+            f"its H5MD structure begins at {nested[0].removesuffix('/h5md')}, and only one at the "
+            "root of the file is read"
+        )
     names = [
         node.name.lstrip("/")
-        for node in file.root.walk()
+        for node in nodes
         if isinstance(node, Array) and bare.looks_like_positions(node)
     ]
     if not names:

@@ -34,8 +34,10 @@ class Kind:
     ----------
     name : str
         Of the kind.
-    names, elements : numpy.ndarray of object, shape (n_atoms,)
+    names : numpy.ndarray of object, shape (n_atoms,)
         Of its atoms.
+    atomic_numbers : numpy.ndarray of int, shape (n_atoms,)
+        -1 for what is no element, as virtual sites are.
     masses, charges : numpy.ndarray of float64, shape (n_atoms,)
         u and e.
     residue : numpy.ndarray of int64, shape (n_atoms,)
@@ -48,7 +50,7 @@ class Kind:
 
     name: str
     names: np.ndarray
-    elements: np.ndarray
+    atomic_numbers: np.ndarray
     masses: np.ndarray
     charges: np.ndarray
     residue: np.ndarray
@@ -135,7 +137,7 @@ def _kind(module: Group, name: str) -> Kind:
     return Kind(
         name,
         _looked_up(group, "particle_name", n_atoms),
-        _elements(_numbers(group, "species", n_atoms, "iu")),
+        _numbers(group, "species", n_atoms, "iu"),
         masses,
         _numbers(group, "charge", n_atoms, "fiu").astype(np.float64),
         residue.astype(np.int64),
@@ -177,13 +179,6 @@ def _looked_up(group: Group, name: str, n_atoms: int) -> np.ndarray:
     return table.read()[places]
 
 
-def _elements(atomic_numbers: np.ndarray) -> np.ndarray:
-    """Symbols of elements; empty for what is none, as virtual sites are."""
-    from MDAnalysis.guesser.tables import Z2SYMB
-
-    return np.array([Z2SYMB.get(z, "") for z in atomic_numbers.tolist()], dtype=object)
-
-
 def _bonds(file: File, n_atoms: int) -> np.ndarray | None:
     array = file.root.array("connectivity/bonds")
     return None if array is None else pairs_of(array, n_atoms)
@@ -209,7 +204,7 @@ def _put_together(blocks: list[Kind], counts: np.ndarray, bonds: np.ndarray | No
         {
             "ids": np.arange(1, (n_atoms * counts).sum() + 1),
             "chainIDs": np.repeat(chains, n_atoms * counts),
-            **{name: of_all(name) for name in ("names", "elements", "masses", "charges")},
+            **{name: of_all(name) for name in ("names", "atomic_numbers", "masses", "charges")},
         },
         of_all("residue") + np.repeat(residues_before, n_atoms[block_of]),
         {

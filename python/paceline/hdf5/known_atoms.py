@@ -1,7 +1,5 @@
 """What any H5MD file tells of its atoms, and the labels that paceline writes."""
 
-from typing import Any
-
 import numpy as np
 
 from paceline.hdf5.catalogue import ABSENT
@@ -88,23 +86,15 @@ def _numbers(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _species(particles: Particles) -> dict[str, np.ndarray]:
-    """Kinds of atoms: by name where the file has names; elements where all names are such."""
-    from MDAnalysis.guesser.tables import SYMB2Z
-
+    """Kinds of atoms: by name where the file has names."""
     each = _of_each(particles, "species")
     if each is None:
         return {}
     element, values = each
-    names = element.values.names_of_values
-    if names is None:
-        whole = values.astype(np.int64)
-        kinds = whole if np.array_equal(whole, values) else values
-        return {"types": np.array([str(kind) for kind in kinds.tolist()], dtype=object)}
-    known = [names.get(value, str(value)) for value in values.tolist()]
-    types = np.array(known, dtype=object)
-    if set(known) <= set(SYMB2Z):
-        return {"types": types, "elements": types.copy()}
-    return {"types": types}
+    names = element.values.names_of_values or {}
+    # ZnH5MD stores them as floats.
+    kinds = [int(value) if value == value // 1 else value for value in values.tolist()]
+    return {"types": np.array([names.get(kind, str(kind)) for kind in kinds], dtype=object)}
 
 
 def _labels(particles: Particles) -> dict[str, np.ndarray]:
@@ -131,15 +121,21 @@ def _bonds(particles: Particles) -> np.ndarray | None:
 def _with_residues(
     atoms: dict[str, np.ndarray], labels: dict[str, np.ndarray], bonds: np.ndarray | None
 ) -> System:
-    from MDAnalysis.topology.base import change_squash
-
+    """Residues and segments begin where a label changes."""
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
-    of_residues = {theirs: labels[ours] for ours, theirs in _OF_RESIDUES.items() if ours in labels}
-    squashed: tuple[np.ndarray, Any] = change_squash(
-        (*of_residues.values(), segids), (*of_residues.values(), segids)
-    )
-    residue, (*residues, of_segment) = squashed
-    segment, (names,) = change_squash((of_segment,), (of_segment,))
-    values = dict(zip(of_residues, residues, strict=True))
+    of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
+    residue = _counted([*of_residues, segids])
+    first = np.unique(residue, return_index=True)[1]
+    segment = _counted([segids[first]])
+    values = {
+        theirs: labels[ours][first] for ours, theirs in _OF_RESIDUES.items() if ours in labels
+    }
+    names = segids[first][np.unique(segment, return_index=True)[1]]
     return System(atoms, residue, values, segment, names, bonds)
+
+
+def _counted(labels: list[np.ndarray]) -> np.ndarray:
+    """Number of each row of neighbours with the same labels, counted from 0."""
+    changes = [label[1:] != label[:-1] for label in labels]
+    return np.concatenate([[0], np.cumsum(np.any(changes, axis=0))]).astype(np.int64)

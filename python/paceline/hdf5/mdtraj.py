@@ -18,6 +18,21 @@ VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", 
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
 
+def is_mdtraj(file: File) -> bool:
+    """Whether a file is of MDTraj's convention.
+
+    Parameters
+    ----------
+    file : File
+        An HDF5 file.
+
+    Returns
+    -------
+    bool
+    """
+    return "coordinates" in file.root and "Pande" in str(file.root.attrs.get("conventions"))
+
+
 def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
     """What an HDF5 file of MDTraj's convention holds.
 

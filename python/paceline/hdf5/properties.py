@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
+from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.library import Array, File, Group, damaged
-from paceline.hdf5.mdtraj import OBSERVABLES
 from paceline.hdf5.particles import VECTORS, Particles
 from paceline.hdf5.units import factor_of
 
@@ -58,11 +58,7 @@ class Series:
         numpy.ndarray
             In the unit that `unit` names, and in the order of the file. Text is str.
         """
-        with File(self.path) as file:
-            array = file.root[self.dataset]
-            if not isinstance(array, Array) or array.shape != self.shape:
-                raise damaged(self.path, self.dataset, f"shape {self.shape}", repr(array))
-            return array.read()
+        return values_of(self.path, self.dataset)
 
     def at(self, step: int, frame: int | None = None) -> Any:
         """The value at one step.
@@ -97,6 +93,35 @@ class Series:
     def __repr__(self) -> str:
         samples = "fixed" if self.steps is None else f"{len(self.steps)} samples"
         return f"<Series {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
+
+
+def values_of(path: str | os.PathLike, dataset: str) -> Any:
+    """All values of a dataset.
+
+    Parameters
+    ----------
+    path : path-like
+        An HDF5 file.
+    dataset : str
+        Its path in the file.
+
+    Returns
+    -------
+    numpy.ndarray, or str, int or float
+        As the file has them. Text is str.
+
+    Raises
+    ------
+    MissingDataError
+        There is none of that name.
+    DamagedFileError
+        It cannot be read.
+    """
+    with File(path) as file:
+        array = file.root[dataset]
+        if not isinstance(array, Array):
+            raise damaged(file.path, dataset, "a dataset", "a group")
+        return array.read()
 
 
 class SeriesByName(Mapping[str, Series]):
@@ -166,7 +191,7 @@ def observables_of(path: str | os.PathLike) -> SeriesByName:
         observables = file.root.group("observables")
         if observables is not None:
             return SeriesByName(_below(observables, Elements(file)))
-        return SeriesByName(_of_mdtraj(file))
+        return SeriesByName(_of_mdtraj(file) if mdtraj.is_mdtraj(file) else {})
 
 
 def _below(group: Group, elements: Elements) -> dict[str, Series]:
@@ -187,7 +212,7 @@ def _below(group: Group, elements: Elements) -> dict[str, Series]:
 
 
 def _of_mdtraj(file: File) -> dict[str, Series]:
-    arrays = {name: file.root.array(name) for name in OBSERVABLES}
+    arrays = {name: file.root.array(name) for name in mdtraj.OBSERVABLES}
     return {
         name: Series(name, file.path, array.name, array.shape, steps=np.arange(array.shape[0]))
         for name, array in arrays.items()

@@ -16,7 +16,8 @@ class System:
     Attributes
     ----------
     atoms : mapping of str to numpy.ndarray, shape (n_atoms,)
-        Out of "names", "types", "elements", "ids", "masses" (u), "charges" (e), "chainIDs".
+        Out of "names", "types", "elements", "ids", "masses" (u), "charges" (e), "chainIDs", and
+        "atomic_numbers".
     residue : numpy.ndarray of int64, shape (n_atoms,)
         Residue of each atom, counted from 0.
     residues : mapping of str to numpy.ndarray, shape (n_residues,)
@@ -67,8 +68,10 @@ class System:
         -------
         MDAnalysis.core.topology.Topology
         """
+        # Where systems are made of files, MDAnalysis is not needed.
         from MDAnalysis.core import topologyattrs
         from MDAnalysis.core.topology import Topology
+        from MDAnalysis.guesser.tables import SYMB2Z, Z2SYMB
 
         kinds = {
             "names": topologyattrs.Atomnames,
@@ -84,8 +87,14 @@ class System:
             "moltypes": topologyattrs.Moltypes,
             "molnums": topologyattrs.Molnums,
         }
+        atoms = dict(self.atoms)
+        if "atomic_numbers" in atoms:
+            symbols = [Z2SYMB.get(number, "") for number in atoms.pop("atomic_numbers").tolist()]
+            atoms["elements"] = np.array(symbols, dtype=object)
+        if "elements" not in atoms and set(atoms.get("types", [""])) <= set(SYMB2Z):
+            atoms["elements"] = atoms["types"].copy()
         residues = {**self.residues, "resnums": self.residues["resids"].copy()}
-        attributes = [kinds[name](values) for name, values in {**self.atoms, **residues}.items()]
+        attributes = [kinds[name](values) for name, values in {**atoms, **residues}.items()]
         attributes.append(topologyattrs.Segids(self.segids))
         if self.bonds is not None:
             attributes.append(topologyattrs.Bonds([tuple(pair) for pair in self.bonds.tolist()]))

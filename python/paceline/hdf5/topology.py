@@ -36,11 +36,34 @@ def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
     OSError
         It cannot be opened.
     """
+    return system_of(path, group=group).topology()
+
+
+def system_of(path: str | os.PathLike, *, group: str | None = None) -> System:
+    """The atoms that an HDF5 trajectory describes.
+
+    Parameters
+    ----------
+    path : path-like
+        As for `topology_of`.
+    group : str, optional
+        Of an H5MD file with several groups of particles, the one to be read.
+
+    Returns
+    -------
+    System
+        Plain data, made without MDAnalysis.
+
+    Raises
+    ------
+    UnsupportedError, MissingDataError, DamagedFileError, OSError
+        As for `topology_of`.
+    """
     with File(path) as file:
-        return _system_of(file, group).topology()
+        return _described(file, group)
 
 
-def _system_of(file: File, group: str | None) -> System:
+def _described(file: File, group: str | None) -> System:
     coordinates = file.root.array("coordinates")
     if coordinates is not None and coordinates.shape[2:] == (3,):
         n_atoms = coordinates.shape[1]
