@@ -767,6 +767,15 @@ class TestBareDatasets:
         assert "with no trajectory" in refused(path)
         assert "group= is for H5MD files" in refused(path, group="atoms")
 
+    def test_h5md_below_the_root(self, tmp_path):
+        path = write_simple(tmp_path / "nested.h5")
+
+        def move(file):
+            for name in list(file):
+                file.move(name, f"run1/{name}")
+
+        assert "its H5MD structure begins at /run1" in refused(edit(path, move))
+
 
 def test_mdtraj_s_arrays_that_disagree(tmp_path):
     path = tmp_path / "mdtraj.h5"

@@ -24,6 +24,7 @@ from h5md_files import (
 from MDAnalysis.guesser.tables import SYMB2Z
 from MDAnalysisTests import datafiles
 
+import paceline
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5.properties import observables_of, properties_of
 from paceline.hdf5.topology import topology_of
@@ -334,6 +335,29 @@ class TestObservables:
         for ts in theirs.trajectory:
             found = ours.at(ts.data["step"], ts.frame)
             assert found == {k: v for k, v in ts.data.items() if k not in ("step", "time")}
+
+    def test_on_the_timestep(self, path):
+        universe = paceline.Universe(path)
+        for frame, ts in enumerate(universe.trajectory):
+            assert ts.data["energy"] == frame * 1.5
+            assert ("bath/pressure" in ts.data) == (frame % 2 == 0)
+            assert ts.data["step"] == numbers().step[frame]
+        assert universe.trajectory.observables["energy"].unit == "kJ mol-1"
+        assert list(universe.trajectory.properties) == ["charge", "image"]
+        again = pickle.loads(pickle.dumps(universe.trajectory))
+        assert again.ts.data["energy"] == 0
+
+    def test_a_damaged_one_costs_no_frame(self, path):
+        def shorten(file):
+            del file["observables/energy/step"]
+            file["observables/energy/step"] = np.arange(2)
+
+        edit(path, shorten)
+        universe = paceline.Universe(path)
+        assert universe.trajectory[1].data["volume"] == 42.0
+        assert "energy" not in universe.trajectory.ts.data
+        with pytest.raises(DamagedFileError, match="energy/step: expected as many as"):
+            universe.trajectory.observables["energy"]
 
     def test_what_else_there_is_of_particles(self, path):
         properties = properties_of(path)

@@ -21,7 +21,7 @@ from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames
-from paceline.hdf5.file import Asked
+from paceline.hdf5.file import Asked, Hdf5File
 from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
 
@@ -148,6 +148,7 @@ class Reader(ReaderBase):
             raise error
         self._clock = Clock(self.chain.cores[0].first, dt)
         self._frame = -1
+        self._observed: list[str] = []
         self._connect()
         self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
         if dt is None:
@@ -178,6 +179,21 @@ class Reader(ReaderBase):
         if len(self.chain.cores) > 1:
             raise AttributeError("this trajectory is a chain of files; see chain.cores")
         return self.chain.cores[0]
+
+    @property
+    def observables(self) -> Mapping[str, Any]:
+        """Energies and the like of the HDF5 file that the current frame is in, by name."""
+        return getattr(self._file_here, "observables", {})
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """Masses, charges and what else that file tells of its particles, by name."""
+        return getattr(self._file_here, "properties", {})
+
+    @property
+    def _file_here(self) -> TrajectoryFile:
+        member, _ = self.chain.extent(max(self._frame, 0))
+        return self.chain.cores[member]
 
     @property
     def filenames(self) -> list[str]:
@@ -236,10 +252,21 @@ class Reader(ReaderBase):
         ts.dimensions = decoded.dimensions[0]
         self._frame = ts.frame = frame
         self.filename = self.chain.names[member]
-        ts.data["step"] = int(decoded.steps[0])
+        self._observe(self.chain.cores[member], int(extents.frames[0]), int(decoded.steps[0]))
         # The Timestep adds `time_offset` itself.
         ts.time = float(self._clock(np.array([frame]), decoded.times)[0])
         return ts
+
+    def _observe(self, core: TrajectoryFile, frame: int, step: int) -> None:
+        """Show on the Timestep what was observed at its step."""
+        data = self.ts.data
+        for name in self._observed:
+            del data[name]
+        found = core.observables.at(step, frame) if isinstance(core, Hdf5File) else {}
+        # These names are MDAnalysis's own.
+        self._observed = [name for name in found if name not in ("step", "time", "dt")]
+        data.update((name, found[name]) for name in self._observed)
+        data["step"] = step
 
     def _read_next_timestep(self, ts: Any = None) -> Any:
         if self._frame + 1 >= self.n_frames:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 from paceline.hdf5.slices import Slice, slice_of
+
+if TYPE_CHECKING:
+    from paceline.hdf5.properties import SeriesByName
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -164,6 +168,20 @@ class Hdf5File:
     def fields(self) -> int:
         """What frames may hold, as the core counts it."""
         return field_bits(list(self.catalogue.elements))
+
+    @cached_property
+    def observables(self) -> "SeriesByName":
+        """Energies and the like, by name."""
+        from paceline.hdf5.properties import observables_of
+
+        return observables_of(self.path)
+
+    @cached_property
+    def properties(self) -> "SeriesByName":
+        """What it tells of its particles beside their motion, by name."""
+        from paceline.hdf5.properties import properties_of
+
+        return properties_of(self.path, group=self.catalogue.facts.get("group"))
 
     @property
     def _main(self) -> Element:

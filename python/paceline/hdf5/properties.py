@@ -1,5 +1,6 @@
 """What a file holds beside positions, velocities and forces: observables, masses, charges."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import UnsupportedError
+from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.library import Array, File, Group, damaged
@@ -129,15 +130,18 @@ class SeriesByName(Mapping[str, Series]):
 
     Parameters
     ----------
-    series : mapping of str to Series
-        Those that there are.
+    series : mapping of str to (Series or DamagedFileError)
+        Those that there are. One that contradicts itself raises its error when it is looked up.
     """
 
-    def __init__(self, series: Mapping[str, Series]):
+    def __init__(self, series: Mapping[str, Series | DamagedFileError]):
         self._series = dict(series)
 
     def __getitem__(self, name: str) -> Series:
-        return self._series[name]
+        found = self._series[name]
+        if isinstance(found, DamagedFileError):
+            raise found
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._series)
@@ -161,11 +165,16 @@ class SeriesByName(Mapping[str, Series]):
         Returns
         -------
         dict of str to object
-            Without quantities of more than 64 MiB each.
+            Without quantities of more than 64 MiB each, and those that are damaged.
         """
-        small = (one for one in self.values() if np.prod(one.shape, dtype=float) * 8 <= KEPT)
-        found = ((one.name, one.at(step, frame)) for one in small)
-        return {name: value for name, value in found if value is not None}
+        found = {}
+        for name in self:
+            # The frame itself is whole: who asks for a damaged quantity is told.
+            with contextlib.suppress(DamagedFileError):
+                one = self[name]
+                if np.prod(one.shape, dtype=float) * 8 <= KEPT:
+                    found[name] = one.at(step, frame)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def observables_of(path: str | os.PathLike) -> SeriesByName:
@@ -184,8 +193,8 @@ def observables_of(path: str | os.PathLike) -> SeriesByName:
 
     Raises
     ------
-    DamagedFileError
-        An observable contradicts itself.
+    DamagedFileError, OSError
+        The file cannot be opened.
     """
     with File(path) as file:
         observables = file.root.group("observables")
@@ -194,9 +203,9 @@ def observables_of(path: str | os.PathLike) -> SeriesByName:
         return SeriesByName(_of_mdtraj(file) if mdtraj.is_mdtraj(file) else {})
 
 
-def _below(group: Group, elements: Elements) -> dict[str, Series]:
+def _below(group: Group, elements: Elements) -> dict[str, Series | DamagedFileError]:
     """Elements in a group and in the groups within."""
-    found: dict[str, Series] = {}
+    found: dict[str, Series | DamagedFileError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
         prefix, here = waiting.pop()
@@ -207,7 +216,10 @@ def _below(group: Group, elements: Elements) -> dict[str, Series]:
                     seen.add(node.identity)
                     waiting.append((f"{name}/", node))
             else:
-                found[name] = _series(name, elements.of(node))
+                try:
+                    found[name] = _series(name, elements.of(node))
+                except DamagedFileError as error:
+                    found[name] = error
     return dict(sorted(found.items()))
 
 
@@ -253,8 +265,8 @@ def properties_of(path: str | os.PathLike, *, group: str | None = None) -> Serie
     ------
     UnsupportedError, MissingDataError
         There are several groups and none is named, or not the one that is, or nothing moves in it.
-    DamagedFileError
-        An element contradicts itself.
+    DamagedFileError, OSError
+        The file cannot be opened.
     """
     with File(path) as file:
         if "particles" not in file.root:
