@@ -214,9 +214,7 @@ class _Reading:
 
     def _check_kind(self, array: Array, kinds: str, words: str) -> None:
         if array.dtype.kind not in kinds:
-            raise self._refused(
-                f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}'
-            )
+            raise self._refused(f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}')
 
     def _scale(self, array: Array) -> float:
         """The attribute `scale_factor`; what MDAnalysis takes for 1 is none."""
