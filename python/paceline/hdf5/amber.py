@@ -208,7 +208,7 @@ class _Reading:
             dataset_of(array, fixed=self.is_restart),
             rows=rows,
             factor=convention.factor,
-            scale=self._scale(array),
+            scale=float(self._scale(array)),
             divisor=divisor,
         )
 
@@ -216,16 +216,15 @@ class _Reading:
         if array.dtype.kind not in kinds:
             raise self._refused(f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}')
 
-    def _scale(self, array: Array) -> float:
+    def _scale(self, array: Array) -> np.floating:
         """The attribute `scale_factor`; what MDAnalysis takes for 1 is none."""
-        factor = array.attrs.get("scale_factor", 1.0)
-        number = _one_number(factor)
+        number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
             raise self._refused(
                 "expected one finite float or double as scale_factor of "
                 f'"{array.name[1:]}", found another'
             )
-        return 1.0 if math.isclose(number, 1.0) else number
+        return np.float32(1) if math.isclose(number, 1) else number
 
     def _divisor(self, array: Array) -> float:
         """By what integers are divided."""
@@ -233,14 +232,14 @@ class _Reading:
         if factor is None and (power := self.root.array(_POWER)) is not None:
             exponent = _one_number(power.read(), kinds="iu")
             if exponent is not None and 0 <= exponent <= _LARGEST_POWER:
-                factor = 10.0**exponent
+                factor = 10.0 ** int(exponent)
         number = _one_number(factor, kinds="fiu")
         if number is None or number <= 0:
             raise self._refused(
                 f'expected "{array.name[1:]}" to have one positive number as icompressfac, '
-                f"by which its integers are divided, found {'none' if factor is None else factor}"
+                f"by which its integers are divided, found {'none' if number is None else number}"
             )
-        return number
+        return float(number)
 
     def _values(self, convention: Convention, n_frames: int, shape: tuple) -> np.ndarray | None:
         """Of all frames, float64; None where the file has none."""
@@ -252,8 +251,9 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        values = np.asarray(array.read(), dtype=np.float64).reshape(n_frames, *shape)
-        return values * self._scale(array)
+        # A float scaled by a float is one, as it is in NumPy.
+        values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
+        return values.astype(np.float64)
 
     def _dimensions(self, n_frames: int) -> np.ndarray:
         lengths = self._values(LENGTHS, n_frames, (3,))
@@ -278,9 +278,9 @@ class _Reading:
         return UnsupportedError(f"{self.file.path}: {what}")
 
 
-def _one_number(value: Any, kinds: str = "f") -> float | None:
-    """The one finite number that a value is, of these kinds; else None."""
+def _one_number(value: Any, kinds: str = "f") -> Any:
+    """The one finite number that a value is, of these kinds, as NumPy has it; else None."""
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():
         return None
-    return float(numbers.ravel()[0])
+    return numbers.ravel()[0]

@@ -12,6 +12,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError
+from paceline.hdf5.apart import apart
 from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 from paceline.hdf5.slices import Slice, slice_of
@@ -119,6 +120,8 @@ class Hdf5File:
     def open(cls, path: str, asked: Asked) -> "Hdf5File":
         """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
 
+        Another process does it: a damaged file can crash HDF5's library, or keep it busy for ever.
+
         Parameters
         ----------
         path : str
@@ -139,6 +142,10 @@ class Hdf5File:
         OSError
             It cannot be opened.
         """
+        return apart(cls._opened, path, asked=asked)
+
+    @classmethod
+    def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
         from paceline.hdf5.library import File
