@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: How the note begins that a file which is shorter than it says has.
+WAS_CUT = "the file was cut"
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
@@ -154,6 +156,9 @@ class Hdf5File:
         fingerprint = _core.fingerprint_of(path)
         with File(path) as opened:
             catalogue = catalogue_of(opened, **vars(asked))
+            if opened.cut_from is not None:
+                note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
+                catalogue = replace(catalogue, notes=[note, *catalogue.notes])
         return cls(path, fingerprint, proved(cls(path, fingerprint, catalogue)))
 
     @property
