@@ -177,15 +177,6 @@ fn unknown(path: &Path, head: &[u8]) -> Error {
             found: "an empty file".into(),
         };
     }
-    if head.starts_with(b"\x89HDF\r\n\x1a\n") {
-        return Error::Unsupported {
-            path: path.to_owned(),
-            what: format!(
-                "expected {known}, found HDF5; NetCDF-4, which is HDF5, can be made NetCDF-3 with \
-                 \"nccopy -k cdf5 IN OUT\""
-            ),
-        };
-    }
     Error::Unsupported {
         path: path.to_owned(),
         what: format!(

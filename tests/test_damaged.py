@@ -682,8 +682,8 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (lambda path: path.symlink_to("/dev/zero"), UnsupportedError, "found a pipe or device"),
         (
             lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n"),
-            UnsupportedError,
-            "found HDF5",
+            DamagedFileError,
+            "expected an HDF5 file, found what HDF5 refuses",
         ),
         (lambda path: path.write_bytes(b"T\0\0\0VELD"), UnsupportedError, "begins with .*VELD"),
         (lambda path: path.write_bytes(b"\0\0\x07\xcb"), DamagedFileError, "a frame of at least 8"),

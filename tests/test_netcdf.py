@@ -385,13 +385,6 @@ def test_replicas_in_one_file_are_refused_by_name(tmp_path):
         Reader(tmp_path / "a.nc")
 
 
-def test_netcdf_4_is_refused_by_name(tmp_path):
-    path = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4")
-    with pytest.raises(UnsupportedError, match=r"found HDF5; NetCDF-4.*nccopy -k cdf5"):
-        paceline.Universe(datafiles.PRMncdf, path)
-    assert paceline._core.detect_format(path) is None
-
-
 SYSTEMS = {
     "NCDF": (datafiles.PRMncdf, datafiles.NCDF),
     "truncated octahedron": (datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX),

@@ -51,6 +51,7 @@ struct PyElement {
     dataset: PyDataset,
     factor: f64,
     divisor: f64,
+    scale: f64,
 }
 
 impl PyElement {
@@ -79,6 +80,7 @@ impl PyElement {
             },
             units: Units {
                 divisor: self.divisor,
+                scale: self.scale,
                 factor: self.factor as f32,
             },
         })

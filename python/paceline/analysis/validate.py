@@ -1,9 +1,10 @@
 """Whether trajectory files are sound: every frame read, decoded and judged."""
 
 import os
+import re
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
+from paceline.hdf5.file import WAS_CUT
 from paceline.indexed import TrajectoryFile
 
 if TYPE_CHECKING:
@@ -86,6 +88,9 @@ def validate(
     backend: Any = None,
     n_workers: int | None = None,
     progress: bool | None = None,
+    group: str | None = None,
+    units: str | Mapping[str, str] | None = None,
+    dataset: str | None = None,
 ) -> Verdict:
     """Read, decode and judge every frame of a trajectory.
 
@@ -99,6 +104,8 @@ def validate(
         By default the CPUs that this process may use.
     progress : bool, optional
         Whether to show progress; by default a bar on a terminal, a line a minute in a log.
+    group, units, dataset : optional
+        Of an HDF5 file, as for `paceline.Universe`.
 
     Returns
     -------
@@ -125,7 +132,7 @@ def validate(
     n_frames = size = 0
     refuse_foreign(path)
     try:
-        reader = _open(path)
+        reader = _open(path, group=group, units=units, dataset=dataset)
         n_frames, size = reader.n_frames, reader.core.size
         findings = [*_of_file(reader.core), *_of_frames(reader, backend, n_workers, progress)]
     except (DamagedFileError, FileChangedError, UnsupportedError) as error:
@@ -167,13 +174,13 @@ def refuse_foreign(path: str) -> None:
     )
 
 
-def _open(path: str) -> "Reader":
+def _open(path: str, **asked: Any) -> "Reader":
     """The file, without what opening it has to say: that is among the findings."""
     from paceline.reader import Reader
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
-        return Reader(path)
+        return Reader(path, **asked)
 
 
 def _of_error(path: str, error: Exception) -> Finding:
@@ -195,7 +202,7 @@ def _of_file(core: TrajectoryFile) -> Iterator[Finding]:
         if f"(byte {end})" in note:
             yield Finding(core.n_frames, end, None, True, note)
         elif " damaged" not in note:
-            yield Finding(None, None, None, False, note)
+            yield Finding(None, None, None, note.startswith(WAS_CUT), note)
 
 
 def _of_frames(
@@ -212,9 +219,7 @@ def _of_frames(
     frames = _Frames(universe.atoms)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
-        place = f"{reader.core.path}: frame {frame}, byte "
-        byte, _, what = reason.removeprefix(place).partition(": ")
-        yield Finding(frame, int(byte), None, True, what)
+        yield _of_damaged(frame, reason.removeprefix(f"{reader.core.path}: frame {frame}, "))
     whole = np.ones(len(frames.frames), dtype=bool)
     whole[[frame for frame, _ in frames.damaged]] = False
     sound = np.flatnonzero(whole)
@@ -227,6 +232,15 @@ def _of_frames(
         else:
             known = float(times[row]) if np.isfinite(times[row]) else None
             yield Finding(int(sound[row]), int(offsets[row]), known, bad, what)
+
+
+def _of_damaged(frame: int, reason: str) -> Finding:
+    """What reading a frame said, without the place: its bytes, and in HDF5 its dataset too."""
+    found = re.match(r"(?:(.*), )?byte (\d+): (.*)", reason)
+    if found is None:
+        return Finding(frame, None, None, True, reason)
+    within, byte, what = found.groups()
+    return Finding(frame, int(byte), None, True, f"{within}: {what}" if within else what)
 
 
 class _Frames(AnalysisBase):

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from paceline.hdf5.file import NOTHING_ASKED, Asked
+from paceline.hdf5.catalogue import ABSENT, Element
+from paceline.hdf5.costs import advice, costs_of, layout_in_words
+from paceline.hdf5.file import NOTHING_ASKED, Asked, Hdf5File
 from paceline.opening import open_file, read_headers
 
 
@@ -38,7 +40,10 @@ def facts_of(path: str, asked: Asked = NOTHING_ASKED) -> Iterator[tuple[str, Any
     yield "cell (Å, degrees)", _cell(core)
     yield "size (bytes)", core.size
     yield "fingerprint", core.fingerprint
-    yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
+    if isinstance(core, Hdf5File):
+        yield from _of_hdf5(core)
+    else:
+        yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
 
 
 def _spacing(times: np.ndarray) -> str:
@@ -61,3 +66,30 @@ def _cell(core: Any) -> str:
     if np.isnan(dimensions).any():
         return "unknown: the first frame is damaged"
     return " ".join(f"{value:g}" for value in dimensions[0]) if dimensions.any() else "none"
+
+
+def _of_hdf5(file: Hdf5File) -> Iterator[tuple[str, Any]]:
+    """What an HDF5 file says of itself, how it lies there, and what that costs."""
+    catalogue = file.catalogue
+    yield from catalogue.facts.items()
+    for name, element in catalogue.elements.items():
+        yield name, _element_in_words(element, file.n_frames, file.n_atoms)
+    main = next(iter(catalogue.elements.values()))
+    costs = costs_of(main, file.n_atoms)
+    yield (
+        "bytes read for each used",
+        ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown",
+    )
+    yield "repacking", advice(main, costs)
+
+
+def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:
+    """Numbers, layout, who decodes them, and in how many frames they are."""
+    dataset = element.dataset
+    order = " big-endian" if dataset.dtype.byteorder == ">" else ""
+    parts = [f"{dataset.dtype.name}{order}", layout_in_words(dataset, n_atoms)]
+    if element.rows is not None and (held := int((element.rows != ABSENT).sum())) < n_frames:
+        parts.append(f"in {held} frames")
+    detour = f"read through HDF5's library, slower: {dataset.detour}"
+    parts.append(detour if dataset.detour else "decoded by paceline")
+    return ", ".join(parts)

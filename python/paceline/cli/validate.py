@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from paceline.cli.arguments import add_backend_arguments
+from paceline.cli.arguments import add_backend_arguments, add_hdf5_arguments
+from paceline.cli.common import hdf5_options
 from paceline.files import size_in_words
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     add_backend_arguments(parser)
     add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")
+    add_hdf5_arguments(parser)
     return parser
 
 
@@ -54,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     with _output(args) as output:
         print(*COLUMNS, sep="\t", file=output)
         for path in args.file:
-            verdict = validate(path, backend=args.backend, n_workers=args.n_workers)
+            verdict = validate(
+                path, backend=args.backend, n_workers=args.n_workers, **hdf5_options(args)
+            )
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
             output.flush()

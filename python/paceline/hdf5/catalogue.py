@@ -98,12 +98,15 @@ class Element:
         What a number is multiplied by, in float32, to be in our units.
     divisor : float
         What it is divided by before, in float64: for numbers that were stored as integers.
+    scale : float
+        What it is multiplied by after that, in float64 still: the file's own scale.
     """
 
     dataset: Dataset
     rows: np.ndarray | None = None
     factor: float = 1.0
     divisor: float = 1.0
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,7 @@ def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
     values : numpy.ndarray
         Of the element's dataset.
     element : Element
-        Whose factor and divisor count.
+        Whose factor, divisor and scale count.
 
     Returns
     -------
@@ -256,8 +256,8 @@ def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
     >>> numbers_of(np.array([0.1, 0.2, 0.3]), element)
     array([1., 2., 3.], dtype=float32)
     """
-    if element.divisor != 1 or values.dtype.kind in "iu":
-        values = values.astype(np.float64) / element.divisor
+    if element.divisor != 1 or element.scale != 1 or values.dtype.kind in "iu":
+        values = values.astype(np.float64) / element.divisor * element.scale
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
         return numbers if element.factor == 1 else numbers * np.float32(element.factor)

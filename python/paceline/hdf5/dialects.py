@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5 import bare, h5md, mdtraj
+from paceline.hdf5 import amber, bare, h5md, mdtraj
 from paceline.hdf5.catalogue import Catalogue
 from paceline.hdf5.library import Array, File
 from paceline.hdf5.units import units_given
@@ -60,6 +60,10 @@ def catalogue_of(
         raise UnsupportedError(f"{file.path}: group= is for H5MD files, and this is none")
     if mdtraj.is_mdtraj(file):
         return mdtraj.catalogue_of(file, units=given)
+    if amber.is_netcdf(root.attrs):
+        if given:
+            raise UnsupportedError(f"{file.path}: units= is for files that state none of their own")
+        return amber.catalogue_of(file)
     raise UnsupportedError(f"{file.path}: {_what_to_do(file)}")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError
+from paceline.hdf5.apart import apart
 from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 from paceline.hdf5.slices import Slice, slice_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: How the note begins that a file which is shorter than it says has.
+WAS_CUT = "the file was cut"
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
@@ -138,6 +141,8 @@ class Hdf5File:
     def open(cls, path: str, asked: Asked) -> "Hdf5File":
         """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
 
+        Another process does it: a damaged file can crash HDF5's library, or keep it busy for ever.
+
         Parameters
         ----------
         path : str
@@ -158,6 +163,10 @@ class Hdf5File:
         OSError
             It cannot be opened.
         """
+        return apart(cls._opened, path, asked=asked)
+
+    @classmethod
+    def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
         from paceline.hdf5.library import File, refuse_without_mpi
@@ -168,6 +177,9 @@ class Hdf5File:
         fingerprint = _core.fingerprint_of(path)
         with File(path) as opened:
             catalogue = catalogue_of(opened, **asked.contents)
+            if opened.cut_from is not None:
+                note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
+                catalogue = replace(catalogue, notes=[note, *catalogue.notes])
         if asked.driver is None:
             catalogue = proved(cls(path, fingerprint, catalogue))
         return cls(path, fingerprint, catalogue, asked.driver)

@@ -14,10 +14,16 @@ import h5py
 import numpy as np
 
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
+from paceline.hdf5.apart import allow
 from paceline.hdf5.catalogue import Filter
+from paceline.hdf5.cut import MOST, CutFile
 
 #: Largest number of bytes that a byte of deflate's can stand for.
 DEFLATE_RATIO = 1032
+#: Offset of a chunk whose own cannot be believed: no file has such a byte.
+NOWHERE = 2**64 - 1
+#: Seconds in which a chunk is found, and in which one is read, at the most.
+_FINDING, _READING = 2e-4, 1e-3
 #: What may be read whatever the file's size: numbers that were never written have no bytes.
 _SMALL = 1 << 20
 
@@ -278,6 +284,8 @@ class Array(Node):
             It cannot be read, or claims to be larger than its bytes in the file could be.
         """
         self._refuse_absurd()
+        chunks = zip(self.shape, self.chunk or self.shape, strict=True)
+        allow(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READING)
         with asking(self.file.path, self.name):
             values = self._h5[rows] if self.shape else self._h5[()]
         if self.is_text and isinstance(values, np.ndarray):
@@ -391,22 +399,34 @@ class Array(Node):
         places : numpy.ndarray of uint64, shape (n_written, 3)
             Offset, size and mask of each.
         """
+        allow(math.prod(grid) * _FINDING)
         with asking(self.file.path, self.name, "a table of chunks"):
-            each = getattr(self._h5.id, "chunk_iter", None)
-            found: list[Any] = [] if each else self._chunks_one_by_one(grid)
-            if each:
-                each(found.append)
+            found: list[Any] = []
+            try:
+                self._h5.id.chunk_iter(found.append)
+            except (AttributeError, *_H5PY_ERRORS):
+                # HDF5 before 1.12 cannot tell of all at once, and none does of a damaged table.
+                found = self._chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
             places = [(one.byte_offset, one.size, one.filter_mask) for one in found]
         shape = (len(places), len(grid))
         return corners.reshape(shape), np.array(places, dtype=np.uint64).reshape(-1, 3)
 
     def _chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
-        """For HDF5 before 1.12, which cannot tell of all at once."""
+        """Where each chunk is; nowhere, of one to which a damaged table does not lead."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
-        corners = (np.multiply(place, chunk).tolist() for place in np.ndindex(*grid))
-        found = (of_corner(tuple(corner)) for corner in corners)
-        return [one for one in found if one.byte_offset is not None]
+        found, error = [], None
+        for place in np.ndindex(*grid):
+            corner = tuple(np.multiply(place, chunk).tolist())
+            try:
+                one = of_corner(corner)
+            except _H5PY_ERRORS as why:
+                error, one = why, h5py.h5d.StoreInfo(corner, 0, NOWHERE, 1)
+            if one.byte_offset is not None:
+                found.append(one)
+        if error is not None and all(one.byte_offset == NOWHERE for one in found):
+            raise error
+        return found
 
 
 def plain(value: Any) -> Any:
@@ -458,6 +478,8 @@ class File:
         As given.
     size : int
         Bytes.
+    cut_from : int or None
+        Bytes that it says it had, of a file that was cut: what is left of it is read.
     root : Group
         All that is in it.
 
@@ -468,22 +490,32 @@ class File:
     UnsupportedError
         It is no HDF5 file, or open for writing.
     DamagedFileError
-        It is cut, or its first structures are damaged.
+        Its first structures are damaged.
     """
 
     def __init__(self, path: str | os.PathLike, **options: Any):
         self.path = os.fspath(path)
         with open(self.path, "rb") as file:
             self.size = file.seek(0, os.SEEK_END)
+        self.cut_from: int | None = None
         try:
             self._h5 = h5py.File(self.path, "r", **options)
         except _H5PY_ERRORS as error:
-            raise _why_not_open(self.path, self.size, error) from error
+            self._h5 = self._what_is_left(error)
         if self._h5.id.get_intent() & h5py.h5f.ACC_RDWR:
             self.close()
             raise _in_use(self.path, "this program has it open for writing: close it there first")
         self.own_name = h5py.h5f.get_name(self._h5.id)
         self.root = Group(self, "/", self._h5)
+
+    def _what_is_left(self, error: BaseException) -> h5py.File:
+        """A file that HDF5 did not open, if that was because it is cut."""
+        cut = re.search(r"stored_eof = (\d+)", str(error))
+        if cut is not None and int(cut[1]) <= MOST * self.size:
+            self.cut_from = int(cut[1])
+            with contextlib.suppress(*_H5PY_ERRORS):
+                return h5py.File(CutFile(self.path, self.cut_from), "r")
+        raise _why_not_open(self.path, self.size, error) from error
 
     def close(self) -> None:
         """Let go of the file."""

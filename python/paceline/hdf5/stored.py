@@ -7,14 +7,12 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import Dataset, Filter, Table
-from paceline.hdf5.library import DEFLATE_RATIO, Array, damaged
+from paceline.hdf5.library import DEFLATE_RATIO, NOWHERE, Array, damaged
 
 #: Filters that the core undoes: deflate, shuffle, fletcher32 and LZF.
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 #: Of them, those after which a chunk has as many bytes as before, or four more.
 _KEEPING = (SHUFFLE, FLETCHER32)
-#: Offset of a chunk whose own cannot be believed: no file has such a byte.
-NOWHERE = 2**64 - 1
 
 
 def dataset_of(array: Array, *, fixed: bool = False) -> Dataset:
@@ -92,7 +90,7 @@ def _contiguous(array: Array, dataset: Dataset) -> Dataset:
     if array.offset is None:
         return replace(dataset, detour="it was never written")
     n_bytes = math.prod(dataset.shape) * dataset.dtype.itemsize
-    if n_bytes > array.file.size:
+    if n_bytes > (array.file.cut_from or array.file.size):
         raise damaged(
             array.file.path,
             array.name,

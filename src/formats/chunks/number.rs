@@ -56,6 +56,8 @@ impl Number {
 pub struct Units {
     /// Divides numbers, in f64: those that were stored as integers.
     pub divisor: f64,
+    /// Then multiplies them, in f64: the file's own scale.
+    pub scale: f64,
     /// Then multiplies them, in f32: so that MDAnalysis's bits come out.
     pub factor: f32,
 }
@@ -64,6 +66,7 @@ impl Units {
     /// Numbers that are taken as they are.
     pub const NONE: Units = Units {
         divisor: 1.0,
+        scale: 1.0,
         factor: 1.0,
     };
 }
@@ -89,7 +92,7 @@ impl Value for f32 {
 
     #[inline(always)]
     fn of_single(x: f32, units: Units) -> f32 {
-        if units.divisor == 1.0 {
+        if units.divisor == 1.0 && units.scale == 1.0 {
             x * units.factor
         } else {
             f32::of_double(f64::from(x), units)
@@ -98,7 +101,7 @@ impl Value for f32 {
 
     #[inline(always)]
     fn of_double(x: f64, units: Units) -> f32 {
-        (x / units.divisor) as f32 * units.factor
+        (x / units.divisor * units.scale) as f32 * units.factor
     }
 
     #[inline(always)]

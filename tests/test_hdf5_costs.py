@@ -1,0 +1,145 @@
+"""What reading costs by the layout, beside a count of every byte."""
+
+import numpy as np
+import pytest
+
+from paceline.hdf5.catalogue import Dataset, Element, Filter, Table
+from paceline.hdf5.costs import GAP, advice, bytes_read, costs_of, layout_in_words
+
+GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))
+
+
+def made_up(shape, chunk, dtype="f8", filters=(), rows=None, unwritten=()):
+    """An element whose chunks have sizes of their own where they are compressed."""
+    if chunk is None:
+        return Element(Dataset("value", np.dtype(dtype), shape, offset=512), rows=rows)
+    grid = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
+    sizes = np.full(np.prod(grid), np.prod(chunk) * np.dtype(dtype).itemsize, dtype=np.uint64)
+    if filters:
+        sizes = np.random.default_rng(3).integers(50, 90, sizes.shape).astype(np.uint64)
+    sizes[list(unwritten)] = 0
+    table = Table(np.cumsum(sizes) - sizes + 512, sizes, np.zeros(sizes.shape, dtype=np.uint32))
+    return Element(
+        Dataset("value", np.dtype(dtype), shape, chunk=chunk, filters=filters, table=table), rows
+    )
+
+
+def counted(element, atoms, frames):
+    """Bytes that reading these frames together takes: every wanted one, and short gaps."""
+    dataset = element.dataset
+    chunk = dataset.chunk or dataset.shape
+    grid = [-(-n // c) for n, c in zip(dataset.shape, chunk, strict=True)]
+    atoms = np.asarray(atoms)
+    points = atoms if len(chunk) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
+    axes = [np.asarray(frames), points, *map(np.arange, dataset.shape[2:])]
+    places = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
+    chunks = [place // c for place, c in zip(places, chunk, strict=True)]
+    inside = [place % c for place, c in zip(places, chunk, strict=True)]
+    numbers = np.ravel_multi_index(chunks, grid)
+    wanted = {n: np.ravel_multi_index(inside, chunk)[numbers == n] for n in np.unique(numbers)}
+    total, width = 0, dataset.dtype.itemsize
+    for number, places in wanted.items():
+        size = None if dataset.table is None else int(dataset.table.sizes[number])
+        if size == 0:
+            continue
+        if dataset.filters:
+            total += size
+            continue
+        starts = np.sort(places) * width
+        gaps = np.diff(starts) - width
+        total += len(starts) * width + int(gaps[gaps <= GAP].sum())
+    return total
+
+
+LAYOUTS = {
+    "contiguous": ((7, 900, 3), None),
+    "one frame a chunk": ((7, 900, 3), (1, 900, 3)),
+    "several frames": ((7, 900, 3), (3, 900, 3)),
+    "automatic": ((7, 900, 3), (2, 113, 2)),
+    "numbers": ((7, 2700), (4, 500)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("filters", [(), (SHUFFLE, GZIP)], ids=["plain", "gzip"])
+@pytest.mark.parametrize("step", [1, 20, 400])
+def test_bytes_are_those_that_are_counted(name, filters, step):
+    shape, chunk = LAYOUTS[name]
+    if chunk is None and filters:
+        pytest.skip("contiguous numbers have no filters")
+    element = made_up(shape, chunk, filters=filters, unwritten=() if chunk is None else [1])
+    atoms = np.arange(5, 900, step)
+    at_once = sum(
+        counted(element, atoms, frames)
+        for frames in np.split(np.arange(7), np.arange(7)[:: (chunk or shape)[0]][1:])
+    )
+    assert bytes_read(element, atoms) == at_once
+    if not filters:
+        singly = sum(counted(element, atoms, [frame]) for frame in range(7))
+        assert bytes_read(element, atoms, one_by_one=True) == singly
+    else:
+        assert bytes_read(element, atoms, one_by_one=True) == at_once
+
+
+def test_what_is_kept_inflated_has_a_bound():
+    large = made_up((8, 4_000_000, 3), (2, 4_000_000, 3), dtype="f4", filters=(GZIP,))
+    few = np.arange(10)
+    assert bytes_read(large, few, one_by_one=True) == 2 * bytes_read(large, few)
+
+
+def test_rows_that_no_frame_has_are_not_read():
+    rows = np.array([0, -1, 2, -1])
+    element = made_up((3, 100, 3), (1, 100, 3), rows=rows)
+    assert bytes_read(element, np.arange(100)) == 2 * 2400
+    assert costs_of(element, 100)[3].ratio == 1
+
+
+def test_long_runs_of_floats_are_read_without_what_is_between():
+    element = made_up((4, 1000, 3), (4, 1000, 3), dtype="f4")
+    assert bytes_read(element, np.arange(900)) == 4 * 900 * 12
+    assert bytes_read(element, np.arange(100)) == 4 * 100 * 12
+    # A short gap behind a short run is read.
+    element = made_up((4, 200, 3), (4, 200, 3), dtype="f4")
+    assert bytes_read(element, np.arange(100)) == (3 * 200 + 100) * 12
+
+
+@pytest.mark.parametrize(
+    ("element", "words", "pays"),
+    [
+        (made_up((9, 5000, 3), None, "f4"), "contiguous", "does not pay"),
+        (
+            made_up((9, 5000, 3), (1, 5000, 3), "f4"),
+            "one frame a chunk (60.0 kB)",
+            "does not pay",
+        ),
+        (
+            made_up((9, 5000, 3), (1, 5000, 3), "f4", (SHUFFLE, GZIP)),
+            "one frame a chunk (60.0 kB, shuffle + gzip 4)",
+            "does not pay",
+        ),
+        (
+            made_up((9, 5000, 3), (3, 500, 1), "f4"),
+            "3 frames × 500 atoms a chunk, one of 3 parts of each (6.0 kB)",
+            "does not pay",
+        ),
+        (made_up((8, 600), (2, 60)), "2 frames × 20 atoms a chunk (960 bytes)", "does not pay"),
+        (
+            Element(Dataset("v", np.dtype("f4"), (5, 9, 3), (1, 9, 3), detour="its filter zfp")),
+            "one frame a chunk (108 bytes)",
+            "pays: paceline repack writes what workers read without HDF5's library",
+        ),
+    ],
+)
+def test_layouts_in_words(element, words, pays):
+    n_atoms = element.dataset.shape[1] // (1 if len(element.dataset.shape) == 3 else 3)
+    assert layout_in_words(element.dataset, n_atoms) == words
+    assert advice(element, costs_of(element, n_atoms)).startswith(pays)
+
+
+def test_compressed_frames_are_dear_to_few_atoms():
+    element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (GZIP,))
+    element.dataset.table.sizes[:] = 40_000
+    by_frames, first, spread, everything = costs_of(element, 5000)
+    assert by_frames.ratio == everything.ratio == pytest.approx(2 / 3)
+    assert first.ratio == spread.ratio == pytest.approx(20 * 2 / 3)
+    assert advice(element, costs_of(element, 5000)).startswith("pays where few atoms are read")

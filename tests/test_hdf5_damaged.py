@@ -1,0 +1,371 @@
+"""Damaged and hostile HDF5 files: one clear error each, and what is whole is read."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import calls_apart as calls
+import h5py
+import MDAnalysis
+import numpy as np
+import pytest
+
+import paceline
+from paceline.errors import (
+    DamagedFileError,
+    PacelineError,
+    PacelineWarning,
+    UnsupportedError,
+    WorkerError,
+)
+from paceline.hdf5 import apart
+from paceline.opening import open_file
+from paceline.reader import Reader
+
+N_FRAMES, N_ATOMS = 12, 20
+CHUNKED = {"chunks": (2, N_ATOMS, 3)}
+GZIPPED = {**CHUNKED, "compression": "gzip", "shuffle": True, "fletcher32": True}
+VALUE = "particles/all/position/value"
+
+pytestmark = pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+
+
+def positions():
+    """Numbers without a pattern, so that no damage goes unseen."""
+    return np.random.default_rng(5).normal(0, 20, (N_FRAMES, N_ATOMS, 3)).astype(np.float32)
+
+
+def write(path, *, libver="earliest", edges=True, **layout):
+    """A sound H5MD file, whose positions come last."""
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_group("h5md").attrs["version"] = np.array([1, 1])
+        group = file.create_group("particles/all")
+        box = group.create_group("box")
+        box.attrs.update({"dimension": 3, "boundary": ["periodic"] * 3})
+        if edges:
+            box.create_dataset("edges", data=np.full(3, 90.0)).attrs["unit"] = "Angstrom"
+        element = group.create_group("position")
+        element["step"] = np.arange(N_FRAMES) * 10
+        element["time"] = np.arange(N_FRAMES) * 2.0
+        element["time"].attrs["unit"] = "ps"
+        value = element.create_dataset("value", data=positions(), **layout)
+        value.attrs["unit"] = "Angstrom"
+    return path
+
+
+def chunk_of(path, frame):
+    """Offset and size of the chunk that holds a frame."""
+    with h5py.File(path) as file:
+        info = file[VALUE].id.get_chunk_info_by_coord((frame - frame % 2, 0, 0))
+        return info.byte_offset, info.size
+
+
+def patch(path, offset, new):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(new)
+
+
+def read_all(path):
+    """Frames that can be read, and what is said of the others."""
+    reader = Reader(path)
+    found, said = {}, {}
+    for frame in range(reader.n_frames):
+        try:
+            found[frame] = reader[frame].positions.copy()
+        except DamagedFileError as error:
+            said[frame] = str(error)
+    for frame, numbers in found.items():
+        np.testing.assert_array_equal(numbers, positions()[frame])
+    return found, said
+
+
+def refused(path, kind, message):
+    """Assert that a file cannot be opened, and what is said of it."""
+    with pytest.raises(kind, match=message) as caught:
+        Reader(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+class TestChunks:
+    """Bytes of frames: those of other frames stay within reach."""
+
+    def test_a_checksum_that_is_wrong(self, tmp_path):
+        path = write(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3), fletcher32=True)
+        offset, _ = chunk_of(path, 4)
+        patch(path, offset + 7, b"\xff")
+        findings = paceline.validate(path, progress=False).bad
+        assert [finding.frame for finding in findings] == [4, 5]
+        assert "checksum" in findings[0].what
+
+    def test_a_corrupt_deflate_stream(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **GZIPPED)
+        offset, size = chunk_of(path, 6)
+        patch(path, offset, b"\xff" * (size // 2))
+        found, said = read_all(path)
+        assert sorted(said) == [6, 7]
+        assert all(f"frame {frame}" in message for frame, message in said.items())
+        assert all(VALUE in message for message in said.values())
+        assert len(found) == N_FRAMES - 2
+
+    def test_on_error_skip_gives_the_others(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **GZIPPED)
+        patch(path, chunk_of(path, 0)[0], b"\xff" * 20)
+        universe = MDAnalysis.Universe.empty(N_ATOMS)
+        universe.trajectory = Reader(path)
+        series = paceline.TimeSeries(lambda block: block.positions[:, 0], universe.atoms)
+        with pytest.raises(DamagedFileError):
+            series.run(n_workers=2)
+        series.run(n_workers=2, on_error="skip")
+        assert [frame for frame, _ in series.damaged] == [0, 1]
+        found = series.results.timeseries
+        assert np.isnan(found[:2]).all()
+        np.testing.assert_array_equal(found[2:], positions()[2:, 0])
+
+    @pytest.mark.parametrize("offset", [10**9, 2**63, 2**64 - 2])
+    def test_a_chunk_that_is_outside_of_the_file(self, tmp_path, offset):
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        at = path.read_bytes().index(chunk_of(path, 8)[0].to_bytes(8, "little"))
+        patch(path, at, offset.to_bytes(8, "little"))
+        _, said = read_all(path)
+        assert sorted(said) == [8, 9]
+        assert all("within the file" in message for message in said.values())
+        assert open_file(path).damaged == [8, 9]
+
+    def test_chunks_that_overlap(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        at = path.read_bytes().index(chunk_of(path, 8)[0].to_bytes(8, "little"))
+        patch(path, at, (chunk_of(path, 2)[0] + 12).to_bytes(8, "little"))
+        _, said = read_all(path)
+        assert {2, 3, 8, 9} <= said.keys() <= {2, 3, 4, 5, 8, 9}
+
+    def test_a_table_that_leads_nowhere(self, tmp_path):
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        patch(path, path.read_bytes().rindex(b"TREE"), b"EERT")
+        refused(path, DamagedFileError, "position/value: expected .* HDF5 refuses .*signature")
+
+
+class TestStructures:
+    """What is said of a file as a whole."""
+
+    @pytest.fixture
+    def edit(self, tmp_path):
+        """A sound file that a function changes, by h5py."""
+
+        def edit(change):
+            path = write(tmp_path / "a.h5md", maxshape=(None, N_ATOMS, 3), **CHUNKED)
+            with h5py.File(path, "a") as file:
+                change(file)
+            return path
+
+        return edit
+
+    def test_absurd_dimensions(self, edit):
+        path = edit(lambda file: file[VALUE].resize(2**40, axis=0))
+        refused(path, DamagedFileError, "position/value: expected at most .*, found 1099511627776")
+
+    def test_absurd_dimensions_of_a_contiguous_dataset(self, tmp_path):
+        path = write(tmp_path / "a.h5md")
+        content = path.read_bytes()
+        shape = np.array([N_FRAMES, N_ATOMS, 3], dtype="<u8").tobytes()
+        # Twice: as it is, and as it may become.
+        large = np.array([2**33, N_ATOMS, 3], dtype="<u8").tobytes()
+        path.write_bytes(content.replace(shape, large))
+        refused(path, DamagedFileError, r"position/value: expected .*(corruption|for its shape)")
+
+    def test_links_in_a_circle(self, edit):
+        def change(file):
+            file["particles/all/self"] = h5py.SoftLink("/particles/all/self")
+            file["particles/all/up"] = file["particles"]
+
+        found, said = read_all(edit(change))
+        assert len(found) == N_FRAMES
+        assert not said
+
+    def test_positions_that_are_a_link_in_a_circle(self, edit):
+        def change(file):
+            del file[VALUE]
+            file[VALUE] = h5py.SoftLink(f"/{VALUE}")
+
+        refused(edit(change), DamagedFileError, "position/value: .* leads in a circle")
+
+    def test_a_link_into_another_file_that_is_not_there(self, edit):
+        def change(file):
+            del file[VALUE]
+            file[VALUE] = h5py.ExternalLink("gone.h5", "/value")
+
+        refused(edit(change), DamagedFileError, "position/value: .* file gone.h5, which cannot")
+
+    def test_a_dataset_that_was_deleted(self, edit):
+        path = edit(lambda file: file["particles/all/position"].pop("value"))
+        refused(path, DamagedFileError, "value")
+
+    def test_steps_that_do_not_increase(self, edit):
+        def change(file):
+            file["particles/all/position/step"][5] = 7
+
+        with pytest.warns(PacelineWarning, match="step 7 of frame 5 comes after step 40"):
+            found, _ = read_all(edit(change))
+        assert len(found) == N_FRAMES
+
+    def test_dimensions_that_disagree(self, edit):
+        path = edit(lambda file: file[VALUE].resize(N_FRAMES - 3, axis=0))
+        refused(path, DamagedFileError, f"{N_FRAMES}")
+
+    def test_units_that_are_none_of_length(self, edit):
+        def change(file):
+            file[VALUE].attrs["unit"] = "furlong"
+
+        refused(edit(change), UnsupportedError, "furlong")
+
+
+class TestOpenElsewhere:
+    """Files that another program has open for writing."""
+
+    @pytest.fixture
+    def writer(self, tmp_path):
+        """A process that writes a file, and holds it open."""
+        held = []
+
+        def start(swmr):
+            path = write(tmp_path / "a.h5md", libver="latest", **CHUNKED)
+            script = f"""
+                import sys, h5py
+                file = h5py.File({str(path)!r}, "r+", libver="latest")
+                if {swmr}:
+                    file.swmr_mode = True
+                file.flush()
+                print("open", flush=True)
+                sys.stdin.read()
+            """
+            command = [sys.executable, "-c", textwrap.dedent(script)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            held.append(process)
+            assert process.stdout.readline() == b"open\n"
+            return path, process
+
+        yield start
+        for process in held:
+            process.kill()
+            process.communicate()
+
+    @pytest.mark.parametrize("swmr", [False, True])
+    def test_it_is_refused_by_name_until_it_is_closed(self, writer, swmr):
+        path, process = writer(swmr)
+        refused(path, UnsupportedError, "another program")
+        process.communicate()
+        assert len(read_all(path)[0]) == N_FRAMES
+
+    def test_what_a_killed_writer_leaves(self, writer):
+        path, process = writer(True)
+        process.kill()
+        process.wait()
+        refused(path, UnsupportedError, "h5clear --status")
+
+
+class TestCutFiles:
+    """A file that is cut is read as far as it goes."""
+
+    @pytest.mark.parametrize("layout", [{}, CHUNKED, GZIPPED], ids=["contiguous", "chunks", "gzip"])
+    @pytest.mark.parametrize("libver", ["earliest", "latest"])
+    def test_cut_at_any_place(self, tmp_path, layout, libver):
+        path = write(tmp_path / "a.h5md", libver=libver, **layout)
+        content = path.read_bytes()
+        n_read = []
+        for size in range(0, len(content), len(content) // 25):
+            path.write_bytes(content[:size])
+            try:
+                found, said = read_all(path)
+            except PacelineError:
+                n_read.append(0)
+            else:
+                assert len(found) + len(said) == N_FRAMES
+                assert said or size == len(content)
+                n_read.append(len(found))
+        assert n_read[0] == 0
+        # What comes last are the numbers, or, of the oldest format, the table of chunks.
+        assert max(n_read) > 0
+
+    def test_it_is_said_and_is_bad(self, tmp_path):
+        path = write(tmp_path / "a.h5md")
+        size = path.stat().st_size
+        os.truncate(path, size - 4 * N_ATOMS * 12)
+        with pytest.warns(PacelineWarning, match=f"the file was cut: .* of {size} bytes are left"):
+            reader = Reader(path)
+        assert reader.n_frames == N_FRAMES
+        bad = paceline.validate(path, progress=False).bad
+        assert {finding.frame for finding in bad} >= {8, 9, 10, 11}
+
+    def test_what_says_that_it_was_enormous_is_not_believed(self, tmp_path):
+        path = write(tmp_path / "a.h5md", libver="earliest")
+        # The end of the file in its superblock.
+        patch(path, 40, (2**60).to_bytes(8, "little"))
+        refused(path, DamagedFileError, "expected 1152921504606846976 bytes, found .* was cut")
+
+
+def changed_files(path, n, seed):
+    """A file with bytes of its metadata changed at random, again and again."""
+    random, content = np.random.default_rng(seed), path.read_bytes()
+    for _ in range(n):
+        new = bytearray(content)
+        for at in random.integers(0, len(content), random.integers(1, 4)):
+            new[at] = random.integers(256)
+        yield bytes(new)
+
+
+def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(apart, "PATIENCE", 1.0)
+    path = write(tmp_path / "a.h5md", **GZIPPED)
+    ends = []
+    for content in changed_files(path, 40, seed=1):
+        path.write_bytes(content)
+        try:
+            found = Reader(path)
+            ends.append(found.n_frames)
+        except PacelineError:
+            ends.append(0)
+    assert set(ends) > {0}
+
+
+class TestApart:
+    def test_a_file_that_keeps_hdf5_busy(self, monkeypatch):
+        monkeypatch.setattr(apart, "PATIENCE", 0.2)
+        with pytest.raises(DamagedFileError, match=r"md.h5: .* busy without end"):
+            apart.apart(calls.hang, "md.h5")
+
+    def test_a_file_that_crashes_hdf5(self):
+        with pytest.raises(DamagedFileError, match=r"md.h5: .* crashes HDF5's library \(SIGSEGV"):
+            apart.apart(calls.crash, "md.h5")
+
+    def test_a_helper_that_is_ended(self):
+        with pytest.raises(WorkerError, match="status 3"):
+            apart.apart(calls.end, "md.h5")
+
+    def test_one_helper_serves_many(self):
+        first = apart.apart(calls.pid, "md.h5")
+        assert first == apart.apart(calls.pid, "other.h5") != os.getpid()
+        with pytest.raises(UnsupportedError, match=r"^md.h5: of no use$"):
+            apart.apart(calls.fail, "md.h5")
+        assert apart.apart(calls.printed, "md.h5") == "md.h5"
+        assert apart.apart(calls.pid, "md.h5") == first
+
+    def test_one_that_has_gone_is_followed_by_another(self):
+        first = apart.apart(calls.pid, "md.h5")
+        apart._helper._process.stdin.close()
+        time.sleep(0.1)
+        apart._helper.end()
+        assert apart.apart(calls.pid, "md.h5") != first
+
+    def test_a_real_file_that_keeps_hdf5_busy(self, tmp_path, monkeypatch):
+        path = write(tmp_path / "a.h5md", libver="latest")
+        content = bytearray(path.read_bytes())
+        heap = content.index(b"GCOL")
+        # The first object of a heap that keeps text: number 0, which is free space, of no size.
+        content[heap + 16 : heap + 32] = bytes(16)
+        path.write_bytes(content)
+        monkeypatch.setattr(apart, "PATIENCE", 0.5)
+        with pytest.raises(DamagedFileError, match=r"a.h5md: .* busy without end"):
+            Reader(path)
