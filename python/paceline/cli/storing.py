@@ -6,13 +6,15 @@ from typing import Any
 from paceline.cli.arguments import size
 
 
-def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
+def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "none") -> None:
     """Add where numbers stand in an H5MD file, and what is done to them.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
         Of the command.
+    compress : str
+        What the command does by default.
     """
     add = parser.add_argument_group("H5MD").add_argument
     add(
@@ -38,7 +40,7 @@ def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
         "--compress",
         metavar="HOW",
         help="none, gzip:1 to gzip:9 or, smaller but read more slowly where few atoms are wanted, "
-        "shuffle+gzip:4 [none]",
+        f"shuffle+gzip:4 [{compress}]",
     )
 
 
