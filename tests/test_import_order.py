@@ -46,6 +46,7 @@ PYTHON_LAYERS = (
     ("advice",),
     ("mpi",),
     ("analysis",),
+    ("encoding",),
     ("convert", "h5md_writer"),
     ("scaling",),
     ("cli",),

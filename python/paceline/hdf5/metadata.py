@@ -150,14 +150,11 @@ class Description:
         Where the frames come from: the file, its fingerprint, what was called, versions.
     author : str
         Who writes the file.
-    precision : float or None
-        Å, to multiples of which positions were rounded.
     """
 
     atoms: Atoms
     origin: Mapping[str, str] = field(default_factory=dict)
     author: str = ""
-    precision: float | None = None
 
 
 def author_by_system() -> str:
@@ -206,9 +203,6 @@ def describe(file: Any, group: str, description: Description) -> None:
     _write_h5md(file, description.author or author_by_system())
     particles = file["particles"][group]
     _write_atoms(file, particles, description.atoms)
-    if description.precision is not None and "position" in particles:
-        # Named as what it is to whoever looks at the numbers: all are multiples of it.
-        particles["position/value"].attrs["precision"] = description.precision
     origin = file.require_group("parameters/origin")
     for name, value in description.origin.items():
         origin.create_dataset(name, data=str(value))
@@ -279,3 +273,16 @@ def set_unit(dataset: Any, quantity: str) -> None:
         Out of `UNITS`.
     """
     dataset.attrs["unit"] = UNITS[quantity]
+
+
+def say_rounded(dataset: Any, step: float) -> None:
+    """Say that numbers were rounded, and to what.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The numbers.
+    step : float
+        What they are multiples of, in their unit.
+    """
+    dataset.attrs["rounded_to_multiples_of"] = step
