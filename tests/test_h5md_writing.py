@@ -18,7 +18,6 @@ from paceline.analysis.rms import RMSF
 from paceline.encoding import chunks
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.layout import ROW_BYTES, choose_layout, parse_compression
-from paceline.plan import make_plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
 
@@ -279,25 +278,6 @@ def test_automatic_chunks_are_bounded(for_, align):
         assert layout.frames == 1 or 12 * n_atoms * layout.frames <= ROW_BYTES
         assert 1 <= layout.atoms <= n_atoms
         assert 12 * layout.frames * layout.atoms < 2**30
-
-
-def test_blocks_hold_whole_chunks():
-    frames = np.arange(5000)
-    for together in (1, 2, 16, 64, 1024):
-        for asked in (None, 16, 500):
-            plan = make_plan(
-                frames,
-                n_atoms=3341,
-                n_wanted=3341,
-                frame_bytes=12_000,
-                n_workers=2,
-                block_frames=asked,
-                together=together,
-            )
-            assert plan.block_frames % together == 0
-            assert plan.leaf_frames == 16
-    some = make_plan(frames, n_atoms=214, n_wanted=214, frame_bytes=2500, n_workers=2, together=10)
-    assert some.block_frames >= 80
 
 
 def test_compressions_are_read():

@@ -89,6 +89,8 @@ class Write(AnalysisBase):
 
     Attributes
     ----------
+    frames_together : int
+        Frames that are best encoded together: those of a chunk.
     results.path : str
         The file, once it is whole.
     results.n_written : int
@@ -149,11 +151,7 @@ class Write(AnalysisBase):
         self._target = kind.make(
             self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **self._options
         )
-
-    @property
-    def frames_together(self) -> int:
-        """Frames that are encoded together: blocks should be multiples of so many."""
-        return self._target.frames_together
+        self.frames_together = self._target.frames_together
 
     def parameters(self) -> dict[str, Any]:
         """The file, its options and the atoms."""

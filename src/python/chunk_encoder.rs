@@ -22,6 +22,7 @@ pub(super) struct ChunkEncoder(encode::ChunkEncoder);
 #[pymethods]
 impl ChunkEncoder {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (
         dtype, chunk, *, shuffle=false, level=None, precision=None, factor=1.0, what="position".into()
     ))]

@@ -2,9 +2,10 @@
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -94,28 +95,35 @@ class H5MDFile:
         Returns
         -------
         PerBlock
+
+        Raises
+        ------
+        UnsupportedError
+            There is nothing to write.
         """
         self.fields = fields = source.held
+        if not fields:
+            raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")
         self._source = source
         self._contents = Contents(fields, source.n_frames, self._n_atoms, source.has_cell)
         layout = self._asked.layout.within(source.n_frames)
         self._storage = replace(self._asked, layout=layout)
         self._temporary = temporary_name(self._path)
-        plain = self._storage.compression.level is None
-        self._placed = plain and (layout.contiguous or not source.skip_damaged)
         # Frames that might be left out have no place before those before them are there.
         counted = not source.skip_damaged
-        self._half = Encode(
-            self._path,
-            {field: self._storage.encoder(field) for field in fields},
-            layout.frames if counted or (layout.frames == 1 and not self._placed) else None,
-            self._contents.has_cell,
-        )
+        plain = self._storage.compression.level is None
+        self._placed = plain and (layout.contiguous or counted)
+        whole_chunks = not layout.contiguous and (counted or layout.frames == 1)
+        encode: Callable[..., Encode] = Encode
         if self._placed and counted:
             host = socket.gethostname()
-            self._half = EncodeInPlace(
-                *vars(self._half).values(), temporary=self._temporary, host=host
-            )
+            encode = partial(EncodeInPlace, temporary=self._temporary, host=host)
+        self._half = encode(
+            self._path,
+            {field: self._storage.encoder(field) for field in fields},
+            layout.frames if whole_chunks else None,
+            source.has_cell,
+        )
         return self._half
 
     @contextmanager
