@@ -1,6 +1,7 @@
 //! The only place that knows Python. Each call checks its arguments, takes slices, releases the
 //! interpreter, calls plain Rust, and converts the error.
 
+mod chunk_encoder;
 mod chunks;
 mod encoder;
 mod kernels;
@@ -101,6 +102,8 @@ fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::chunk_encoder::{ChunkEncoder, cell_vectors};
     #[pymodule_export]
     use super::chunks::ChunkReader;
     #[pymodule_export]

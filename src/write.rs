@@ -1,6 +1,8 @@
 //! Blocks of frames encoded, into memory or into their place in a file: the only place that writes
 //! trajectories.
 
+pub mod chunks;
+
 use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import distributed
 import loky
 import MDAnalysis
+import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
 
@@ -68,6 +69,33 @@ def adk_xtc(adk, tmp_path_factory) -> System:
         for _ in universe.trajectory:
             writer.write(universe.atoms)
     return System(adk.topology, str(path))
+
+
+@pytest.fixture(scope="session")
+def moving(tmp_path_factory) -> tuple[str, str]:
+    """Topology and TRR with positions, velocities and forces, of which some frames lack some."""
+    folder = tmp_path_factory.mktemp("moving")
+    universe = MDAnalysis.Universe(datafiles.GRO)
+    atoms = universe.atoms[:2000]
+    atoms.write(folder / "part.gro")
+    rng = np.random.default_rng(7)
+    path = str(folder / "moving.trr")
+    with MDAnalysis.Writer(path, len(atoms)) as writer:
+        for frame in range(20):
+            ts = MDAnalysis.coordinates.base.Timestep(
+                len(atoms), velocities=frame % 2 == 0, forces=frame % 4 == 0
+            )
+            ts.positions = atoms.positions + rng.normal(0, 1, (len(atoms), 3))
+            if ts.has_velocities:
+                ts.velocities = rng.normal(0, 5, (len(atoms), 3))
+            if ts.has_forces:
+                ts.forces = rng.normal(0, 500, (len(atoms), 3))
+            ts.dimensions = [80, 90, 100, 90, 80 + frame, 70]
+            ts.frame, ts.time, ts.data["step"] = frame, 2.0 * frame, 1000 * frame
+            part = MDAnalysis.Merge(atoms)
+            part.trajectory.ts = ts
+            writer._write_next_frame(part.atoms)
+    return str(folder / "part.gro"), path
 
 
 @pytest.fixture(scope="session")

@@ -649,8 +649,9 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "worker"),
     [
-        ("convert", "out.xtc", ("paceline.convert", "_Encode", "compute_block")),
-        ("convert", "out.dcd", ("paceline.convert", "_EncodeInPlace", "compute_block")),
+        ("convert", "out.xtc", ("paceline.encoding.frames", "_Encode", "compute_block")),
+        ("convert", "out.dcd", ("paceline.encoding.frames", "_EncodeInPlace", "compute_block")),
+        ("convert", "out.h5md", ("paceline.encoding.chunks", "EncodeInPlace", "compute_block")),
         ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
     ],
 )

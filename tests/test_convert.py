@@ -15,11 +15,12 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
-from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, convert, ordered
+from paceline import cli, ordered
 from paceline.analysis.rms import RMSD
+from paceline.encoding import chunks
+from paceline.encoding import frames as framewise
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -29,38 +30,11 @@ from paceline.errors import (
 )
 from paceline.opening import open_file
 
-ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
+ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
-TOLERANCE = {".xtc": 0.0051, ".trr": 2e-5, ".dcd": 0, ".nc": 0}
+TOLERANCE = {".xtc": 0.0051, ".trr": 2e-5, ".dcd": 0, ".nc": 0, ".h5md": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
-
-
-@pytest.fixture(scope="module")
-def moving(tmp_path_factory) -> tuple[str, str]:
-    """Topology and TRR with positions, velocities and forces, of which some frames lack some."""
-    folder = tmp_path_factory.mktemp("moving")
-    universe = MDAnalysis.Universe(datafiles.GRO)
-    atoms = universe.atoms[:2000]
-    atoms.write(folder / "part.gro")
-    rng = np.random.default_rng(7)
-    path = str(folder / "moving.trr")
-    with MDAnalysis.Writer(path, len(atoms)) as writer:
-        for frame in range(20):
-            ts = MDAnalysis.coordinates.base.Timestep(
-                len(atoms), velocities=frame % 2 == 0, forces=frame % 4 == 0
-            )
-            ts.positions = atoms.positions + rng.normal(0, 1, (len(atoms), 3))
-            if ts.has_velocities:
-                ts.velocities = rng.normal(0, 5, (len(atoms), 3))
-            if ts.has_forces:
-                ts.forces = rng.normal(0, 500, (len(atoms), 3))
-            ts.dimensions = [80, 90, 100, 90, 80 + frame, 70]
-            ts.frame, ts.time, ts.data["step"] = frame, 2.0 * frame, 1000 * frame
-            part = MDAnalysis.Merge(atoms)
-            part.trajectory.ts = ts
-            writer._write_next_frame(part.atoms)
-    return str(folder / "part.gro"), path
 
 
 def write(atoms, path, **options):
@@ -88,7 +62,7 @@ def test_mdanalysis_reads_what_was_read(ending, adk_in_water, tmp_path):
         assert ts.time == pytest.approx(source.time, abs=1e-3)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [".xtc", ".trr", ".dcd", ".nc"])
 def test_mdtraj_reads_what_was_read(ending, adk_in_water, tmp_path):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
     path = tmp_path / f"out{ending}"
@@ -253,7 +227,10 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     write(atoms, expected, backend="serial")
     encoded = expected.read_bytes()
     monkeypatch.setattr(ordered, "WAITING", 100_000)
-    with open(tmp_path / "out", "wb") as file, ordered.Ordered(file, str(tmp_path)) as blocks:
+    with (
+        open(tmp_path / "out", "wb") as file,
+        ordered.Ordered(lambda block: file.write(block.data), str(tmp_path)) as blocks,
+    ):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
@@ -274,12 +251,13 @@ def test_frames_in_their_places_are_those_in_order(ending, adk, tmp_path):
     assert placed == (tmp_path / f"ordered{ending}").read_bytes()
 
 
-@pytest.mark.parametrize("ending", [".dcd", ".nc"])
+@pytest.mark.parametrize("ending", [".dcd", ".nc", ".h5md"])
 def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monkeypatch):
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
-    compute = convert._EncodeInPlace.compute_block
+    writer = chunks.EncodeInPlace if ending == ".h5md" else framewise._EncodeInPlace
+    compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
 
     def late(self, block, first):
@@ -293,7 +271,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
                     left.set()
         return compute(self, block, first)
 
-    monkeypatch.setattr(convert._EncodeInPlace, "compute_block", late)
+    monkeypatch.setattr(writer, "compute_block", late)
     found = tmp_path / f"found{ending}"
     write(ca, found, n_workers=2, block_frames=16)
     assert found.read_bytes() == expected
@@ -308,7 +286,7 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / "expected.dcd")
     names = map(str, itertools.count())
-    monkeypatch.setattr(convert.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(framewise.socket, "gethostname", lambda: next(names))
     sent = []
     add = ordered.Placed.add
     monkeypatch.setattr(
@@ -321,7 +299,7 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     assert all(sent)
 
 
-@pytest.mark.parametrize("ending", [".dcd", ".nc"])
+@pytest.mark.parametrize("ending", [".dcd", ".nc", ".h5md"])
 def test_a_cell_that_comes_later_is_refused_by_name(ending, adk, tmp_path):
     universe = MDAnalysis.Universe(*adk)
     path = str(tmp_path / "late.trr")
@@ -336,7 +314,7 @@ def test_a_cell_that_comes_later_is_refused_by_name(ending, adk, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["threads", "executor"])
-@pytest.mark.parametrize("ending", [".dcd", ".xtc"])
+@pytest.mark.parametrize("ending", [".dcd", ".xtc", ".h5md"])
 def test_a_full_disk_leaves_nothing(ending, backend, adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

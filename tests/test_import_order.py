@@ -46,7 +46,8 @@ PYTHON_LAYERS = (
     ("advice",),
     ("mpi",),
     ("analysis",),
-    ("convert",),
+    ("encoding",),
+    ("convert", "h5md_writer"),
     ("scaling",),
     ("cli",),
 )
@@ -64,7 +65,7 @@ RUST_LAYERS = (
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = ("reader", "foreign", "trajectory", "universe", "cli")
+HEAVY = ("reader", "foreign", "trajectory", "universe", "h5md_writer", "cli")
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")

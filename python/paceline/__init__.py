@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from paceline.analysis.validate import validate
     from paceline.arrays import dask_array
     from paceline.convert import Write
+    from paceline.h5md_writer import H5MDWriter
     from paceline.runner import run
     from paceline.subfile import join, split
     from paceline.universe import Universe
 
 __all__ = [
     "AnalysisBase",
+    "H5MDWriter",
     "TimeSeries",
     "Universe",
     "Write",
@@ -38,6 +40,7 @@ __all__ = [
 
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
+    "H5MDWriter": "paceline.h5md_writer",
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",

@@ -225,6 +225,37 @@ class Encoder:
     def write(self, path: str | os.PathLike[str], first: int, block: _Arrays) -> None: ...
 
 @final
+class ChunkEncoder:
+    """Encodes the chunks of one HDF5 dataset of (frames, atoms, 3)."""
+
+    def __new__(
+        cls,
+        dtype: str,
+        chunk: tuple[int, int, int],
+        *,
+        shuffle: bool = False,
+        level: int | None = None,
+        precision: float | None = None,
+        factor: float = 1.0,
+        what: str = "position",
+    ) -> ChunkEncoder: ...
+    def __getnewargs_ex__(
+        self,
+    ) -> tuple[tuple[str, tuple[int, int, int]], dict[str, bool | float | str | None]]: ...
+    @property
+    def step(self) -> float | None: ...
+    def check(self, values: NDArray[np.float32]) -> None: ...
+    def encode(self, values: NDArray[np.float32]) -> tuple[bytes, NDArray[np.uint64]]: ...
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        places: NDArray[np.uint64],
+        values: NDArray[np.float32],
+        *,
+        lead: int = 0,
+    ) -> None: ...
+
+@final
 class Rmsd:
     """A superposition bound to the columns of a block."""
 
@@ -293,6 +324,7 @@ class Transform:
         self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
     ) -> list[tuple[int, str]]: ...
 
+def cell_vectors(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def fingerprint_of(path: str | os.PathLike[str]) -> str: ...
 def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...

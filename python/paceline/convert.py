@@ -1,54 +1,96 @@
 """Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
 
 import os
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from paceline import _core
-from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline._core import __version__
+from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
-from paceline.block import FIELDS, Block, field_bits, fields_in
-from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
-from paceline.files import new_file, refuse_impossible, temporary_name, writing_to
-from paceline.ordered import Encoded, Ordered, Placed
+from paceline.encoding.base import Source, Target
+from paceline.encoding.frames import FrameFile
+from paceline.encoding.h5md import H5MDFile
+from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.files import refuse_impossible
+from paceline.hdf5.metadata import command_of_process
+from paceline.job import PerBlock, Receiver
 
+
+@dataclass(frozen=True)
+class Format:
+    """A format that is written.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    make : callable
+        Gives a `Target`, of path, name and number of atoms.
+    options : sequence of str
+        What there is to choose of it.
+    """
+
+    name: str
+    make: Callable[..., Target]
+    options: tuple[str, ...] = ()
+
+
+_XTC = Format("XTC", FrameFile, ("precision",))
+_TRR, _DCD, _NETCDF = (Format(name, FrameFile) for name in ("TRR", "DCD", "NetCDF"))
+_H5MD = Format("H5MD", H5MDFile, ("precision", "chunk", "for_", "align", "compress"))
 #: Formats by the endings of their files.
-FORMATS = {".xtc": "XTC", ".trr": "TRR", ".dcd": "DCD", ".nc": "NetCDF", ".ncdf": "NetCDF"}
-#: Those that hold velocities and forces.
-_OF_MOTION = ("TRR", "NetCDF")
-#: Those in which all frames have a cell or none has, and hold the same fields.
-_UNIFORM = ("DCD", "NetCDF")
+FORMATS = {
+    ".xtc": _XTC,
+    ".trr": _TRR,
+    ".dcd": _DCD,
+    ".nc": _NETCDF,
+    ".ncdf": _NETCDF,
+    ".h5md": _H5MD,
+    ".h5": _H5MD,
+    ".hdf5": _H5MD,
+}
 
 
 class Write(AnalysisBase):
     """Write a group's frames to a new trajectory file.
 
     It runs like an analysis, alone or beside others, on any backend: blocks of frames are encoded
-    where they were decoded, and put into the file in their order; to DCD and NetCDF, whose frames
-    are all of one size, each worker writes its own. Frames that cannot be read and are to be
-    skipped are left out.
+    where they were decoded, and put into the file in their order; where frames have their places
+    from the beginning, in DCD, NetCDF and H5MD that is not compressed, each worker writes its own.
+    Frames that cannot be read and are to be skipped are left out.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
         Atoms to be written, in this order.
     path : path-like
-        Ending in .xtc, .trr, .dcd, .nc or .ncdf. TRR and NetCDF hold velocities and forces, where
-        the trajectory has them; XTC and DCD positions only.
+        Ending in .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD). TRR, NetCDF
+        and H5MD hold velocities and forces, where the trajectory has them; XTC and DCD positions
+        only.
     precision : float, optional
-        Of an XTC file: integers per nm. 1000 by default, a resolution of 0.01 Å.
+        Of an XTC file: integers per nm, by default 1000, a resolution of 0.01 Å. Of an H5MD file:
+        Å; positions are rounded to the largest power of two that is not above it, so that they
+        compress better; by default they are not.
+    chunk : str, optional
+        Of an H5MD file: "frame", a chunk for each frame; "16x1000", chunks of 16 frames of 1000
+        atoms; "contiguous", no chunks; "auto", the default, what suits `for_`.
+    for_ : {"frames", "atoms", "both"}, optional
+        What an H5MD file will be read for, where `chunk` is "auto": whole frames, the default, a
+        few atoms through all frames, or both.
+    align : int, optional
+        Of an H5MD file: bytes of a stripe of the file system, where chunks as large shall begin.
+    compress : str, optional
+        Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", or "shuffle+gzip:1" and so on.
     overwrite : bool
         Whether a file of that name may be replaced.
 
     Attributes
     ----------
+    frames_together : int
+        Frames that are best encoded together: those of a chunk.
     results.path : str
         The file, once it is whole.
     results.n_written : int
@@ -59,7 +101,7 @@ class Write(AnalysisBase):
     Raises
     ------
     UnsupportedError
-        A format that is not written, or a precision for one that has none.
+        A format that is not written, or an option that it does not have.
     UnwritableError
         A frame that the format cannot hold; it names file, frame and atom.
     FileExistsError
@@ -74,6 +116,9 @@ class Write(AnalysisBase):
     >>> path = Path(tempfile.mkdtemp()) / "ca.xtc"
     >>> paceline.Write(ca, path).run(step=10).results.n_written
     10
+    >>> smaller = paceline.Write(ca, path.with_suffix(".h5md"), compress="gzip:1", precision=0.01)
+    >>> smaller.run(step=10).results.n_written
+    10
     """
 
     def __init__(
@@ -82,91 +127,76 @@ class Write(AnalysisBase):
         path: str | os.PathLike,
         *,
         precision: float | None = None,
+        chunk: str | None = None,
+        for_: str | None = None,
+        align: int | None = None,
+        compress: str | None = None,
         overwrite: bool = False,
     ):
         super().__init__(atomgroup)
         self._path = os.path.abspath(path)
-        self._overwrite = overwrite
         refuse_impossible(self._path, overwrite=overwrite)
-        self._format = _format_of(self._path)
-        if precision is not None and self._format != "XTC":
-            raise UnsupportedError(f"{self._format} stores floats: it has no precision to choose")
-        self._precision = precision
-        if self._format == "TRR":
-            self.fields, self.optional_fields = (), FIELDS
+        options = {
+            "precision": precision,
+            "chunk": chunk,
+            "for_": for_,
+            "align": align,
+            "compress": compress,
+        }
+        self._options = {name: value for name, value in options.items() if value is not None}
+        kind = _format_of(self._path)
+        for name in self._options:
+            if name not in kind.options:
+                raise UnsupportedError(f"{kind.name} has no {name.rstrip('_')} to choose")
+        self._target = kind.make(
+            self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **self._options
+        )
+        self.frames_together = self._target.frames_together
 
     def parameters(self) -> dict[str, Any]:
-        """The file, its precision and the atoms."""
-        precision = {} if self._precision is None else {"precision": self._precision}
-        return {"file": self._path, **precision, "atoms": describe_atoms(self.atomgroup)}
+        """The file, its options and the atoms."""
+        return {"file": self._path, **self._options, "atoms": describe_atoms(self.atomgroup)}
 
-    def prepare(self) -> "_Encode":
-        """The encoder's settings: by the first frame, where the format wants all frames alike."""
-        has_cell, motion = True, field_bits(FIELDS)
-        if self._format in _UNIFORM:
-            first = _first_readable(self.atomgroup.universe.trajectory)
-            has_cell = first.dimensions is not None
-            held = [field for field in FIELDS if getattr(first, f"has_{field}")]
-            motion = field_bits(held if self._format in _OF_MOTION else ("positions",))
-            self.fields = fields_in(motion)
-        fields = motion if self._format in _OF_MOTION else field_bits(("positions",))
-        self._encoder = _core.Encoder(
-            self._format, len(self.atomgroup), self._precision, has_cell, fields
-        )
-        self._temporary = temporary_name(self._path)
-        # Frames of one size have a place in the file from the beginning, if none is left out.
-        self._in_place = self._format in _UNIFORM and not self.skip_damaged
-        if self._in_place:
-            host = socket.gethostname()
-            return _EncodeInPlace(self._path, self._encoder, fields, self._temporary, host)
-        return _Encode(self._path, self._encoder, fields)
-
-    @contextmanager
-    def receiver(self) -> Iterator[Ordered | Placed]:
-        """The file, for the time of a run: whole under its name afterwards, or not there."""
-        encoder = self._encoder
-        with new_file(
-            self._path, overwrite=self._overwrite, binary=True, temporary=self._temporary
-        ) as file:
-            # Its numbers are known at the end, its size now.
-            file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
-            folder = os.path.dirname(self._path)
-            with Placed(file) if self._in_place else Ordered(file, folder) as blocks:
-                yield blocks
-                times, steps = blocks.moments.all()
-                if len(times) == 0:
-                    raise UnsupportedError(f"{self._path}: no frame is left to be written")
-                self._n_bytes = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                file.write(encoder.head(*_series(times, steps)))
-        if self._format == "DCD":
-            self._warn_of_uneven(times)
-        self._n_written = len(times)
-
-    def _warn_of_uneven(self, times: np.ndarray) -> None:
-        from paceline.opening import warn
-
-        between = np.diff(times)
-        # Times of XTC are 32-bit: neighbours are rounded apart by this much.
-        rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
-        if len(between) and not np.ptp(between) <= rounding:
-            warn(
-                f"{self._path}: a DCD file holds one time between frames, but these are from "
-                f"{between.min():g} to {between.max():g} ps apart: they will be read as "
-                f"{_series(times, times)[2]:g} ps apart"
+    def prepare(self) -> PerBlock:
+        """The encoder's half."""
+        half = self._target.begin(
+            Source(
+                n_frames=len(self.frames),
+                atoms=self.atomgroup,
+                skip_damaged=self.skip_damaged,
+                first=_first_readable(self.atomgroup.universe.trajectory),
+                origin=self._origin(),
             )
+        )
+        self.fields, self.optional_fields = self._target.fields, self._target.optional_fields
+        return half
+
+    def _origin(self) -> dict[str, Any]:
+        """Where the frames come from, and what was asked for."""
+        return {
+            "program": f"paceline {__version__}",
+            "command": command_of_process(),
+            **self.provenance,
+            **self._options,
+            "atoms": describe_atoms(self.atomgroup),
+            "frames": describe_frames(self.frames),
+        }
+
+    def receiver(self) -> AbstractContextManager[Receiver]:
+        """The file, for the time of a run: whole under its name afterwards, or not there."""
+        return self._target.receiver()
 
     def finish(self, value: None) -> None:
         """Tell what was written."""
         self.results = Results(
             provenance=self.record(),
             path=self._path,
-            n_written=self._n_written,
-            n_bytes=self._n_bytes,
+            n_written=self._target.n_written,
+            n_bytes=self._target.n_bytes,
         )
 
 
-def _format_of(path: str) -> str:
+def _format_of(path: str) -> Format:
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         known = ", ".join(FORMATS)
@@ -186,73 +216,3 @@ def _first_readable(trajectory: Any) -> Any:
         return trajectory.ts.copy()
     finally:
         trajectory[frame]
-
-
-def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
-    """Number of frames, first time, time between them, first step, and steps between them."""
-    n = len(times)
-    gaps = max(n - 1, 1)
-    dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
-    return n, float(times[0]), float(dt), int(steps[0]), int(stride)
-
-
-@dataclass(frozen=True)
-class _Encode:
-    """The worker's half: a block's frames to bytes."""
-
-    path: str
-    encoder: "_core.Encoder"
-    fields: int
-
-    def compute_block(self, block: Block, first: int) -> Encoded:
-        data = [self._encode(block[rows]) for rows in _alike(block.held)]
-        return Encoded(first, b"".join(data), block.times, block.steps)
-
-    def _encode(self, block: Block) -> bytes:
-        """Frames that hold the same fields."""
-        with self._naming(block):
-            return self.encoder.encode(self._arrays(block))
-
-    def _arrays(self, block: Block) -> "_core._Arrays":
-        held = fields_in(int(block.held[0]) & self.fields)
-        positions, velocities, forces = (
-            getattr(block, field) if field in held else None for field in FIELDS
-        )
-        return positions, velocities, forces, block.dimensions, block.times, block.steps
-
-    @contextmanager
-    def _naming(self, block: Block) -> Iterator[None]:
-        """Name file and frame in the encoder's errors."""
-        try:
-            yield
-        except UnwritableError as error:
-            raise UnwritableError(
-                f"{self.path}: frame {block.frames[error.row]}: {error.reason}"
-            ) from None
-
-
-@dataclass(frozen=True)
-class _EncodeInPlace(_Encode):
-    """The same where frames have their places: a block's frames straight to the file.
-
-    Workers of other machines give the bytes: they may not see the file's folder, or through a
-    network file system that lets neighbours on one page undo each other's writing.
-    """
-
-    temporary: Path
-    host: str
-
-    def compute_block(self, block: Block, first: int) -> Encoded:
-        if socket.gethostname() != self.host:
-            return super().compute_block(block, first)
-        with self._naming(block), writing_to(self.path):
-            self.encoder.write(self.temporary, first, self._arrays(block))
-        return Encoded(first, b"", block.times, block.steps)
-
-
-def _alike(held: np.ndarray) -> Iterator[slice]:
-    """Rows of neighbours that hold the same fields."""
-    borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
-    for first, stop in pairwise(borders):
-        if stop > first:
-            yield slice(first, stop)

@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import IO, Self
 
 import numpy as np
@@ -59,17 +60,16 @@ class Moments:
 
 
 class Placed:
-    """Takes blocks of frames of one size, which have a place in the file from the beginning.
+    """Takes blocks that have a place in the file from the beginning, in any order.
 
     Parameters
     ----------
-    file : binary file
-        Where the first frame is to be written.
+    write : callable
+        Takes a block, and writes it to its place if its worker has not.
     """
 
-    def __init__(self, file: IO[bytes]):
-        self._file = file
-        self._start = file.tell()
+    def __init__(self, write: Callable[[Encoded], object]):
+        self._write = write
         self.moments = Moments()
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class Placed:
         pass
 
     def add(self, number: int, value: Encoded) -> None:
-        """Take a block: write it to its place, if its worker has not.
+        """Take a block.
 
         Parameters
         ----------
@@ -89,28 +89,25 @@ class Placed:
             Its frames.
         """
         self.moments.note(number, value)
-        if value.data:
-            size = len(value.data) // len(value.times)
-            self._file.seek(self._start + value.first * size)
-            self._file.write(value.data)
+        self._write(value)
 
 
 class Ordered:
-    """Writes blocks in their order.
+    """Hands on blocks in their order.
 
     Parameters
     ----------
-    file : binary file
-        Where the first block is to be written next.
+    write : callable
+        Takes the next block.
     folder : str
         Of the file in which blocks wait that are too many for memory; it has no name.
     """
 
-    def __init__(self, file: IO[bytes], folder: str):
-        self._file = file
+    def __init__(self, write: Callable[[Encoded], object], folder: str):
+        self._write = write
         self._folder = folder
         self._next = 0
-        self._waiting: dict[int, bytes | _Spilled] = {}
+        self._waiting: dict[int, tuple[Encoded, _Spilled | None]] = {}
         self._in_memory = 0
         self._spill: IO[bytes] | None = None
         self.moments = Moments()
@@ -123,7 +120,7 @@ class Ordered:
             self._spill.close()
 
     def add(self, number: int, value: Encoded) -> None:
-        """Take a block: write it and those that waited for it, or let it wait.
+        """Take a block: hand on it and those that waited for it, or let it wait.
 
         Parameters
         ----------
@@ -134,31 +131,32 @@ class Ordered:
         """
         self.moments.note(number, value)
         if number != self._next:
-            self._waiting[number] = self._keep(value.data)
+            self._waiting[number] = self._keep(value)
             return
-        self._file.write(value.data)
+        self._write(value)
         self._next += 1
-        while (data := self._waiting.pop(self._next, None)) is not None:
-            self._file.write(self._fetch(data))
+        while (waiting := self._waiting.pop(self._next, None)) is not None:
+            self._write(self._fetch(*waiting))
             self._next += 1
 
-    def _keep(self, data: bytes) -> "bytes | _Spilled":
-        if self._in_memory + len(data) <= WAITING:
-            self._in_memory += len(data)
-            return data
+    def _keep(self, value: Encoded) -> "tuple[Encoded, _Spilled | None]":
+        size = len(value.data)
+        if self._in_memory + size <= WAITING:
+            self._in_memory += size
+            return value, None
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
         offset = self._spill.seek(0, os.SEEK_END)
-        self._spill.write(data)
-        return _Spilled(offset, len(data))
+        self._spill.write(value.data)
+        return replace(value, data=b""), _Spilled(offset, size)
 
-    def _fetch(self, data: "bytes | _Spilled") -> bytes:
-        if isinstance(data, bytes):
-            self._in_memory -= len(data)
-            return data
+    def _fetch(self, value: Encoded, spilled: "_Spilled | None") -> Encoded:
+        if spilled is None:
+            self._in_memory -= len(value.data)
+            return value
         assert self._spill is not None
-        self._spill.seek(data.offset)
-        return self._spill.read(data.size)
+        self._spill.seek(spilled.offset)
+        return replace(value, data=self._spill.read(spilled.size))
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ class Pass:
         for analysis in self.analyses:
             analysis.transforms = self.transforms
             analysis.skip_damaged = skip_damaged
+            analysis.frames = frames
+            analysis.provenance = self._provenance()
         # Before the fields: an analysis may see only now which ones it wants.
         parts = [
             Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
@@ -244,15 +246,18 @@ class Pass:
     def finish(self, timings: Timings) -> None:
         """Give every analysis its results, once all outcomes are in."""
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
-            analysis.frames = self.plan.frames
             analysis.times = self.collected.times
             analysis.damaged = sorted(self.collected.damaged)
             analysis.timings = timings
-            analysis.provenance = self.trajectory.provenance()
-            if self.transforms:
-                done = [transform.parameters() for transform in self.transforms]
-                analysis.provenance["transforms"] = "; ".join(done)
             analysis.finish(value)
+
+    def _provenance(self) -> dict[str, Any]:
+        """Where the numbers come from that the analyses see."""
+        provenance = self.trajectory.provenance()
+        if self.transforms:
+            done = [transform.parameters() for transform in self.transforms]
+            provenance["transforms"] = "; ".join(done)
+        return provenance
 
 
 def _columns(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:

@@ -5,6 +5,7 @@
 //! bytes: it opens nothing.
 
 mod dataset;
+pub mod encode;
 mod filters;
 mod grid;
 mod number;

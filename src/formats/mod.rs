@@ -16,7 +16,7 @@ pub mod xtc;
 
 use crate::error::Fault;
 
-pub use cell::{cell_volume, triclinic_vectors};
+pub use cell::{cell_volume, exact_vectors, triclinic_vectors};
 pub use frame::{Fields, Frame, FrameIn, FrameOut, Run, Series};
 pub use layout::{Format, Layout};
 

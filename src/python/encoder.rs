@@ -209,7 +209,7 @@ impl Encoder {
     }
 }
 
-fn failed(py: Python<'_>, why: Failure) -> PyErr {
+pub(super) fn failed(py: Python<'_>, why: Failure) -> PyErr {
     match why {
         Failure::Frame(row, reason) => unwritable(py, Some(row), &reason),
         Failure::Error(error) => raise(py, error),
@@ -217,7 +217,7 @@ fn failed(py: Python<'_>, why: Failure) -> PyErr {
 }
 
 /// Raise `paceline.errors.UnwritableError`.
-fn unwritable(py: Python<'_>, row: Option<usize>, reason: &str) -> PyErr {
+pub(super) fn unwritable(py: Python<'_>, row: Option<usize>, reason: &str) -> PyErr {
     let text = match row {
         Some(row) => format!("row {row}: {reason}"),
         None => reason.to_owned(),

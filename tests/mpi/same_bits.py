@@ -47,7 +47,19 @@ def written(where, name):
     return path.read_bytes()
 
 
+def written_as_h5md(where, name):
+    """In place, and in chunks that the first rank is sent."""
+    sound, files = ca[:100], []
+    for compress in ("none", "gzip:1"):
+        path = folder / f"{name}-{compress[:4]}.h5md"
+        write = paceline.Write(sound, path, chunk="8x30", compress=compress)
+        write.run(backend=where, frames=[*range(4, 16), *range(32, 50)])
+        files.append(path.read_bytes())
+    return files
+
+
 wanted, wanted_bytes = numbers("serial"), written("serial", "serial.xtc")
+wanted_h5md = written_as_h5md("serial", "serial")
 for schedule in ("dynamic", "static"):
     for collect in ("gather", "one-sided"):
         for n_workers in (1, 2):
@@ -63,4 +75,5 @@ for schedule in ("dynamic", "static"):
             kept = numbers(where, checkpoint=folder / "checkpoint")
             assert [one.tobytes() for one in kept] == [one.tobytes() for one in wanted]
             assert written(where, f"{schedule}-{collect}-{n_workers}.xtc") == wanted_bytes
+            assert written_as_h5md(where, f"{schedule}-{collect}-{n_workers}") == wanted_h5md
 print("same bits")

@@ -46,7 +46,7 @@ class AnalysisBase:
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers that were analysed.
+        Frame numbers that the last run analysed, or the present one; `prepare` sees them.
     times : numpy.ndarray of float64, shape (n_frames,)
         Their times, ps; NaN for frames that were left out.
     damaged : list of (int, str)
@@ -54,7 +54,7 @@ class AnalysisBase:
     timings : Timings
         Who did what, when, for how long.
     provenance : dict
-        The files that were read.
+        The files that were read; `prepare` sees it.
 
     Raises
     ------

@@ -19,6 +19,7 @@ from paceline.cli import (
     join,
     predict,
     rdf,
+    repack,
     report,
     rmsd,
     rmsf,
@@ -36,6 +37,7 @@ COMMANDS = (
     rmsf,
     rdf,
     convert,
+    repack,
     split,
     join,
     validate,
@@ -56,6 +58,7 @@ examples:
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
   paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
   paceline convert md.trr md.xtc
+  paceline repack md.h5md --for atoms
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc

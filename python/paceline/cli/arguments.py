@@ -5,6 +5,11 @@ from pathlib import Path
 
 #: Picoseconds in a unit of time.
 UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
+#: Bytes in a unit of size.
+SIZES = {
+    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
 
 
 def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
@@ -69,9 +74,10 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
     """
     add = parser.add_argument
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
-    add("--begin", type=bound, metavar="T", help=f"first frame: {bounds}")
+    add("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
     add(
         "--end",
+        "--stop",
         type=bound,
         metavar="T",
         help="end: a frame number, itself left out as in a Python slice, or a time, included",
@@ -201,6 +207,36 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
     return value
+
+
+def size(text: str) -> int:
+    """Read a number of bytes.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
+    >>> size("4096"), size("1.5GB"), size("2 MiB")
+    (4096, 1500000000, 2097152)
+    """
+    digits = text.rstrip("BiKkMGT")
+    try:
+        bytes_ = int(float(digits) * SIZES[text[len(digits) :] or "B"])
+    except (ValueError, KeyError, OverflowError):
+        bytes_ = 0
+    if bytes_ < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of bytes such as 500MB or 2GiB, found {text!r}"
+        )
+    return bytes_
 
 
 def bound(text: str) -> tuple[str, float]:

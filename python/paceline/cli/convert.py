@@ -17,6 +17,7 @@ from paceline.cli.common import (
     save_report,
     selected,
 )
+from paceline.cli.storing import add_layout_arguments, layout_options
 from paceline.files import size_in_words
 
 EXAMPLES = """\
@@ -25,6 +26,9 @@ examples:
   paceline convert md.trr md.xtc --precision 10000 --begin 10ns --step 10
   paceline convert "md.part*.xtc" all.xtc --continuous
   paceline convert -s md.tpr md.xtc protein.xtc --select protein --unwrap --fit
+  paceline convert md.xtc md.h5md
+  paceline convert md.xtc small.h5md --compress shuffle+gzip:4 --precision 0.001
+  paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
 """
 
 
@@ -34,8 +38,9 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         "convert",
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
-        "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf. TRR and NetCDF "
-        "keep velocities and forces. What was written is told on standard error.",
+        "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5. "
+        "TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology (-s) "
+        "knows of the atoms. What was written is told on standard error.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,10 +49,17 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     add("output", type=Path, help="what to write")
     add("-s", "--topology", metavar="FILE", help="the system; selections and bonds need it")
     add("--select", metavar="TEXT", help="atoms, in MDAnalysis's words [all]")
-    add("--precision", type=float, metavar="P", help="of XTC: integers per nm [1000]")
+    add(
+        "--precision",
+        type=float,
+        metavar="P",
+        help="of XTC: integers per nm [1000]; of H5MD: Å, such as 0.001: positions are rounded to "
+        "that, so that they compress better [not rounded]",
+    )
     add_frame_arguments(parser)
     add_transform_arguments(parser)
     add_worker_arguments(parser)
+    add_layout_arguments(parser)
     add("--overwrite", action="store_true", help="replace a file that exists")
     return parser
 
@@ -59,7 +71,13 @@ def run(args: argparse.Namespace) -> None:
     refuse_impossible_report(args)
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
-    analysis = Write(atoms, args.output, precision=args.precision, overwrite=args.overwrite)
+    analysis = Write(
+        atoms,
+        args.output,
+        precision=args.precision,
+        overwrite=args.overwrite,
+        **layout_options(args),
+    )
     run_analysis(args, universe, analysis)
     save_report(args, analysis.timings)
     results = analysis.results

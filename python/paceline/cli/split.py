@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.arguments import positive
+from paceline.cli.arguments import positive, size
 
 EXAMPLES = """\
 examples:
@@ -11,12 +11,6 @@ examples:
   paceline split md.dcd --size 2GB -o pieces         pieces/md.000.dcd ...
   paceline split md.trr --frames 10000 -o part.trr   part.000.trr ...
 """
-
-#: Bytes in a unit of size.
-UNITS = {
-    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-}
 
 
 def add_to(commands: Any) -> argparse.ArgumentParser:
@@ -50,36 +44,6 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         help="pieces written at a time [the CPUs this process may use]",
     )
     return parser
-
-
-def size(text: str) -> int:
-    """Read a number of bytes.
-
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Examples
-    --------
-    >>> size("4096"), size("1.5GB"), size("2 MiB")
-    (4096, 1500000000, 2097152)
-    """
-    digits = text.rstrip("BiKkMGT")
-    try:
-        bytes_ = int(float(digits) * UNITS[text[len(digits) :] or "B"])
-    except (ValueError, KeyError, OverflowError):
-        bytes_ = 0
-    if bytes_ < 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of bytes such as 500MB or 2GiB, found {text!r}"
-        )
-    return bytes_
 
 
 def run(args: argparse.Namespace) -> None:

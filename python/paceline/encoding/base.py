@@ -1,0 +1,90 @@
+"""What files that we write have in common, whatever their format."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paceline.block import FIELDS, Block
+from paceline.errors import UnwritableError
+from paceline.job import PerBlock, Receiver
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of frames before they are encoded.
+
+    Attributes
+    ----------
+    n_frames : int
+        To be written; there will be fewer where some cannot be read and are left out.
+    atoms : AtomGroup
+        To be written.
+    skip_damaged : bool
+        Whether frames may be left out.
+    first : Timestep
+        The first frame of the trajectory that can be read.
+    origin : mapping
+        Where the frames come from, and what was asked for.
+    """
+
+    n_frames: int
+    atoms: Any
+    skip_damaged: bool
+    first: Any
+    origin: Mapping[str, Any]
+
+    @property
+    def has_cell(self) -> bool:
+        """Whether the first frame has one."""
+        return self.first.dimensions is not None
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What the first frame holds of its atoms."""
+        return tuple(field for field in FIELDS if getattr(self.first, f"has_{field}"))
+
+
+class Target(Protocol):
+    """A file that is to be written, of one family of formats.
+
+    Attributes
+    ----------
+    fields, optional_fields : sequence of str
+        What is to be decoded, once `begin` was called.
+    n_written, n_bytes : int
+        Frames and size of the file, once it is whole.
+    """
+
+    fields: Sequence[str]
+    optional_fields: Sequence[str]
+    n_written: int
+    n_bytes: int
+
+    @property
+    def frames_together(self) -> int:
+        """Frames of which blocks should be multiples."""
+
+    def begin(self, source: Source) -> PerBlock:
+        """Make the worker's half."""
+
+    def receiver(self) -> AbstractContextManager[Receiver]:
+        """The file, for the time of a run: whole under its name afterwards, or not there."""
+
+
+@contextmanager
+def naming(path: str, block: Block) -> Iterator[None]:
+    """Name file and frame in an encoder's errors.
+
+    Parameters
+    ----------
+    path : str
+        The file, by its final name.
+    block : Block
+        What is encoded.
+    """
+    try:
+        yield
+    except UnwritableError as error:
+        reason = f"{path}: frame {block.frames[error.row]}: {error.reason}"
+        raise UnwritableError(reason) from None

@@ -1,0 +1,220 @@
+"""H5MD files: frames in the chunks, or the contiguous space, of HDF5 datasets."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from paceline.encoding.base import Source
+from paceline.encoding.chunks import Encode, EncodedChunks, EncodeInPlace
+from paceline.errors import UnsupportedError
+from paceline.files import temporary_name
+from paceline.hdf5.layout import choose_layout, parse_compression
+from paceline.hdf5.making import NewFile, new_hdf5
+from paceline.hdf5.metadata import Atoms, Description
+from paceline.hdf5.storage import Storage
+from paceline.hdf5.writing import Contents, NewH5MD
+from paceline.ordered import Encoded, Ordered, Placed
+
+
+class H5MDFile:
+    """An H5MD file.
+
+    Frames have their place in it from the beginning where nothing is compressed and no frame may
+    be left out: then workers write them there. Otherwise they encode whole chunks, which HDF5 is
+    given in the order of frames. Frames that don't fill a chunk of their block, or of which nobody
+    knows yet where they will stand, travel as they are.
+
+    Parameters
+    ----------
+    path : str
+        Final name.
+    format : str
+        "H5MD".
+    n_atoms : int
+        To be written.
+    overwrite : bool
+        Whether a file of that name may be replaced.
+    chunk, for_, align : optional
+        As for `paceline.hdf5.layout.choose_layout`.
+    compress : str
+        As for `paceline.hdf5.layout.parse_compression`.
+    precision : float, optional
+        Å: by how much positions may be apart and still be stored as the same.
+
+    Attributes
+    ----------
+    fields, optional_fields : sequence of str
+        What is to be decoded, once `begin` was called.
+    n_written, n_bytes : int
+        Frames and size of the file, once it is whole.
+    """
+
+    optional_fields: Sequence[str] = ()
+    fields: Sequence[str] = ("positions",)
+    n_written: int
+    n_bytes: int
+
+    def __init__(
+        self,
+        path: str,
+        format: str,
+        n_atoms: int,
+        *,
+        overwrite: bool = False,
+        chunk: str = "auto",
+        for_: str = "frames",
+        align: int | None = None,
+        compress: str = "none",
+        precision: float | None = None,
+    ):
+        self._path = path
+        self._n_atoms = n_atoms
+        self._overwrite = overwrite
+        layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
+        self._asked = Storage(layout, parse_compression(compress), precision)
+        self._asked.encoder("positions")  # refuses a precision that cannot be
+
+    @property
+    def frames_together(self) -> int:
+        """Frames of a chunk: blocks that hold whole chunks encode them alone."""
+        return self._asked.layout.frames
+
+    def begin(self, source: Source) -> Encode:
+        """Make the worker's half, by the first frame: H5MD wants all frames alike.
+
+        Parameters
+        ----------
+        source : Source
+            Of the frames.
+
+        Returns
+        -------
+        PerBlock
+
+        Raises
+        ------
+        UnsupportedError
+            There is nothing to write.
+        """
+        self.fields = fields = source.held
+        if not fields:
+            raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")
+        self._source = source
+        self._contents = Contents(fields, source.n_frames, self._n_atoms, source.has_cell)
+        layout = self._asked.layout.within(source.n_frames)
+        self._storage = replace(self._asked, layout=layout)
+        self._temporary = temporary_name(self._path)
+        # Frames that might be left out have no place before those before them are there.
+        counted = not source.skip_damaged
+        plain = self._storage.compression.level is None
+        self._placed = plain and (layout.contiguous or counted)
+        whole_chunks = not layout.contiguous and (counted or layout.frames == 1)
+        encode: Callable[..., Encode] = Encode
+        if self._placed and counted:
+            host = socket.gethostname()
+            encode = partial(EncodeInPlace, temporary=self._temporary, host=host)
+        self._half = encode(
+            self._path,
+            {field: self._storage.encoder(field) for field in fields},
+            layout.frames if whole_chunks else None,
+            source.has_cell,
+        )
+        return self._half
+
+    @contextmanager
+    def receiver(self) -> Iterator[Ordered | Placed]:
+        """The file, for the time of a run: whole under its name afterwards, or not there."""
+        with new_hdf5(
+            self._path,
+            overwrite=self._overwrite,
+            align=self._storage.layout.align,
+            temporary=self._temporary,
+        ) as file:
+            made = NewH5MD(file, self._contents, self._storage, placed=self._placed)
+            taking = _Taking(file, made, self._contents)
+            with self._blocks(made, taking) as blocks:
+                yield blocks
+                times, steps = blocks.moments.all()
+                if len(times) == 0:
+                    raise UnsupportedError(f"{self._path}: no frame is left to be written")
+            made.finish(times, self._rising(steps), taking.cells[: len(times)], self._described())
+        self.n_written, self.n_bytes = len(times), os.stat(self._path).st_size
+
+    def _blocks(self, made: NewH5MD, taking: "_Taking") -> Ordered | Placed:
+        """What takes blocks."""
+        if not isinstance(self._half, EncodeInPlace):
+            return Ordered(taking.next, os.path.dirname(self._path))
+        # Workers are sent their half after this.
+        places = {field: dataset.places for field, dataset in made.datasets.items()}
+        self._half.places.update(places)
+        return Placed(taking.at_its_place)
+
+    def _rising(self, steps: np.ndarray) -> np.ndarray:
+        """Steps as H5MD wants them."""
+        if (np.diff(steps) > 0).all():
+            return steps
+        from paceline.opening import warn
+
+        warn(
+            f"{self._path}: in H5MD steps rise from frame to frame, but those of the source do "
+            "not: frames are counted instead; their times are kept"
+        )
+        return np.arange(len(steps))
+
+    def _described(self) -> Description:
+        origin = {name: str(value) for name, value in self._source.origin.items()}
+        return Description(Atoms.of(self._source.atoms), origin)
+
+
+class _Taking:
+    """Takes blocks, and puts them into a file.
+
+    Parameters
+    ----------
+    file : NewFile
+        The file.
+    made : NewH5MD
+        Its datasets.
+    contents : Contents
+        What its frames hold.
+
+    Attributes
+    ----------
+    cells : numpy.ndarray of float32, shape (n_frames, 6)
+        Of the frames so far, Å and degrees.
+    """
+
+    def __init__(self, file: NewFile, made: NewH5MD, contents: Contents):
+        self._file = file
+        self._made = made
+        self._shape = (-1, contents.n_atoms, 3)
+        self._n_frames = 0
+        self.cells = np.zeros((contents.n_frames, 6), dtype=np.float32)
+
+    def next(self, value: Encoded) -> None:
+        """Take the block behind those before it."""
+        self._put(self._n_frames, value)
+        self._n_frames += len(value.times)
+
+    def at_its_place(self, value: Encoded) -> None:
+        """Take a block whose rows are known."""
+        self._put(value.first, value)
+
+    def _put(self, first: int, value: Encoded) -> None:
+        assert isinstance(value, EncodedChunks)
+        self.cells[first : first + len(value.times)] = value.dimensions
+        data = memoryview(value.data)
+        for piece in value.pieces:
+            some, data = data[: piece.n_bytes], data[piece.n_bytes :]
+            dataset, row = self._made.datasets[piece.field], first + piece.first
+            if piece.sizes is None:
+                values = np.frombuffer(some, dtype=np.float32).reshape(self._shape)
+                dataset.put_frames(row, values)
+            else:
+                dataset.put_chunks(row, piece.n_frames, some, piece.sizes)
+        self._file.check()
