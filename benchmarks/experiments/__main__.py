@@ -43,7 +43,7 @@ def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) 
     for name, experiment in chosen.items():
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory(dir=data) as scratch:
-            setting = Setting(adk, water, Path(scratch), repeats, part)
+            setting = Setting(adk, water, Path(scratch), repeats, part, scale)
             try:
                 rows = experiment.measure(setting)
             except (Unavailable, ImportError) as reason:
