@@ -10,7 +10,7 @@ Two sets, each as XTC, DCD, TRR and NetCDF with the same coordinates:
 and a third for the experiments that want a larger system, made when it is first asked for:
 
 - ``tiled``: 111,815 atoms, which is two copies of the second set side by side, and of a third one
-  the protein and whole molecules of water; 1,000 frames.
+  the protein and whole molecules of water, with the proteins first; 1,000 frames.
 
 Every repeat gets fresh Gaussian noise from a fixed seed, so no two frames are equal and the files
 compress as real ones do. MDAnalysis writes them; TRR holds the box and positions, as it does after
@@ -152,16 +152,22 @@ def _write(recipe: Recipe, dataset: Dataset) -> None:
 
 
 def _tiled(universe: "mda.Universe", n_atoms: int) -> "mda.Universe":
-    """Copies side by side along the first vector of the box, the last one cut short."""
+    """Copies side by side along the first vector of the box, the last one cut; proteins first."""
     import MDAnalysis as mda
 
     whole, rest = divmod(n_atoms, len(universe.atoms))
-    tiled = mda.Merge(*[universe.atoms] * whole, universe.atoms[:rest])
-    box = universe.dimensions
+    copies = [universe.atoms] * whole + [universe.atoms[:rest]]
+    parts = [
+        (atoms.select_atoms(words), number)
+        for words in ("protein", "not protein")
+        for number, atoms in enumerate(copies)
+    ]
     frames = universe.trajectory.timeseries(order="fac")
-    copies = [frames + np.array([copy * box[0], 0, 0]) for copy in range(whole + 1)]
-    box[0] *= whole + 1
-    return tiled.load_new(np.concatenate(copies, axis=1)[:, :n_atoms], dimensions=box)
+    box = universe.dimensions
+    positions = [frames[:, part.indices] + number * box[0] * np.eye(3)[0] for part, number in parts]
+    box[0] *= len(copies)
+    tiled = mda.Merge(*(part for part, _ in parts))
+    return tiled.load_new(np.concatenate(positions, axis=1), dimensions=box)
 
 
 def _frames(universe: "mda.Universe", n_frames: int) -> Iterator[np.ndarray]:

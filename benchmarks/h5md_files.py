@@ -28,16 +28,38 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Layout:
-    """How the numbers of positions lie in a file: its name in tables, and what h5py is told."""
+    """How the numbers of positions lie in a file.
+
+    Attributes
+    ----------
+    title : str
+        Its name in tables.
+    by_frame : bool
+        Whether a chunk is a frame.
+    grown : bool
+        Whether frames are appended to an empty dataset, so that h5py chooses chunks without
+        knowing how many there will be.
+    options : tuple of (str, object)
+        What h5py's `create_dataset` is told, too.
+    """
 
     title: str
     by_frame: bool = False
+    grown: bool = False
     options: tuple[tuple[str, Any], ...] = ()
 
-    def keywords(self, n_atoms: int) -> dict[str, Any]:
-        """What h5py's `create_dataset` is told of chunks and filters."""
+    @property
+    def compressed(self) -> bool:
+        """Whether chunks go through a filter."""
+        return any(name == "compression" for name, _ in self.options)
+
+    def keywords(self, n_frames: int, n_atoms: int) -> dict[str, Any]:
+        """What h5py's `create_dataset` is told of shape, chunks and filters."""
+        shape = {"shape": (n_frames, n_atoms, 3)}
+        if self.grown:
+            shape = {"shape": (0, n_atoms, 3), "maxshape": (None, n_atoms, 3)}
         chunks = {"chunks": (1, n_atoms, 3)} if self.by_frame else {}
-        return {**chunks, **dict(self.options)}
+        return {**shape, **chunks, **dict(self.options)}
 
 
 def _gzip(level: int, *more: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -48,6 +70,7 @@ LAYOUTS = {
     "contiguous": Layout("contiguous"),
     "frame": Layout("one frame a chunk", by_frame=True),
     "auto": Layout("automatic chunks", options=(("chunks", True),)),
+    "grown": Layout("automatic chunks, grown", grown=True, options=(("chunks", True),)),
     "gzip1": Layout("one frame a chunk, gzip 1", by_frame=True, options=_gzip(1)),
     "gzip9": Layout("one frame a chunk, gzip 9", by_frame=True, options=_gzip(9)),
     "shuffle-gzip": Layout(
@@ -77,8 +100,10 @@ def _write(data: Dataset, layout: Layout, path: Path) -> None:
         n_frames, n_atoms = source.n_frames, source.n_atoms
         group = _skeleton(file)
         element = group.create_group("position")
-        keywords = layout.keywords(n_atoms)
-        value = element.create_dataset("value", (n_frames, n_atoms, 3), np.float32, **keywords)
+        keywords = layout.keywords(n_frames, n_atoms)
+        value = element.create_dataset("value", dtype=np.float32, **keywords)
+        if layout.grown:
+            value.resize(n_frames, axis=0)
         value.attrs["unit"] = "Angstrom"
         _add_times(element, n_frames)
         _add_box(group, element, source.ts.triclinic_dimensions, n_frames)

@@ -48,7 +48,9 @@ def cost(rows: list[Row], tool: str, layout: str) -> float:
 
 def size(rows: list[Row], layout: str) -> float:
     """In times the uncompressed file's."""
-    return median(rows, "bytes_frame", layout=layout) / median(rows, "bytes_frame", layout="chunked")
+    return median(rows, "bytes_frame", layout=layout) / median(
+        rows, "bytes_frame", layout="chunked"
+    )
 
 
 def table(rows: list[Row]) -> Table:
@@ -111,9 +113,7 @@ def finding(rows: list[Row]) -> str:
         for tool in TOOLS
     ]
     theirs = sizes()
-    ours = [
-        digits(median(rows, "ms_io", tool=tool, layout="gzipx1", ranks=1)) for tool in TOOLS
-    ]
+    ours = [digits(median(rows, "ms_io", tool=tool, layout="gzipx1", ranks=1)) for tool in TOOLS]
     return (
         f"gzip 1 leaves {digits(size(rows, 'gzipx1'))} of the bytes (in the paper "
         f"{digits(theirs['gzipx1'] / theirs['chunked'])}), gzip 9 "
@@ -140,8 +140,7 @@ EXPERIMENT = Experiment(
         "With the file in the page cache nothing hides the time of inflating, so compression "
         "costs more here than on the cluster's disks, and it scales with cores because it is "
         "work. Both files hold what came from XTC files, and shrink alike. HDF5 inflates a chunk "
-        "to its end; paceline stops behind the last wanted atom, and here the Cα atoms are "
-        "spread over the whole frame, as the system holds three proteins: where the protein "
-        "comes first, as it does in most, most of the chunk need not be inflated."
+        "to its end; paceline stops behind the last wanted atom, and the protein comes first, as "
+        "in most systems: most of a chunk need not be inflated at all."
     ),
 )

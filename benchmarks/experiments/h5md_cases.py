@@ -1,4 +1,4 @@
-"""RMSDs from H5MD files on ranks of MPI, in the 2021 paper's ways and in ours, by the same clock."""
+"""RMSDs from H5MD files on ranks of MPI, in the 2021 paper's ways and ours, by the same clock."""
 
 import json
 import os
@@ -11,14 +11,14 @@ import numpy as np
 
 from benchmarks.data import Dataset
 from benchmarks.experiments.cases import TOLERANCE
-from benchmarks.experiments.experiment import Row, Setting, median
+from benchmarks.experiments.experiment import Row, Setting
 from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
 #: How often ours takes each frame of a selection, whose jobs would be over before they are timed.
 PASSES = 20
-#: Where the Python is whose h5py was built with MPI, if it is not the one that runs the experiments.
+#: Names the Python whose h5py was built with MPI, if it is not the one that runs the experiments.
 MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
 NO_COLUMNS = ("path", "repeated")
 
@@ -29,8 +29,8 @@ class Case:
 
     Attributes
     ----------
-    tool : {"MDAnalysis", "paceline"}
-        In the paper's way, or in ours.
+    tool : {"MDAnalysis", "h5py", "paceline"}
+        In the paper's way, in that with h5py alone, or in ours.
     ranks : int
         On how many ranks.
     path : str
@@ -84,12 +84,6 @@ def measure_cases(
     if not np.ptp(means) <= TOLERANCE:
         raise RuntimeError(f"means of the RMSD differ: {means}")
     return [_row(cases[one["case"]], one) for one in found]
-
-
-def reading(rows: list[Row], **case: Any) -> float:
-    """ms a frame of reading and decoding, mean of ranks, median of rounds."""
-    n_frames = median(rows, "frames", **case) * median(rows, "passes", **case)
-    return 1e3 * median(rows, "t_io", **case) * median(rows, "ranks", **case) / n_frames
 
 
 def mpio_python() -> str | None:
