@@ -190,17 +190,17 @@ class Bench:
             check_frames(case, ready, max(n // 10, 2), SUFFIX)
             report(f"{case}: slopes")
             taken = slopes(ready, n, self.effort.repeats, self.effort.measurement)
-        verdicts = {}
-        if self.effort.judged and not skipped:
-            one, two = gains(taken, REFERENCE, OURS), gains(taken, OURS, OURS_2)
-            target = WRITING[gzip]
-            verdicts[OURS] = f"{target:g} times {REFERENCE} {judged(one >= target)}"
-            if gzip:
-                verdicts[OURS_2] = (
-                    f"{Spread.of(two).median:.2f} times one thread, "
-                    f"target {WRITING_2:g} {judged(two >= WRITING_2)}"
-                )
-        add_slopes(self.written, case, ready, taken, verdicts)
+            verdicts = {}
+            if self.effort.judged and not skipped:
+                one, two = gains(taken, REFERENCE, OURS), gains(taken, OURS, OURS_2)
+                target = WRITING[gzip]
+                verdicts[OURS] = f"{target:g} times {REFERENCE} {judged(one >= target)}"
+                if gzip:
+                    verdicts[OURS_2] = (
+                        f"{Spread.of(two).median:.2f} times one thread, "
+                        f"target {WRITING_2:g} {judged(two >= WRITING_2)}"
+                    )
+            add_slopes(self.written, case, ready, taken, verdicts)
 
 
 def cat(path: Path) -> Run:

@@ -61,7 +61,9 @@ def paceline(task: Conversion, n_workers: int) -> Run:
     universe = paceline.Universe(task.data.topology, task.trajectory)
     atoms = universe.atoms if task.atoms is None else universe.atoms[task.atoms]
     output = task.output(f"paceline-{n_workers}")
-    options = {"compress": f"gzip:{task.gzip}"} if task.gzip else {}
+    options = {"chunk": "frame"} if task.target == "h5md" else {}
+    if task.gzip:
+        options["compress"] = f"gzip:{task.gzip}"
 
     def run(n: int) -> Path:
         writing = paceline.Write(atoms, output, overwrite=True, **options)

@@ -9,6 +9,7 @@ Like the file of the 2021 paper they hold what an XTC file held, so that they co
 
 import argparse
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,10 @@ SUFFIX = "h5md"
 BATCH = 64
 
 
+#: A chunk of one frame, of however many atoms.
+FRAME = (1, sys.maxsize)
+
+
 @dataclass(frozen=True)
 class Layout:
     """How the numbers of positions lie in a file.
@@ -33,9 +38,9 @@ class Layout:
     Attributes
     ----------
     title : str
-        Its name in tables.
-    by_frame : bool
-        Whether a chunk is a frame.
+        What a chunk holds, and its filters, in tables.
+    chunk : tuple of (int, int), optional
+        Frames and atoms of a chunk, as far as there are so many.
     grown : bool
         Whether frames are appended to an empty dataset, so that h5py chooses chunks without
         knowing how many there will be.
@@ -44,7 +49,7 @@ class Layout:
     """
 
     title: str
-    by_frame: bool = False
+    chunk: tuple[int, int] | None = None
     grown: bool = False
     options: tuple[tuple[str, Any], ...] = ()
 
@@ -58,7 +63,10 @@ class Layout:
         shape = {"shape": (n_frames, n_atoms, 3)}
         if self.grown:
             shape = {"shape": (0, n_atoms, 3), "maxshape": (None, n_atoms, 3)}
-        chunks = {"chunks": (1, n_atoms, 3)} if self.by_frame else {}
+        chunks = {}
+        if self.chunk:
+            frames, atoms = self.chunk
+            chunks = {"chunks": (min(frames, n_frames), min(atoms, n_atoms), 3)}
         return {**shape, **chunks, **dict(self.options)}
 
 
@@ -68,13 +76,15 @@ def _gzip(level: int, *more: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 LAYOUTS = {
     "contiguous": Layout("contiguous"),
-    "frame": Layout("one frame a chunk", by_frame=True),
-    "auto": Layout("automatic chunks", options=(("chunks", True),)),
-    "grown": Layout("automatic chunks, grown", grown=True, options=(("chunks", True),)),
-    "gzip1": Layout("one frame a chunk, gzip 1", by_frame=True, options=_gzip(1)),
-    "gzip9": Layout("one frame a chunk, gzip 9", by_frame=True, options=_gzip(9)),
+    "frame": Layout("one frame", chunk=FRAME),
+    "auto": Layout("automatic", options=(("chunks", True),)),
+    "grown": Layout("automatic, grown", grown=True, options=(("chunks", True),)),
+    "both": Layout("16 frames of 1,365 atoms", chunk=(16, 1365)),
+    "atoms": Layout("64 frames of 85 atoms", chunk=(64, 85)),
+    "gzip1": Layout("one frame, gzip 1", chunk=FRAME, options=_gzip(1)),
+    "gzip9": Layout("one frame, gzip 9", chunk=FRAME, options=_gzip(9)),
     "shuffle-gzip": Layout(
-        "one frame a chunk, shuffle + gzip 4", by_frame=True, options=_gzip(4, ("shuffle", True))
+        "one frame, shuffle + gzip 4", chunk=FRAME, options=_gzip(4, ("shuffle", True))
     ),
 }
 

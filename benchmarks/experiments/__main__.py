@@ -22,7 +22,7 @@ from benchmarks.measure import Unavailable
 NAMES = (
     *("layouts", "contention", "workload", "rdf", "collecting", "memory", "communication"),
     *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
-    *("chunking", "compression", "h5md_formats", "writing", "h5md_mpi_io", "from_disk"),
+    *("chunking", "compression", "h5md_formats", "writing", "h5md_mpi_io", "from_disk", "access"),
 )
 #: Frames of adenylate kinase: those of the trajectory that the papers repeat. Of it in water fewer.
 FRAMES, SCALE = 4187, 4187 / 20_000

@@ -19,7 +19,7 @@ import paceline
 from benchmarks.experiments.h5md_on_ranks import TWO_PHASE, parsed
 from benchmarks.experiments.on_ranks import WORLD, of_first
 from benchmarks.experiments.papers import share
-from benchmarks.h5md_files import LAYOUTS
+from benchmarks.h5md_files import FRAME, LAYOUTS
 
 #: Frames of one call.
 BATCH = 16
@@ -91,7 +91,7 @@ def write_by_paceline(
     universe = parsed("paceline", topology)
     universe.load_new(source)
     told = {"compress": "gzip:1"} if LAYOUTS[layout].compressed else {}
-    chunk = "frame" if LAYOUTS[layout].by_frame else layout
+    chunk = "frame" if LAYOUTS[layout].chunk == FRAME else layout
     writing = paceline.Write(universe.atoms, path, chunk=chunk, overwrite=True, **told)
     writing.run(stop=n_frames, backend=paceline.backends.MPI(comm), progress=False)
 
