@@ -6,7 +6,6 @@ Prints three tables: a frame's time with the file in memory, whole runs with the
 what a second worker gains. All tools must find the same RMSD, or the benchmark fails.
 """
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,8 @@ from benchmarks.compare import (
     OURS_2,
     REFERENCE,
     SLOPES,
+    SPEEDUP,
+    WHOLE_RUNS,
     YARDSTICK,
     Agreement,
     Effort,
@@ -25,6 +26,7 @@ from benchmarks.compare import (
     judged,
     options,
     report,
+    speedup,
 )
 from benchmarks.data import SUFFIXES, Dataset
 from benchmarks.measure import (
@@ -61,11 +63,7 @@ TARGETS = {
 }
 #: Paceline with one worker against the loop in C, at most.
 YARDSTICK_TARGET = 1.4
-#: Rounds of whole runs: from the disk, and on two threads.
-WHOLE_RUNS = 3
-
 COLD = ("case", "tool", "run s", "min", "max", "MB from disk", "file MB")
-SPEEDUP = ("case", "frames", "1 thread s", "2 threads s", "speed-up", "min", "max")
 
 
 class Bench:
@@ -118,16 +116,8 @@ class Bench:
         if not pair:
             return
         report(f"{case}: speed-up")
-        one_pass = min(pair[0].run(n_frames).seconds for _ in range(3))
-        passes = math.ceil(self.effort.job / one_pass)
-        taken = samples(pair, passes * n_frames, min(WHOLE_RUNS, self.effort.repeats))
-        for name, runs in taken.items():
-            agreement.check(name, runs[0].values)
-        one, two = (np.array([run.seconds for run in taken[name]]) for name in (OURS, OURS_2))
-        gain = Spread.of(one / two)
-        seconds = (f"{np.median(times):.2f}" for times in (one, two))
-        gains = (f"{value:.2f}" for value in (gain.median, gain.low, gain.high))
-        self.speedup.rows.append((case, str(passes * n_frames), *seconds, *gains))
+        cells, _ = speedup(pair, n_frames, self.effort, agreement)
+        self.speedup.rows.append((case, *cells))
 
 
 def _verdict(case: str, taken: dict[str, Slope]) -> str:

@@ -1,6 +1,7 @@
 """What the benchmarks of several tools share: options, agreement, rows of slopes, verdicts."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from benchmarks.data import Dataset, prepare
 from benchmarks.machine import describe
-from benchmarks.measure import Slope, Spread, Subject
+from benchmarks.measure import Slope, Spread, Subject, samples
 from benchmarks.table import Table
 
 REFERENCE, YARDSTICK = "MDAnalysis", "C loop"
@@ -22,6 +23,9 @@ SLOPES = (
     *("case", "tool", "µs/frame", "min", "max", "CPU µs"),
     *("times MDAnalysis", "fixed ms", "peak MB", "target"),
 )
+SPEEDUP = ("case", "frames", "1 thread s", "2 threads s", "speed-up", "min", "max")
+#: Rounds of whole runs: from the disk, and on two threads.
+WHOLE_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,30 @@ def add_slopes(
 def gains(taken: Mapping[str, Slope], slower: str, faster: str) -> np.ndarray:
     """How many times as fast one tool was as another, in each round."""
     return taken[slower].per_item / taken[faster].per_item
+
+
+def speedup(
+    pair: Sequence[Subject], n_frames: int, effort: Effort, agreement: Agreement
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Run one job with one thread and with two, again and again past the file's last frame.
+
+    Returns
+    -------
+    cells : tuple of str
+        Of the row with the headings `SPEEDUP`, but for the first.
+    gain : numpy.ndarray
+        How many times as fast two threads were, in each round.
+    """
+    one_pass = min(pair[0].run(n_frames).seconds for _ in range(3))
+    passes = math.ceil(effort.job / one_pass)
+    taken = samples(list(pair), passes * n_frames, min(WHOLE_RUNS, effort.repeats))
+    for name, runs in taken.items():
+        agreement.check(name, runs[0].values)
+    one, two = (np.array([run.seconds for run in runs]) for runs in taken.values())
+    gain = Spread.of(one / two)
+    seconds = (f"{np.median(times):.2f}" for times in (one, two))
+    shown = (f"{value:.2f}" for value in (gain.median, gain.low, gain.high))
+    return (str(passes * n_frames), *seconds, *shown), one / two
 
 
 def judged(met: np.ndarray) -> str:

@@ -23,6 +23,7 @@ class Conversion:
     target: str
     atoms: np.ndarray | None
     folder: Path
+    gzip: int | None = None  # level of an H5MD file's compression
 
     @property
     def trajectory(self) -> Path:
@@ -41,11 +42,13 @@ def mdanalysis(task: Conversion) -> Run:
     universe = MDAnalysis.Universe(task.data.topology, task.trajectory)
     atoms = universe.atoms if task.atoms is None else universe.atoms[task.atoms]
     output = task.output("mdanalysis")
+    options = {"compression": "gzip", "compression_opts": task.gzip} if task.gzip else {}
 
     def run(n: int) -> Path:
-        with MDAnalysis.Writer(str(output), len(atoms)) as writer:
+        with MDAnalysis.Writer(str(output), len(atoms), **options) as writer:
             for _ in universe.trajectory[:n]:
                 writer.write(atoms)
+            writer.close()  # which leaving the block does not do for an H5MD file
         return output
 
     return run
@@ -58,9 +61,12 @@ def paceline(task: Conversion, n_workers: int) -> Run:
     universe = paceline.Universe(task.data.topology, task.trajectory)
     atoms = universe.atoms if task.atoms is None else universe.atoms[task.atoms]
     output = task.output(f"paceline-{n_workers}")
+    options = {"chunk": "frame"} if task.target == "h5md" else {}
+    if task.gzip:
+        options["compress"] = f"gzip:{task.gzip}"
 
     def run(n: int) -> Path:
-        writing = paceline.Write(atoms, output, overwrite=True)
+        writing = paceline.Write(atoms, output, overwrite=True, **options)
         writing.run(stop=n, backend="threads", n_workers=n_workers)
         return output
 

@@ -5,12 +5,17 @@
 Two sets, each as XTC, DCD, TRR and NetCDF with the same coordinates:
 
 - ``adk``: adenylate kinase alone, 3,341 atoms, 98 frames of MDAnalysisTests repeated to 20,000;
-- ``water``: the same protein in water, 47,681 atoms, 10 frames repeated to 2,000.
+- ``water``: the same protein in water, 47,681 atoms, 10 frames repeated to 2,000;
+
+and a third for the experiments that want a larger system, made when it is first asked for:
+
+- ``tiled``: 111,815 atoms, which is two copies of the second set side by side, and of a third one
+  the protein and whole molecules of water, with the proteins first; 1,000 frames.
 
 Every repeat gets fresh Gaussian noise from a fixed seed, so no two frames are equal and the files
 compress as real ones do. MDAnalysis writes them; TRR holds the box and positions, as it does after
-``gmx trjconv``. At full scale they take about 7 GB. A set is written to a temporary folder that is
-renamed when it is complete.
+``gmx trjconv``. At full scale the two take about 7 GB. A set is written to a temporary folder that
+is renamed when it is complete. H5MD files of a set are made by `benchmarks.h5md_files`.
 """
 
 import argparse
@@ -46,12 +51,14 @@ class Recipe:
     trajectory: str
     n_frames: int
     box: tuple[float, ...] | None = None  # Å and degrees, where the original has none
+    tiled: int | None = None  # atoms of copies side by side
 
 
 RECIPES = (
     Recipe("adk", "PSF", "DCD", 20_000, box=(80.0, 80.0, 80.0, 90.0, 90.0, 90.0)),
     Recipe("water", "TPR", "XTC", 2_000),
 )
+TILED = Recipe("tiled", "TPR", "XTC", 1_000, tiled=111_815)
 
 
 #: Names of all trajectories.
@@ -68,7 +75,7 @@ class Dataset:
 
     @property
     def topology(self) -> Path:
-        """Atoms and bonds, as PSF or TPR."""
+        """Atoms and bonds, as PSF or TPR; of tiled copies the atoms alone, as GRO."""
         return next(self.folder.glob("topology.*"))
 
     @property
@@ -95,13 +102,12 @@ def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
 
     The number of frames is part of a set's folder name, so scales don't mix.
     """
-    return [
-        _prepare(recipe, folder, max(SHORTEST, round(recipe.n_frames * scale)))
-        for recipe in RECIPES
-    ]
+    return [prepare_set(recipe, folder, scale) for recipe in RECIPES]
 
 
-def _prepare(recipe: Recipe, folder: Path, n_frames: int) -> Dataset:
+def prepare_set(recipe: Recipe, folder: Path, scale: float = 1.0) -> Dataset:
+    """Make one set, if `folder` lacks it."""
+    n_frames = max(SHORTEST, round(recipe.n_frames * scale))
     name = f"{recipe.name}-{n_frames}"
     dataset = Dataset(recipe.name, n_frames, folder / name)
     if not dataset.is_complete():
@@ -122,7 +128,10 @@ def _write(recipe: Recipe, dataset: Dataset) -> None:
 
     topology = Path(getattr(datafiles, recipe.topology))
     universe = mda.Universe(topology, getattr(datafiles, recipe.trajectory))
-    shutil.copyfile(topology, dataset.folder / f"topology{topology.suffix}")
+    if recipe.tiled:
+        universe = _tiled(universe, recipe.tiled)
+    else:
+        shutil.copyfile(topology, dataset.folder / f"topology{topology.suffix}")
     np.savetxt(dataset.atoms, universe.select_atoms(SELECTION).indices, fmt="%d")
     n_atoms = len(universe.atoms)
     moved = mda.Universe.empty(n_atoms, trajectory=True)
@@ -138,6 +147,27 @@ def _write(recipe: Recipe, dataset: Dataset) -> None:
                 writer.write(moved)
     universe.load_new(str(dataset.trajectory("xtc")))
     universe.atoms.write(str(dataset.first_frame))
+    if recipe.tiled:
+        shutil.copyfile(dataset.first_frame, dataset.folder / "topology.gro")
+
+
+def _tiled(universe: "mda.Universe", n_atoms: int) -> "mda.Universe":
+    """Copies side by side along the first vector of the box, the last one cut; proteins first."""
+    import MDAnalysis as mda
+
+    whole, rest = divmod(n_atoms, len(universe.atoms))
+    copies = [universe.atoms] * whole + [universe.atoms[:rest]]
+    parts = [
+        (atoms.select_atoms(words), number)
+        for words in ("protein", "not protein")
+        for number, atoms in enumerate(copies)
+    ]
+    frames = universe.trajectory.timeseries(order="fac")
+    box = universe.dimensions
+    positions = [frames[:, part.indices] + number * box[0] * np.eye(3)[0] for part, number in parts]
+    box[0] *= len(copies)
+    tiled = mda.Merge(*(part for part, _ in parts))
+    return tiled.load_new(np.concatenate(positions, axis=1), dimensions=box)
 
 
 def _frames(universe: "mda.Universe", n_frames: int) -> Iterator[np.ndarray]:

@@ -26,6 +26,7 @@ def on_ranks(
     apart: bool = False,
     programs: Path = PROGRAMS,
     more: Mapping[str, str] | None = None,
+    python: str | None = None,
 ) -> Any:
     """Run one of the programs.
 
@@ -43,6 +44,8 @@ def on_ranks(
         The file of the programs.
     more : mapping of str to str, optional
         What to add to their environment.
+    python : str, optional
+        Another Python than this one, with an MPI of its own beside it.
 
     Returns
     -------
@@ -50,7 +53,7 @@ def on_ranks(
         What it prints, as JSON.
     """
     try:
-        executable = find_launcher()
+        executable = find_launcher() if python is None else [str(Path(python).parent / "mpiexec")]
     except UnsupportedError as reason:
         raise Unavailable(str(reason)) from None
     libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
@@ -63,7 +66,7 @@ def on_ranks(
         environment["MPI4PY_LIBMPI"] = str(libraries)
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
-    command = [*executable, "-n", str(n_ranks), sys.executable, *how, str(programs)]
+    command = [*executable, "-n", str(n_ranks), python or sys.executable, *how, str(programs)]
     done = subprocess.run(
         [*command, *map(str, arguments)],
         env=environment,

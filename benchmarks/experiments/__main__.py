@@ -22,6 +22,7 @@ from benchmarks.measure import Unavailable
 NAMES = (
     *("layouts", "contention", "workload", "rdf", "collecting", "memory", "communication"),
     *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
+    *("chunking", "compression", "h5md_formats", "writing", "h5md_mpi_io", "from_disk", "access"),
 )
 #: Frames of adenylate kinase: those of the trajectory that the papers repeat. Of it in water fewer.
 FRAMES, SCALE = 4187, 4187 / 20_000
@@ -43,7 +44,7 @@ def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) 
     for name, experiment in chosen.items():
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory(dir=data) as scratch:
-            setting = Setting(adk, water, Path(scratch), repeats, part)
+            setting = Setting(adk, water, Path(scratch), repeats, part, scale)
             try:
                 rows = experiment.measure(setting)
             except (Unavailable, ImportError) as reason:

@@ -3,10 +3,11 @@
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.data import Dataset
+from benchmarks.data import TILED, Dataset, prepare_set
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 
@@ -26,6 +27,12 @@ class Setting:
     scratch: Path
     repeats: int
     part: float
+    scale: float
+
+    @cached_property
+    def tiled(self) -> Dataset:
+        """The larger system, made when it is first asked for."""
+        return prepare_set(TILED, self.data.folder.parent, self.scale)
 
     def amount(self, whole: int, least: int = 1) -> int:
         """So much of the work of the short form."""

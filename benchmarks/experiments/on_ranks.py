@@ -139,6 +139,14 @@ def our_way(
     opened = time.perf_counter() - begun
     backend = paceline.backends.MPI(comm, collect=case.collect)
     analysis.run(frames=numbers, backend=backend, progress=False)
+    rows = analysis.results.timeseries if case.task == "distances" else analysis.results.rmsd[:, 2]
+    return our_times(comm, analysis, begun, opened, rows)
+
+
+def our_times(
+    comm: MPI.Intracomm, analysis: Any, begun: float, opened: float, rows: np.ndarray
+) -> dict[str, float]:
+    """What a run of paceline tells of itself, with the seconds that it took to open the file."""
     total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
     workers = analysis.timings.workers()
     # Each rank has a worker, but that one may have come too late for any block.
@@ -151,7 +159,6 @@ def our_way(
     }
     parts = {key: value / comm.size for key, value in sums.items()}
     parts["t_open"] += comm.allreduce(opened) / comm.size
-    rows = analysis.results.timeseries if case.task == "distances" else analysis.results.rmsd[:, 2]
     return told_of(parts, total, float(rows.mean()))
 
 

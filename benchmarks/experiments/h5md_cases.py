@@ -1,0 +1,119 @@
+"""RMSDs from H5MD files on ranks of MPI, in the 2021 paper's ways and ours, by the same clock."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.data import Dataset
+from benchmarks.experiments.cases import TOLERANCE
+from benchmarks.experiments.experiment import Row, Setting
+from benchmarks.measure import Unavailable
+from benchmarks.ranks import EVERY_RANK, on_ranks
+
+PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
+#: How often ours takes each frame of a selection, whose jobs would be over before they are timed.
+PASSES = 20
+#: Names the Python whose h5py was built with MPI, if it is not the one that runs the experiments.
+MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
+NO_COLUMNS = ("path", "repeated")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job.
+
+    Attributes
+    ----------
+    tool : {"MDAnalysis", "h5py", "paceline"}
+        In the paper's way, in that with h5py alone, or in ours.
+    ranks : int
+        On how many ranks.
+    path : str
+        The file.
+    layout : str
+        What that is called in tables.
+    frames : int
+        How many, from the first one.
+    access : {"frame by frame", "selection", "into memory"}
+        How positions are read: each frame whole, or the selected atoms alone, or a rank's whole
+        share before anything is computed.
+    driver : {"", "independent", "collective", "two-phase"}
+        How MPI-IO reads, where it does.
+    cold : bool
+        Whether the file's pages are dropped before.
+    repeated : int
+        How many times ours takes each frame of a selection.
+    """
+
+    tool: str
+    ranks: int
+    path: str
+    layout: str
+    frames: int
+    access: str = "frame by frame"
+    driver: str = ""
+    cold: bool = False
+    repeated: int = PASSES
+
+    @property
+    def passes(self) -> int:
+        """How many times each frame is taken."""
+        ours = self.tool == "paceline" and self.access == "selection"
+        return self.repeated if ours and not self.cold else 1
+
+
+def measure_cases(
+    setting: Setting, data: Dataset, cases: Sequence[Case], python: str | None = None
+) -> list[Row]:
+    """Measure all cases in turn, round after round.
+
+    Rows have the columns of a case and, in seconds, `t_total` of the job and the means over ranks
+    of its parts; `ms_frame` is ms of the job per frame.
+    """
+    told = setting.scratch / "cases.json"
+    told.write_text(json.dumps([asdict(case) for case in cases]), encoding="utf-8")
+    n_ranks = max(case.ranks for case in cases)
+    files = data.topology, data.atoms, told
+    found = on_ranks(n_ranks, EVERY_RANK, *files, setting.repeats, programs=PROGRAM, python=python)
+    means = [one["mean"] for one in found]
+    if not np.ptp(means) <= TOLERANCE:
+        raise RuntimeError(f"means of the RMSD differ: {means}")
+    return [_row(cases[one["case"]], one) for one in found]
+
+
+def mpio_python() -> str | None:
+    """The Python whose h5py was built with MPI; None for this one.
+
+    Raises
+    ------
+    Unavailable
+        There is none.
+    """
+    import h5py
+
+    if named := os.environ.get(MPIO_PYTHON):
+        return named
+    if not h5py.get_config().mpi:
+        raise Unavailable(
+            f"h5py was built without MPI; {MPIO_PYTHON} may name a Python that has one with it "
+            "(docs/layouts.md says how to build it)"
+        )
+    return None
+
+
+def _row(case: Case, found: dict[str, Any]) -> Row:
+    columns = {key: value for key, value in asdict(case).items() if key not in NO_COLUMNS}
+    times = {key: value for key, value in found.items() if key.startswith("t_")}
+    n_frames = case.frames * case.passes
+    return {
+        **columns,
+        "passes": case.passes,
+        **times,
+        "ms_io": 1e3 * times["t_io"] * case.ranks / n_frames,
+        "ms_frame": 1e3 * times["t_total"] / n_frames,
+    }

@@ -1,0 +1,209 @@
+"""H5MD through MPI-IO, independent, collective and two-phase, beside paceline's own path."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from benchmarks.bench_convert import MEMORY
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    digits,
+    median,
+    rounds_of,
+    spread,
+)
+from benchmarks.experiments.h5md_cases import Case, measure_cases, mpio_python
+from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
+from benchmarks.h5md_files import h5md_file
+from benchmarks.ranks import EVERY_RANK, on_ranks
+from benchmarks.table import Table
+
+WRITING = Path(__file__).with_name("h5md_writing_on_ranks.py")
+#: Layouts as the 2021 paper calls them, and ours.
+LAYOUTS = {
+    "default": "grown",
+    "contiguous": "contiguous",
+    "chunked": "frame",
+    "gzipx1": "gzip1",
+}
+WRITTEN = ("contiguous", "frame", "gzip1")
+#: Tool, access and driver of each way to read.
+READ: dict[str, tuple[str, str, str]] = {
+    "h5py": ("h5py", "frame by frame", ""),
+    "MPI-IO, independent": ("h5py", "frame by frame", "independent"),
+    "MPI-IO, collective": ("h5py", "frame by frame", "collective"),
+    "MPI-IO, two-phase": ("h5py", "frame by frame", "two-phase"),
+    "paceline, whole frames": ("paceline", "into memory", ""),
+    "paceline": ("paceline", "selection", ""),
+}
+#: Ways to write, as the program calls them.
+WROTE = {
+    "MPI-IO, independent": "independent",
+    "MPI-IO, collective": "collective",
+    "MPI-IO, two-phase": "two-phase",
+    "paceline": "paceline",
+}
+COLOURS = {way: OURS if way.startswith("paceline") else OTHER for way in READ} | {"h5py": PAPER}
+RANKS = (1, 2)
+#: Of the larger system read, and of the protein in water written.
+FRAMES_READ, FRAMES_WRITTEN = 60, 100
+
+
+def measure(setting: Setting) -> list[Row]:
+    python = mpio_python()
+    return _reading(setting, python) + _writing(setting, python)
+
+
+def _reading(setting: Setting, python: str | None) -> list[Row]:
+    data = setting.tiled
+    frames = min(setting.amount(FRAMES_READ, 4), data.n_frames)
+    cases, ways = [], []
+    for n in RANKS:
+        for name, layout in LAYOUTS.items():
+            for way, (tool, access, driver) in READ.items():
+                path = str(h5md_file(data, layout))
+                cases.append(Case(tool, n, path, name, frames, access, driver))
+                ways.append(way)
+    rows = measure_cases(setting, data, cases, python)
+    return [
+        _row("reading", row["layout"], way, row["ranks"], row["ms_frame"], row["t_wait"])
+        for row, way in zip(rows, ways * setting.repeats, strict=True)
+    ]
+
+
+def _writing(setting: Setting, python: str | None) -> list[Row]:
+    data = setting.water
+    frames = min(setting.amount(FRAMES_WRITTEN, 4), data.n_frames)
+    names = {layout: name for name, layout in LAYOUTS.items()}
+    ways = {told: way for way, told in WROTE.items()}
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else setting.scratch) as folder:
+        told = data.topology, data.trajectory("dcd"), folder, frames, setting.repeats, *WRITTEN
+        found = on_ranks(RANKS[-1], EVERY_RANK, *told, programs=WRITING, python=python)
+    return [
+        _row(
+            "writing",
+            names[one["layout"]],
+            ways[one["way"]],
+            one["ranks"],
+            1e3 * one["seconds"] / frames,
+            0.0,
+        )
+        for one in found
+    ]
+
+
+def _row(what: str, layout: str, way: str, ranks: int, ms: float, waiting: float) -> Row:
+    return {
+        "what": what,
+        "layout": layout,
+        "way": way,
+        "ranks": ranks,
+        "ms_frame": ms,
+        "t_wait": waiting,
+    }
+
+
+def _cases(what: str) -> list[tuple[str, str]]:
+    """Layouts and ways of one half of the experiment."""
+    if what == "reading":
+        return [(layout, way) for layout in LAYOUTS for way in READ]
+    written = [name for name, layout in LAYOUTS.items() if layout in WRITTEN]
+    refused = ("gzipx1", "MPI-IO, independent")
+    return [(layout, way) for layout in written for way in WROTE if (layout, way) != refused]
+
+
+def table(rows: list[Row]) -> Table:
+    found = Table(
+        "ms a frame of the whole job; ms that ranks wait for each other, in all",
+        ("", "layout", "way", "1 rank", "2 ranks", "speed-up", "waiting, 2 ranks"),
+    )
+    for what in ("reading", "writing"):
+        for layout, way in _cases(what):
+            case = {"what": what, "layout": layout, "way": way}
+            one, two = (spread(rows, "ms_frame", **case, ranks=n) for n in RANKS)
+            waiting = cell(spread(rows, "t_wait", 1e3, **case, ranks=2))
+            found.rows.append(
+                (
+                    what,
+                    layout,
+                    way,
+                    cell(one),
+                    cell(two),
+                    digits(one.median / two.median),
+                    waiting if what == "reading" else "–",
+                )
+            )
+    return found
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, panes = panels(2, 5.6)
+    for axes, what in zip(panes, ("reading", "writing"), strict=True):
+        cases = _cases(what)
+        values = [
+            spread(rows, "ms_frame", what=what, layout=layout, way=way, ranks=2)
+            for layout, way in cases
+        ]
+        names = [f"{layout}, {way}" for layout, way in cases]
+        bars(axes, names, values, [COLOURS[way] for _, way in cases])
+        axes.tick_params(axis="y", labelsize=7)
+        axes.set(title=f"{what}, 2 ranks", xscale="log", xlabel="ms a frame, of the whole job")
+    return figure
+
+
+def finding(rows: list[Row]) -> str:
+    def time(what: str, layout: str, way: str) -> str:
+        return digits(median(rows, "ms_frame", what=what, layout=layout, way=way, ranks=2))
+
+    def all_ways(what: str, layout: str) -> str:
+        names = [way for way in (READ if what == "reading" else WROTE) if way.startswith("MPI-IO")]
+        names = [way for way in names if (layout, way) in _cases(what)]
+        return ", ".join(time(what, layout, way) for way in names)
+
+    def waits(**case: Any) -> str:
+        return digits(1e3 * max(rounds_of(rows, "t_wait", what="reading", ranks=2, **case)))
+
+    return (
+        f"Two ranks read a frame in chunks of one frame in {all_ways('reading', 'chunked')} ms "
+        f"through MPI-IO (independent, collective, two-phase), in "
+        f"{time('reading', 'chunked', 'h5py')} ms with h5py alone, and paceline in "
+        f"{time('reading', 'chunked', 'paceline, whole frames')} ms, its Cα atoms in "
+        f"{time('reading', 'chunked', 'paceline')} ms; in automatic chunks "
+        f"{all_ways('reading', 'default')}, {time('reading', 'default', 'h5py')}, "
+        f"{time('reading', 'default', 'paceline, whole frames')} and "
+        f"{time('reading', 'default', 'paceline')} ms. They write a frame compressed with gzip 1 "
+        f"in {all_ways('writing', 'gzipx1')} ms collectively and in two phases, and with paceline "
+        f"in {time('writing', 'gzipx1', 'paceline')} ms. What ranks wait for each other with "
+        f"MPI-IO, independent, was at most "
+        f"{waits(layout='chunked', way='MPI-IO, independent')} ms."
+    )
+
+
+EXPERIMENT = Experiment(
+    title="H5MD through MPI-IO",
+    source="Jakupovic & Beckstein 2021; Khoshlessan et al. 2020, section 6.3.2",
+    question=(
+        "Both papers read HDF5 through MPI-IO, each rank for itself (independent). The second "
+        "suggested two-phase reading, in which few ranks read large pieces and deal them out, as "
+        "a way on. Here these are beside paceline's own path, which reads chunks at their "
+        "offsets without any MPI in HDF5."
+    ),
+    measure=measure,
+    table=table,
+    draw=draw,
+    finding=finding,
+    why=(
+        "MPI-IO changes how ranks ask for bytes; the chunks that they ask for stay the same, and "
+        "a bad layout costs what it costs. Reading together makes ranks wait for each other at "
+        "every call, and dealing pieces out costs copies, which a parallel file system may repay "
+        "and one machine cannot. Compressed chunks can be written by several ranks collectively "
+        "alone, as HDF5 refuses it otherwise. The paper's long waiting came from ranks that "
+        "competed for the file system; nothing here does. In rows called paceline the Cα atoms "
+        "alone are read, which is what its users ask for; whole frames stand beside."
+    ),
+)

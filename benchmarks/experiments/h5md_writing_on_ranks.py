@@ -1,0 +1,109 @@
+"""A program that writes H5MD on every rank of MPI, through MPI-IO and by paceline; prints JSON."""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from MDAnalysis.lib.formats.libdcd import DCDFile
+from mpi4py import MPI
+
+import paceline
+from benchmarks.experiments.h5md_on_ranks import TWO_PHASE, parsed
+from benchmarks.experiments.on_ranks import WORLD, of_first
+from benchmarks.experiments.papers import share
+from benchmarks.h5md_files import FRAME, LAYOUTS
+
+#: Frames of one call.
+BATCH = 16
+
+
+def write(
+    topology: str, source: str, folder: str, frames: str, repeats: str, *layouts: str
+) -> list[dict[str, Any]]:
+    """Seconds to write frames of a DCD file in every layout, by one rank and by all."""
+    warnings.simplefilter("ignore")
+    found = []
+    for number in range(-1, int(repeats)):
+        for n_ranks in (1, WORLD.size):
+            for layout in layouts:
+                for way, writer in WRITERS.items():
+                    if way == "independent" and LAYOUTS[layout].compressed:
+                        continue  # HDF5 refuses
+                    path = str(Path(folder) / "written.h5md")
+                    job = partial(writer, topology, source, path, int(frames), layout)
+                    seconds = of_first(n_ranks, partial(seconds_of, job))
+                    one = {"round": number, "layout": layout, "way": way, "ranks": n_ranks}
+                    found.append({**one, "seconds": seconds})
+    return [one for one in found if one["round"] >= 0]
+
+
+def seconds_of(job: Callable[[MPI.Intracomm], None], comm: MPI.Intracomm) -> float:
+    """Until the last rank has closed the file."""
+    comm.Barrier()
+    begun = time.perf_counter()
+    job(comm)
+    return comm.allreduce(time.perf_counter() - begun, MPI.MAX)
+
+
+def write_by_mpi(
+    topology: str,
+    source: str,
+    path: str,
+    n_frames: int,
+    layout: str,
+    comm: MPI.Intracomm,
+    way: str = "independent",
+) -> None:
+    """Each rank reads its share of the frames and writes it, some frames a call."""
+    frames = share(n_frames, comm.size, comm.rank)
+    most = -(-n_frames // comm.size)
+    hints = MPI.Info.Create()
+    if way in TWO_PHASE:
+        hints.Set("romio_cb_write", TWO_PHASE[way])
+    with (
+        DCDFile(source) as trajectory,
+        h5py.File(path, "w", driver="mpio", comm=comm, info=hints) as file,
+    ):
+        n_atoms = trajectory.header["natoms"]
+        keywords = LAYOUTS[layout].keywords(n_frames, n_atoms)
+        name = "particles/trajectory/position/value"
+        stored = file.create_dataset(name, dtype=np.float32, fill_time="never", **keywords)
+        with stored.collective if way in TWO_PHASE else nullcontext():
+            for first in range(0, most, BATCH):
+                # A rank that has no frame left writes none in company.
+                some = frames[first : first + BATCH]
+                read = trajectory.readframes(some.start, some.stop).xyz if some else np.empty(0)
+                stored[some.start : some.stop] = read.astype(np.float32).reshape(-1, n_atoms, 3)
+
+
+def write_by_paceline(
+    topology: str, source: str, path: str, n_frames: int, layout: str, comm: MPI.Intracomm
+) -> None:
+    """A run of paceline on every rank."""
+    universe = parsed("paceline", topology)
+    universe.load_new(source)
+    told = {"compress": "gzip:1"} if LAYOUTS[layout].compressed else {}
+    chunk = "frame" if LAYOUTS[layout].chunk == FRAME else layout
+    writing = paceline.Write(universe.atoms, path, chunk=chunk, overwrite=True, **told)
+    writing.run(stop=n_frames, backend=paceline.backends.MPI(comm), progress=False)
+
+
+WRITERS: dict[str, Callable[..., None]] = {
+    "independent": write_by_mpi,
+    "collective": partial(write_by_mpi, way="collective"),
+    "two-phase": partial(write_by_mpi, way="two-phase"),
+    "paceline": write_by_paceline,
+}
+
+if __name__ == "__main__":
+    found = write(*sys.argv[1:])
+    if WORLD.rank == 0:
+        print(json.dumps(found), flush=True)
