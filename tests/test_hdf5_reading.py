@@ -486,3 +486,18 @@ def test_a_file_that_is_cut_or_something_else(tmp_path):
         Reader(path)
     with pytest.raises(FileNotFoundError):
         Reader(tmp_path / "none.h5md")
+
+
+# Through MPI-IO
+
+
+def test_mpi_io_without_mpi_is_refused_in_one_sentence(tmp_path):
+    path = written(tmp_path / "a.h5md", {})
+    if h5py.get_config().mpi:
+        pytest.skip("this h5py was built with MPI")
+    with pytest.raises(UnsupportedError, match="needs an h5py that was built with MPI"):
+        Reader(path, driver="mpio")
+    with pytest.raises(UnsupportedError, match='driver must be "mpio"'):
+        Reader(path, driver="core")
+    with pytest.raises(UnsupportedError, match='comm= is for driver="mpio"'):
+        Reader(path, comm=object())

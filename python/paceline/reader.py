@@ -70,6 +70,11 @@ class Reader(ReaderBase):
     group, units, dataset : optional
         Of an HDF5 file: its group of particles, where there are several; the units of its
         numbers, where it names none; its dataset of positions, where it is of no known structure.
+    driver : {"mpio"}, optional
+        Let HDF5's own library read it through MPI-IO, for which h5py must be built with MPI.
+    comm : mpi4py.MPI.Comm, optional
+        As MDAnalysis's reader wants it with `driver`; each worker opens the file by itself, for
+        it reads when it is free.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet: for a
         first look.
@@ -112,6 +117,8 @@ class Reader(ReaderBase):
         group: str | None = None,
         units: str | Mapping[str, str] | None = None,
         dataset: str | None = None,
+        driver: str | None = None,
+        comm: Any = None,
         sampled: bool = False,
         **kwargs: Any,
     ):
@@ -124,11 +131,15 @@ class Reader(ReaderBase):
                 f"{self.filename}: convert_units=False is not supported; "
                 "positions are always in Å and times in ps"
             )
+        if comm is not None and driver is None:
+            raise UnsupportedError(f'{self.filename}: comm= is for driver="mpio"')
+        # Kept for copies, which may be made in other processes.
+        self._kwargs["comm"] = None
         begun = time.perf_counter()
         self.chain = Chain(
             names,
             n_atoms=n_atoms if sub is None else None,
-            asked=Asked(group, units, dataset),
+            asked=Asked(group, units, dataset, driver),
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.

@@ -11,7 +11,7 @@ from paceline.block import FIELDS, Decoded, field_bits
 from paceline.errors import DamagedFileError, MissingDataError
 from paceline.frames import Extents
 from paceline.hdf5.catalogue import ABSENT, Element
-from paceline.hdf5.library import Array, File
+from paceline.hdf5.library import Array, File, mpi_options
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 
 #: Numbers that are read at a time, bytes; more where one chunk holds more.
@@ -41,7 +41,8 @@ class DetourHand:
     def __init__(self, member: Hdf5Member, atoms: np.ndarray | None, fields: int):
         _core.verify(member.path, member.fingerprint)
         self._path = member.path
-        self._file = File(member.path, rdcc_nbytes=_AT_A_TIME)
+        options = mpi_options() if member.driver == "mpio" else {}
+        self._file = File(member.path, rdcc_nbytes=_AT_A_TIME, **options)
         columns = np.arange(member.n_atoms) if atoms is None else atoms
         self._readers = [
             None if element is None else _ElementReader(self._file, member, element, columns)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,11 +66,25 @@ class Asked:
         Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
     dataset : str, optional
         That of positions, in a file of no known structure.
+    driver : {"mpio"}, optional
+        Through what HDF5's own library is to read it: MPI-IO.
     """
 
     group: str | None = None
     units: str | Mapping[str, str] | None = None
     dataset: str | None = None
+    driver: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.driver not in (None, "mpio"):
+            raise UnsupportedError(
+                f'driver must be "mpio", not {self.driver!r}; without one, paceline reads by itself'
+            )
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """What of it says which numbers are meant."""
+        return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def refuse_for(self, path: str) -> None:
         """Raise where a file that is no HDF5 file was asked for with any of these.
@@ -104,6 +118,8 @@ class Hdf5File:
         What it is recognised by.
     catalogue : Catalogue
         What is in it.
+    driver : str, optional
+        As for `Asked`.
     """
 
     #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
@@ -111,8 +127,11 @@ class Hdf5File:
     first = 0.0
     index_origin = "HDF5's own"
 
-    def __init__(self, path: str, fingerprint: str, catalogue: Catalogue):
+    def __init__(
+        self, path: str, fingerprint: str, catalogue: Catalogue, driver: str | None = None
+    ):
         self.path = path
+        self.driver = driver
         self.fingerprint = fingerprint
         self.catalogue = catalogue
         self.size = os.stat(path).st_size
@@ -150,16 +169,20 @@ class Hdf5File:
     def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
-        from paceline.hdf5.library import File
+        from paceline.hdf5.library import File, refuse_without_mpi
         from paceline.hdf5.proof import proved
 
+        if asked.driver is not None:
+            refuse_without_mpi()
         fingerprint = _core.fingerprint_of(path)
         with File(path) as opened:
-            catalogue = catalogue_of(opened, **vars(asked))
+            catalogue = catalogue_of(opened, **asked.contents)
             if opened.cut_from is not None:
                 note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
                 catalogue = replace(catalogue, notes=[note, *catalogue.notes])
-        return cls(path, fingerprint, proved(cls(path, fingerprint, catalogue)))
+        if asked.driver is None:
+            catalogue = proved(cls(path, fingerprint, catalogue))
+        return cls(path, fingerprint, catalogue, asked.driver)
 
     @property
     def format(self) -> str:
@@ -212,6 +235,7 @@ class Hdf5File:
             tuple(_bare(found.elements.get(field)) for field in FIELDS),
             _bare(found.ids),
             found.id_order,
+            self.driver,
         )
 
     @property

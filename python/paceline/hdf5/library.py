@@ -470,7 +470,7 @@ class File:
     path : path-like
         The file.
     **options
-        For h5py: `driver` and `comm`.
+        For h5py.
 
     Attributes
     ----------
@@ -548,3 +548,31 @@ def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
     if cut := re.search(r"stored_eof = (\d+)", text):
         return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
     return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({_reason(error)})")
+
+
+def refuse_without_mpi() -> None:
+    """Raise where h5py was built without MPI.
+
+    Raises
+    ------
+    UnsupportedError
+        It was, as every one is that pip installs.
+    """
+    if not h5py.get_config().mpi:
+        raise UnsupportedError(
+            'driver="mpio" needs an h5py that was built with MPI, and this one was not; without '
+            "driver= workers read the file in parallel with any h5py"
+        )
+
+
+def mpi_options() -> dict[str, Any]:
+    """How a worker opens a file through MPI-IO: by itself, so that it reads when it will.
+
+    Returns
+    -------
+    dict
+        Options for `File`.
+    """
+    from mpi4py import MPI
+
+    return {"driver": "mpio", "comm": MPI.COMM_SELF}

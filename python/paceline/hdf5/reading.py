@@ -69,6 +69,8 @@ class Hdf5Member:
         The numbers of the atoms, if these are in no fixed order; likewise.
     id_order : numpy.ndarray of int64, shape (n_atoms,), or None
         With `ids`: the number of each of our atoms, rising.
+    driver : str or None
+        "mpio" where HDF5's own library is to read it, through MPI-IO.
     """
 
     path: str
@@ -77,6 +79,7 @@ class Hdf5Member:
     elements: tuple[Element | None, ...]
     ids: Element | None
     id_order: np.ndarray | None
+    driver: str | None = None
 
     def wanted(self, fields: int) -> tuple[Element | None, ...]:
         """Elements of which something is asked for.
@@ -99,7 +102,7 @@ class Hdf5Member:
     def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
         """A hand on the file: the core's, where it can read all that is wanted."""
         asked = [element for element in (*self.wanted(fields), self.ids) if element is not None]
-        if any(element.dataset.detour for element in asked):
+        if self.driver is not None or any(element.dataset.detour for element in asked):
             # Here, and in no other worker, HDF5's own library is loaded.
             from paceline.hdf5.detour import DetourHand
 
