@@ -1,7 +1,6 @@
 //! What can go wrong, said so that the reader of the message knows where and what to do.
 
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Why a decoder stopped. Decoders see one frame's bytes and nothing else, so `at` counts from
@@ -60,12 +59,12 @@ pub enum Error {
     #[error(
         "{}: {}, {what}, byte {offset}: expected {expected}, found {found}",
         path.display(),
-        named(frames)
+        named(*frames)
     )]
     DamagedChunk {
         path: PathBuf,
         /// The first and the last frame that it was read for.
-        frames: RangeInclusive<i64>,
+        frames: (i64, i64),
         what: String,
         offset: u64,
         expected: String,
@@ -105,10 +104,10 @@ pub enum Error {
     Interrupted,
 }
 
-fn named(frames: &RangeInclusive<i64>) -> String {
-    match frames.start() == frames.end() {
-        true => format!("frame {}", frames.start()),
-        false => format!("frames {} to {}", frames.start(), frames.end()),
+fn named((first, last): (i64, i64)) -> String {
+    match first == last {
+        true => format!("frame {first}"),
+        false => format!("frames {first} to {last}"),
     }
 }
 

@@ -41,13 +41,13 @@ fn raise(py: Python<'_>, error: Error) -> PyErr {
         } => damaged(path, frame, offset, expected, found),
         Error::DamagedChunk {
             path,
-            frames,
+            frames: (first, last),
             offset,
             expected,
             found,
             ..
         } => {
-            let frame = (frames.start() == frames.end()).then(|| frames.start().unsigned_abs());
+            let frame = (first == last).then_some(first.unsigned_abs());
             damaged(path, frame, offset, expected, found)
         }
         Error::Missing { .. } => ours("MissingDataError"),

@@ -12,7 +12,7 @@ mod number;
 mod scatter;
 
 pub use dataset::{Dataset, tuple};
-pub use filters::{Filter, Inflater, Pipeline, Unpacked};
+pub use filters::{DEFLATE_MOST, Filter, Inflater, Pipeline, Unpacked};
 pub use grid::{Column, Grid, Part};
 pub use number::{Kind, Number, Units, Value};
 pub use scatter::{Copies, Copy, decode_in_place, decode_one};

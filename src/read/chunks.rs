@@ -119,7 +119,7 @@ impl ChunkReader {
         for (hand, slice) in self.elements.iter_mut().zip(slices) {
             if let (Some(hand), Some(slice)) = (hand, slice) {
                 hand.check(slice, slice.rows.len())?;
-                ask_for(&*self.desk.source, hand.ranges(slice, self.desk.file_size));
+                ask_for(&*self.desk.source, hand.ranges(&self.desk, slice));
             }
         }
         Ok(())

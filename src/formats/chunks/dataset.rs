@@ -72,9 +72,9 @@ impl Dataset {
 
     /// Bytes of so many numbers; nothing where they overflow.
     fn bytes_of(&self, axes: &[u64]) -> Option<u64> {
-        let numbers = axes
-            .iter()
-            .try_fold(1_u64, |n, &axis| n.checked_mul(axis))?;
+        // That there are no rows is no licence for an absurd number of atoms.
+        let mut axes = axes.iter().map(|&axis| axis.max(1));
+        let numbers = axes.try_fold(1_u64, |n, axis| n.checked_mul(axis))?;
         let bytes = numbers.checked_mul(self.number.width as u64)?;
         (bytes <= i64::MAX as u64).then_some(bytes)
     }

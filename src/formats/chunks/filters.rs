@@ -8,7 +8,7 @@ mod shuffle;
 use std::borrow::Cow;
 use std::ops::Range;
 
-pub use deflate::Inflater;
+pub use deflate::{Inflater, MOST as DEFLATE_MOST};
 pub use shuffle::unshuffle;
 
 /// One stage: HDF5's number of it, what the file calls it, and its parameters.

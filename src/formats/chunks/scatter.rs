@@ -92,9 +92,17 @@ fn scatter<const WIDTH: usize, T: Value>(
         return;
     }
     for &Copy { source, target, n } in &copies.copies {
-        let sources = numbers[source..].chunks(copies.source_step);
-        let targets = frame[target..].chunks_mut(copies.target_step);
-        for (source, target) in sources.zip(targets).take(n) {
+        let (source, target) = (&numbers[source..], &mut frame[target..]);
+        if copies.width == 1 && copies.source_step == 1 {
+            // One component alone, as automatic chunks have it: by the loop below it took TIMES.
+            let targets = target.iter_mut().step_by(copies.target_step);
+            for (out, &number) in targets.zip(&source[..n]) {
+                *out = value(number);
+            }
+            continue;
+        }
+        let targets = target.chunks_mut(copies.target_step);
+        for (source, target) in source.chunks(copies.source_step).zip(targets).take(n) {
             for (out, &number) in target.iter_mut().zip(&source[..copies.width]) {
                 *out = value(number);
             }

@@ -34,11 +34,12 @@ impl Damage<'_> {
     pub fn note(&mut self, rows: impl Iterator<Item = usize> + Clone, flaw: &Flaw) -> Result<()> {
         let base = self.base;
         let frames = rows.clone().map(|row| self.frames[base + row]);
-        let frames = (frames.clone().min(), frames.max());
+        let (first, last) = (frames.clone().min(), frames.max());
+        let frames = (first.unwrap_or_default(), last.unwrap_or_default());
         for row in rows {
             let error = Error::DamagedChunk {
                 path: self.path.clone(),
-                frames: frames.0.unwrap_or_default()..=frames.1.unwrap_or_default(),
+                frames,
                 what: flaw.what.clone(),
                 offset: flaw.offset,
                 expected: flaw.expected.clone(),

@@ -64,7 +64,7 @@ impl Hand {
     }
 
     /// Bytes that a block will want, in the order in which it reads them.
-    pub fn ranges(&mut self, slice: Slice<'_>, file_size: u64) -> Vec<Range<u64>> {
+    pub fn ranges(&mut self, desk: &Desk, slice: Slice<'_>) -> Vec<Range<u64>> {
         slice.wanted(0..slice.rows.len(), &mut self.rows);
         let plan = &self.plan;
         let mut ranges = Vec::new();
@@ -75,6 +75,9 @@ impl Hand {
             let place = plan.place(group[0].0);
             for column in &plan.grid.columns {
                 let chunk = plan.chunk(slice, place, column.index);
+                if !plan.is_contiguous() && !desk.holds(chunk.offset, chunk.size) {
+                    continue;
+                }
                 if plan.pipeline.is_empty() {
                     ranges.extend(plan.ranges(chunk, place, column, group));
                 } else {
@@ -82,7 +85,7 @@ impl Hand {
                 }
             }
         }
-        ranges.retain(|range| range.end <= file_size);
+        ranges.retain(|range| range.end <= desk.file_size);
         ranges
     }
 }

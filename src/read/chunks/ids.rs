@@ -143,9 +143,14 @@ impl Ids {
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
         let plan = &self.hand.plan;
         let row = slice.rows[row].unsigned_abs();
+        let place = plan.place(row);
+        let offset = plan.chunk(slice, place, 0).offset;
         Flaw {
             what: format!("row {row} of {}", plan.dataset.name),
-            offset: plan.chunk(slice, plan.place(row), 0).offset,
+            offset: match plan.pipeline.is_empty() {
+                true => offset + plan.within(row, place),
+                false => offset,
+            },
             expected: "each atom's number once".into(),
             found,
         }

@@ -67,10 +67,9 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         parts: &'a [Part],
         group: &[Wanted],
     ) -> Result<()> {
-        let grid = &self.plan.grid;
         for &(row, k) in group {
-            let at = chunk.offset + (row - place * grid.chunk_rows) * grid.row_bytes as u64;
-            let size = grid.row_bytes as u64;
+            let at = chunk.offset + self.plan.within(row, place);
+            let size = self.plan.grid.row_bytes as u64;
             if self.plan.is_contiguous() && !self.desk.holds(at, size) {
                 let flaw = self.plan.cut_row(row, at, self.desk.file_size);
                 self.damage.note(std::iter::once(k), &flaw)?;

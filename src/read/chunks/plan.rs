@@ -8,7 +8,9 @@ use super::desk::Desk;
 use super::slice::{Chunk, Slice, Wanted};
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
-use crate::formats::chunks::{Column, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple};
+use crate::formats::chunks::{
+    Column, DEFLATE_MOST, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple,
+};
 
 /// A dataset, and what is wanted of each of its rows.
 pub(super) struct Plan {
@@ -31,6 +33,7 @@ impl Plan {
         };
         dataset.check().map_err(unsupported)?;
         check_axes(&dataset, atoms.n_total() as u64, per_atom as u64).map_err(unsupported)?;
+        check_room(&dataset, desk.file_size).map_err(unsupported)?;
         let grid = Grid::new(&dataset, atoms, per_atom);
         let pipeline = Pipeline::new(&dataset.filters, dataset.number.width, grid.chunk_bytes);
         let named = |what| unsupported(format!("{}: {what}", dataset.name));
@@ -50,6 +53,11 @@ impl Plan {
     /// Index of a row's chunks along the first axis.
     pub fn place(&self, row: u64) -> u64 {
         row / self.grid.chunk_rows
+    }
+
+    /// Where a row begins in its chunks, bytes.
+    pub fn within(&self, row: u64, place: u64) -> u64 {
+        (row - place * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
 
     /// Where a chunk is; a contiguous dataset is one.
@@ -92,8 +100,7 @@ impl Plan {
         rows: &[Wanted],
     ) -> Vec<Range<u64>> {
         let of_row = |&(row, _): &Wanted| {
-            let at =
-                chunk.offset + (row - place * self.grid.chunk_rows) * self.grid.row_bytes as u64;
+            let at = chunk.offset + self.within(row, place);
             let parts = column.parts.iter();
             parts.map(move |part| at + part.start as u64..at + (part.start + part.len) as u64)
         };
@@ -186,6 +193,27 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
             "{}: expected {per_atom} numbers for each of {n_atoms} atoms, found shape {}",
             dataset.name,
             tuple(&dataset.shape)
+        )),
+    }
+}
+
+/// Refuse rows that no bytes of the file could ever become, and more chunks than bytes: they would
+/// take memory without bound.
+fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
+    let numbers: u64 = dataset.shape[1..].iter().product();
+    let most = file_size.saturating_mul(DEFLATE_MOST as u64) / dataset.number.width as u64;
+    let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
+    let axes = dataset.shape[1..].iter().zip(&chunk[1..]);
+    let columns: u64 = axes.map(|(&n, &step)| n.div_ceil(step.max(1))).product();
+    let (what, most, found) = match numbers <= most {
+        true => ("chunks side by side", file_size, columns),
+        false => ("numbers in a row", most, numbers),
+    };
+    match found <= most {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: expected at most {most} {what} in a file of {file_size} bytes, found {found}",
+            dataset.name
         )),
     }
 }
