@@ -1,10 +1,18 @@
 """What reading costs by the layout, beside a count of every byte."""
 
+import h5py
+import MDAnalysis
 import numpy as np
 import pytest
 
+import paceline
+from paceline.block import Decoded
 from paceline.hdf5.catalogue import Dataset, Element, Filter, Table
-from paceline.hdf5.costs import GAP, advice, bytes_read, costs_of, layout_in_words
+from paceline.hdf5.costs import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
+from paceline.hdf5.file import Asked
+from paceline.indexed import extents_in
+from paceline.opening import open_file
+from paceline.reader import Reader
 
 GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))
 
@@ -37,17 +45,24 @@ def counted(element, atoms, frames):
     inside = [place % c for place, c in zip(places, chunk, strict=True)]
     numbers = np.ravel_multi_index(chunks, grid)
     wanted = {n: np.ravel_multi_index(inside, chunk)[numbers == n] for n in np.unique(numbers)}
-    total, width = 0, dataset.dtype.itemsize
+    width, total, end = dataset.dtype.itemsize, 0, None
     for number, places in wanted.items():
-        size = None if dataset.table is None else int(dataset.table.sizes[number])
+        offset, size = dataset.offset, 1
+        if dataset.table is not None:
+            offset, size = (
+                int(part[number]) for part in (dataset.table.offsets, dataset.table.sizes)
+            )
         if size == 0:
             continue
         if dataset.filters:
-            total += size
-            continue
-        starts = np.sort(places) * width
-        gaps = np.diff(starts) - width
-        total += len(starts) * width + int(gaps[gaps <= GAP].sum())
+            starts, stops = np.array([offset]), np.array([offset + size])
+        else:
+            starts = offset + np.sort(places) * width
+            stops = starts + width
+        ends = np.r_[starts[0] if end is None else end, stops]
+        gaps = starts - ends[:-1]
+        total += int((stops - starts).sum() + gaps[(gaps >= 0) & (gaps <= GAP)].sum())
+        end = stops[-1]
     return total
 
 
@@ -69,16 +84,14 @@ def test_bytes_are_those_that_are_counted(name, filters, step):
         pytest.skip("contiguous numbers have no filters")
     element = made_up(shape, chunk, filters=filters, unwritten=() if chunk is None else [1])
     atoms = np.arange(5, 900, step)
-    at_once = sum(
-        counted(element, atoms, frames)
-        for frames in np.split(np.arange(7), np.arange(7)[:: (chunk or shape)[0]][1:])
-    )
+    at_once = counted(element, atoms, np.arange(7))
     assert bytes_read(element, atoms) == at_once
-    if not filters:
-        singly = sum(counted(element, atoms, [frame]) for frame in range(7))
-        assert bytes_read(element, atoms, one_by_one=True) == singly
-    else:
-        assert bytes_read(element, atoms, one_by_one=True) == at_once
+    # What is inflated of a chunk is kept for the next frame.
+    together = chunk[0] if filters else 1
+    singly = [range(frame, min(7, frame + together)) for frame in range(0, 7, together)]
+    assert bytes_read(element, atoms, one_by_one=True) == sum(
+        counted(element, atoms, list(frames)) for frames in singly
+    )
 
 
 def test_what_is_kept_inflated_has_a_bound():
@@ -89,9 +102,9 @@ def test_what_is_kept_inflated_has_a_bound():
 
 def test_rows_that_no_frame_has_are_not_read():
     rows = np.array([0, -1, 2, -1])
-    element = made_up((3, 100, 3), (1, 100, 3), rows=rows)
-    assert bytes_read(element, np.arange(100)) == 2 * 2400
-    assert costs_of(element, 100)[3].ratio == 1
+    element = made_up((3, 300, 3), (1, 300, 3), rows=rows)
+    assert bytes_read(element, np.arange(300)) == 2 * 7200
+    assert costs_of(element, 300)[3].ratio == 1
 
 
 def test_long_runs_of_floats_are_read_without_what_is_between():
@@ -137,9 +150,53 @@ def test_layouts_in_words(element, words, pays):
 
 
 def test_compressed_frames_are_dear_to_few_atoms():
-    element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (GZIP,))
+    element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (SHUFFLE, GZIP))
     element.dataset.table.sizes[:] = 40_000
     by_frames, first, spread, everything = costs_of(element, 5000)
     assert by_frames.ratio == everything.ratio == pytest.approx(2 / 3)
     assert first.ratio == spread.ratio == pytest.approx(20 * 2 / 3)
+    assert advice(element, costs_of(element, 5000)) == "does not pay: there is little to be read"
+    element.dataset.table.sizes[:] = 40_000_000
     assert advice(element, costs_of(element, 5000)).startswith("pays where few atoms are read")
+
+
+def test_of_deflate_alone_the_beginning_is_enough():
+    element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (GZIP,))
+    element.dataset.table.sizes[:] = 40_000
+    element.dataset.table.offsets[:] = np.arange(9) * 40_000
+    assert bytes_read(element, np.arange(250)) == 9 * (2000 + SPARE)
+    assert bytes_read(element, np.arange(4000)) == 9 * 40_000
+
+
+REAL = {
+    "contiguous": {},
+    "one frame a chunk": {"chunks": (1, 3000, 3)},
+    "as h5py chooses": {"chunks": (4, 750, 1)},
+    "gzip": {"chunks": (4, 3000, 3), "compression": "gzip", "compression_opts": 1},
+    "shuffle + gzip": {"chunks": (4, 500, 3), "compression": "gzip", "shuffle": True},
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_bytes_are_those_that_a_run_counts(tmp_path, name):
+    path = tmp_path / "a.h5"
+    numbers = np.random.default_rng(1).normal(0, 20, (40, 3000, 3)).astype("f4").round(2)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("pos", data=numbers, **REAL[name])
+    file = open_file(path, asked=Asked(dataset="pos", units={"length": "Angstrom"}), notes=False)
+    element = file.catalogue.elements["positions"]
+    universe = MDAnalysis.Universe.empty(3000)
+    universe.trajectory = Reader(path, dataset="pos", units={"length": "Angstrom"})
+    for chosen in (slice(None), slice(0, 150), slice(0, None, 20)):
+        atoms = np.arange(3000)[chosen].copy()
+        series = paceline.TimeSeries(lambda block: block.times, universe.atoms[chosen])
+        series.run(backend="serial")
+        found = sum(block.bytes for block in series.timings.blocks)
+        assert bytes_read(element, atoms) == pytest.approx(found, rel=0.05)
+        hand = file.member.open(atoms, 1)
+        found = 0
+        for frame in np.arange(40):
+            block = Decoded.room_for(np.array([frame]), len(atoms), ["positions"])
+            extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
+            found += hand.read(extents, block, required=1, skip=False)[2]
+        assert bytes_read(element, atoms, one_by_one=True) == pytest.approx(found, rel=0.05)

@@ -1,5 +1,6 @@
 """Damaged and hostile HDF5 files: one clear error each, and what is whole is read."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
+from test_netcdf import values, write_netcdf4
 
 import paceline
 from paceline.errors import (
@@ -288,6 +290,22 @@ class TestCutFiles:
         assert n_read[0] == 0
         # What comes last are the numbers, or, of the oldest format, the table of chunks.
         assert max(n_read) > 0
+
+    def test_netcdf_4_cut_at_any_place(self, tmp_path):
+        """Its library writes most structures last, so that little is left."""
+        arrays = values()
+        path = write_netcdf4(tmp_path / "a.nc", arrays, "NETCDF4")
+        content = path.read_bytes()
+        n_read = []
+        for size in (*range(1, len(content), len(content) // 15), len(content)):
+            path.write_bytes(content[:size])
+            n_read.append(0)
+            with contextlib.suppress(PacelineError):
+                reader = Reader(path)
+                for frame, expected in enumerate(np.float32(arrays["coordinates"])):
+                    np.testing.assert_array_equal(reader[frame].positions, expected)
+                    n_read[-1] += 1
+        assert (n_read[0], n_read[-1]) == (0, 5)
 
     def test_it_is_said_and_is_bad(self, tmp_path):
         path = write(tmp_path / "a.h5md")

@@ -17,10 +17,14 @@ from paceline.hdf5.catalogue import ABSENT, Dataset, Element, Filter
 GAP = 4096
 #: Bytes of neighbouring chunks, inflated, that the core keeps for the next frames.
 KEPT = 64 << 20
+#: Up to this part of a chunk of deflate alone no more is inflated, and read, than is wanted, and
+#: so many bytes to be sure.
+BEGINNING, SPARE = 0.6, 512
 #: Of a selection that stands for those that are usual, one atom in so many.
 ONE_IN = 20
-#: More bytes read for each byte used than this, and writing the file anew pays.
-WORTH = 4.0
+#: More bytes read for each byte used than this, and writing the file anew pays, if there are
+#: bytes enough to be worth anybody's time.
+WORTH, LITTLE = 4.0, 10_000_000
 
 _DEFLATE = 1
 _NAMES = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
@@ -101,20 +105,35 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     """
     dataset = element.dataset
     rows = _rows_of_places(element)
-    sizes = _stored(dataset, len(rows))
+    offsets, sizes = _stored(dataset, len(rows))
     columns = list(_columns(dataset, atoms))
     numbers = [column.number for column in columns]
-    written = sizes[:, numbers] > 0
+    offsets, sizes, rows = offsets[:, numbers], sizes[:, numbers], rows[:, None]
+    there = (sizes > 0) & (rows > 0)
+    of_row, first, end, between = (
+        np.array([getattr(column, name) for column in columns])
+        for name in ("of_row", "first", "end", "between")
+    )
+    times = rows
     if dataset.filters:
-        again = np.maximum(rows, 1) if one_by_one and _inflated(dataset) > KEPT else rows > 0
-        return int((sizes[:, numbers] * again[:, None]).sum())
-    total = 0
-    for k, column in enumerate(columns):
-        between = 0 if one_by_one else column.between
+        first = np.zeros_like(first)
+        read = ends = _packed(dataset, sizes, rows, end)
+        times = rows if one_by_one and _inflated(dataset) > KEPT else np.minimum(rows, 1)
+    elif one_by_one:
+        read, ends = np.broadcast_to(of_row, sizes.shape), end
+    else:
         # What is between two rows of a chunk is read with them.
-        in_place = rows * column.of_row + np.maximum(rows - 1, 0) * between
-        total += int(in_place[written[:, k]].sum())
-    return total
+        read = rows * of_row + np.maximum(rows - 1, 0) * between
+        ends = (rows - 1) * _row_bytes(dataset) + end
+        times = np.minimum(rows, 1)
+    # A gap between two chunks is read where it is short, as one within a chunk is.
+    begins, stops = ((offsets + edge)[there] for edge in (first, ends))
+    gaps = begins[1:] - stops[:-1]
+    places = np.nonzero(there)[0]
+    again = np.broadcast_to(times, there.shape)[there][1:] * (np.diff(places) == 0)
+    straight = not dataset.filters and any(column.straight for column in columns)
+    short = (gaps >= 0) & (gaps <= GAP) & (not straight)
+    return int((read * times * there).sum() + (gaps * short * (again if one_by_one else 1)).sum())
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
@@ -166,6 +185,8 @@ def advice(element: Element, costs: list[Cost]) -> str:
     if not costs:
         return "pays: paceline repack writes what workers read without HDF5's library"
     by_frames, first, _, everything = costs
+    if everything.read < LITTLE:
+        return "does not pay: there is little to be read"
     if by_frames.ratio > WORTH * max(1.0, everything.ratio):
         return "pays for reading frame by frame: paceline repack --for frames"
     if first.ratio > WORTH:
@@ -181,12 +202,19 @@ def _cost(element: Element, access: str, atoms: np.ndarray, *, one_by_one: bool 
 
 @dataclass(frozen=True)
 class _Column:
-    """What is wanted of a row of the chunks in one column: bytes, with the gaps that are read."""
+    """What is wanted of a row of the chunks in one column: bytes, with the gaps that are read.
+
+    Its place among the columns, the first wanted byte and one past the last, those that are read,
+    and those between this row and the next that are read too. Long runs of float32 are read
+    straight to their places, without what is between them.
+    """
 
     number: int
+    first: int
+    end: int
     of_row: int
-    #: Read between this row and the next.
     between: int
+    straight: bool
 
 
 def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
@@ -204,17 +232,31 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
         starts = inside % chunk[1] * step
         for k, part in enumerate(parts):
             number = int(inside[0] // chunk[1]) * len(parts) + k
-            yield _column(number, starts, part * dataset.dtype.itemsize, step * chunk[1], dataset)
+            yield _column(number, starts, part * dataset.dtype.itemsize, dataset)
 
 
-def _column(number: int, starts: np.ndarray, n: int, row: int, dataset: Dataset) -> _Column:
-    """What is wanted of a row of so many bytes: from each of these on, so many."""
+def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
+    """What is wanted of a row: from each of these bytes on, so many."""
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP].sum())
-    gap = row - int(starts[-1]) - n + int(starts[0])
-    # Long runs of float32 are read to their places, without what is between them.
+    first, end = int(starts[0]), int(starts[-1]) + n
+    gap = _row_bytes(dataset) - end + first
     straight = not gaps.any() and (of_row >= GAP or gap == 0) and dataset.dtype.itemsize == 4
-    return _Column(number, of_row, gap if gap <= GAP and not straight else 0)
+    return _Column(number, first, end, of_row, gap if gap <= GAP and not straight else 0, straight)
+
+
+def _row_bytes(dataset: Dataset) -> int:
+    """Of a chunk."""
+    return math.prod((dataset.chunk or dataset.shape)[1:]) * dataset.dtype.itemsize
+
+
+def _packed(dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Bytes that are read of chunks: of deflate alone no more than the last wanted byte needs."""
+    if [stage.number for stage in dataset.filters] != [_DEFLATE]:
+        return sizes
+    of_row = _row_bytes(dataset)
+    share = ((rows - 1) * of_row + end) / ((dataset.chunk or dataset.shape)[0] * of_row)
+    return np.where(share < BEGINNING, np.minimum(sizes, sizes * share + SPARE), sizes)
 
 
 def _rows_of_places(element: Element) -> np.ndarray:
@@ -226,11 +268,14 @@ def _rows_of_places(element: Element) -> np.ndarray:
     return np.bincount(rows[rows != ABSENT] // of_place, minlength=-(-n_rows // of_place))
 
 
-def _stored(dataset: Dataset, n_places: int) -> np.ndarray:
-    """Bytes of the chunks, shape (n_places, chunks of one place)."""
+def _stored(dataset: Dataset, n_places: int) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and bytes of the chunks, shape (n_places, chunks of one place)."""
     if dataset.table is None:
-        return np.ones((n_places, 1), dtype=np.int64)
-    return dataset.table.sizes.astype(np.int64).reshape(n_places, -1)
+        return np.zeros((n_places, 1)), np.ones((n_places, 1))
+    # Offsets that no file has are too large for integers of NumPy's to be added to.
+    table = (dataset.table.offsets, dataset.table.sizes)
+    offsets, sizes = (part.astype(np.float64).reshape(n_places, -1) for part in table)
+    return offsets, sizes
 
 
 def _inflated(dataset: Dataset) -> int:

@@ -1,0 +1,120 @@
+"""`paceline info` and `paceline validate` of HDF5 files."""
+
+import h5py
+import numpy as np
+import pytest
+from h5md_files import N_ATOMS, N_FRAMES, numbers, write_simple
+from MDAnalysisTests import datafiles
+from test_netcdf import AMBER, values, write_netcdf4
+
+import paceline
+from paceline.cli import main
+from paceline.cli.facts import facts_of
+
+PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
+
+
+def bad(path, **options):
+    return paceline.validate(path, progress=False, **options).bad
+
+
+def test_what_a_file_holds_and_who_reads_it(tmp_path):
+    path = write_simple(
+        tmp_path / "a.h5md",
+        chunks=(2, N_ATOMS, 3),
+        compression="gzip",
+        compression_opts=1,
+        shuffle=True,
+    )
+    facts = dict(facts_of(str(path)))
+    assert (facts["format"], facts["group"]) == ("H5MD", "atoms")
+    words = f"float32, 2 frames a chunk ({2 * N_ATOMS * 12} bytes, shuffle + gzip 1)"
+    assert facts["positions"] == facts["forces"] == f"{words}, decoded by paceline"
+    costs = facts["bytes read for each used"].split(", ")
+    assert [cost.rpartition(" ")[0] for cost in costs] == [
+        "frame by frame",
+        "the first 5 % of the atoms",
+        "every 20th atom",
+        "everything",
+    ]
+    assert facts["repacking"] == "does not pay: there is little to be read"
+
+
+def test_what_only_hdf5_reads_is_said_with_its_reason(tmp_path):
+    path = write_simple(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3), scaleoffset=3)
+    facts = dict(facts_of(str(path)))
+    assert "read through HDF5's library, slower: its filter" in facts["positions"]
+    assert "scaleoffset" in facts["positions"]
+    assert facts["bytes read for each used"] == "unknown"
+    assert facts["repacking"].startswith("pays: paceline repack")
+
+
+def test_fields_that_some_frames_lack(tmp_path):
+    path = write_simple(tmp_path / "a.h5md", velocity=None)
+    with h5py.File(path, "a") as file:
+        group = file["particles/atoms"].create_group("velocity")
+        held = numbers()
+        group["value"] = held.velocity[::2].astype("f8")
+        group["step"], group["time"] = held.step[::2], held.time[::2]
+        group["time"].attrs["unit"] = "ps"
+        group["value"].attrs["unit"] = "Angstrom ps-1"
+    facts = dict(facts_of(str(path)))
+    words = f"float64, contiguous, in {N_FRAMES // 2} frames, decoded by paceline"
+    assert facts["velocities"] == words
+    assert bad(path) == []
+
+
+def test_one_line_a_file_whatever_the_formats(tmp_path, capsys):
+    path = write_simple(tmp_path / "a.h5md")
+    four = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4")
+    main(["info", "--tsv", str(path), str(four), datafiles.XTC])
+    head, *lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 3
+    assert {len(line) for line in lines} == {len(head)}
+    column = head.index("positions")
+    assert lines[1][column].startswith("float32, one frame a chunk")
+    assert lines[2][column] == "-"
+
+
+@pytest.mark.parametrize("path", PUBLISHED)
+def test_published_files_are_sound(path):
+    assert bad(path) == []
+
+
+def test_netcdf_4_is_judged_as_netcdf_3_is(tmp_path):
+    arrays = values()
+    path = write_netcdf4(tmp_path / "a.nc", arrays, "NETCDF4", scale=AMBER)
+    assert bad(path) == []
+    arrays["coordinates"][1, 4] = np.nan
+    arrays["time"][4] = arrays["time"][2]
+    arrays["cell_lengths"][3] = 0
+    path = write_netcdf4(tmp_path / "b.nc", arrays, "NETCDF4", scale=AMBER)
+    said = [(finding.frame, finding.what.split()[0]) for finding in bad(path)]
+    path = write_netcdf4(tmp_path / "c.nc", arrays, "NETCDF3_64BIT_OFFSET", scale=AMBER)
+    assert said == [(finding.frame, finding.what.split()[0]) for finding in bad(path)]
+    assert {frame for frame, _ in said} == {1, 3, 4}
+
+
+def test_every_checksum_is_proved_and_every_stream_read_to_its_end(tmp_path):
+    path = write_simple(tmp_path / "a.h5md", chunks=(1, N_ATOMS, 3), compression="gzip")
+    with h5py.File(path) as file:
+        value = file["particles/atoms/velocity/value"]
+        info = value.id.get_chunk_info_by_coord((4, 0, 0))
+    content = bytearray(path.read_bytes())
+    # The checksum of the deflate stream, which reading does not need.
+    content[info.byte_offset + info.size - 1] ^= 1
+    path.write_bytes(content)
+    (finding,) = bad(path)
+    assert finding.frame == 4
+    assert info.byte_offset <= finding.byte < info.byte_offset + info.size
+    assert "chunk (4, 0, 0) of /particles/atoms/velocity/value" in finding.what
+
+
+def test_what_a_file_does_not_say_is_asked_for(tmp_path, capsys):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["pos"] = numbers().position
+    assert main(["validate", str(path)]) == 1
+    assert "dataset=" in capsys.readouterr().out
+    assert bad(path, dataset="pos", units={"length": "nm"}) == []
+    assert not main(["validate", str(path), "--dataset", "pos", "--units", "nm"])
