@@ -234,11 +234,9 @@ def _of_mdtraj(file: File) -> dict[str, Series]:
 
 def _series(name: str, element: Sampled) -> Series:
     times = None
-    if element.times is not None and element.time_unit is not None:
-        try:
+    if element.time_unit is not None and element.times is not None:
+        with contextlib.suppress(UnsupportedError):
             times = (element.times * factor_of(element.time_unit, "time")).astype(np.float64)
-        except UnsupportedError:
-            times = None
     array = element.values
     return Series(
         name, array.file.path, array.name, array.shape, element.unit, element.steps, times
