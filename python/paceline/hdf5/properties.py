@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdtraj
+from paceline.hdf5.apart import apart
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.particles import VECTORS, Particles
@@ -59,7 +60,7 @@ class Series:
         numpy.ndarray
             In the unit that `unit` names, and in the order of the file. Text is str.
         """
-        return values_of(self.path, self.dataset)
+        return apart(values_of, self.path, dataset=self.dataset)
 
     def at(self, step: int, frame: int | None = None) -> Any:
         """The value at one step.
