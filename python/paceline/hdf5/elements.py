@@ -43,7 +43,7 @@ class Sampled:
     @property
     def n_rows(self) -> int:
         """Number of samples: 1 for what holds at all times."""
-        return 1 if self.steps is None else self.values.shape[0]
+        return 1 if self.steps is None else len(self.steps)
 
     @property
     def times(self) -> np.ndarray | None:
@@ -161,6 +161,8 @@ def unit_of(array: Array) -> str | None:
     """
     attrs = array.attrs
     unit = attrs.get("unit", attrs.get("units"))
+    if isinstance(unit, list) and len(unit) == 1:
+        unit = unit[0]
     return unit.strip() or None if isinstance(unit, str) else None
 
 

@@ -62,7 +62,7 @@ def order_of(ids: Sampled | None, frames: Sampled, n_atoms: int, notes: list[str
     -----
     Where the file names a placeholder, atoms may come and go: ours are those of all frames.
     """
-    if ids is None or ids.steps is None or ids.n_rows == 0:
+    if ids is None or ids.steps is None or not ids.n_rows or not frames.n_rows:
         return None
     array, path = ids.values, ids.values.file.path
     if array.dtype.kind not in "iu" or len(array.shape) != 2 or array.shape[1] != n_atoms:
