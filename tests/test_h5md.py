@@ -318,7 +318,7 @@ class TestGroups:
 
     def test_several_are_listed(self, tmp_path):
         path = self.two(tmp_path / "two.h5")
-        assert "group=: 'solute', 'water'" in refused(path)
+        assert "choose one with group= (--particles): 'solute', 'water'" in refused(path)
         assert opened(path, group="solute").facts["group"] == "solute"
         assert opened(path, group="/particles/water").facts["group"] == "water"
 

@@ -287,7 +287,9 @@ class TestAnyOther:
 
         edit(path, add)
         assert not hasattr(topology_of(path, group="b"), "bonds")
-        with pytest.raises(UnsupportedError, match="choose one with group=: 'a', 'b'"):
+        with pytest.raises(
+            UnsupportedError, match=r"choose one with group= \(--particles\): 'a', 'b'"
+        ):
             topology_of(path)
 
 

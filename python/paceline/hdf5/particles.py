@@ -157,7 +157,7 @@ def _chosen(file: File, group: str | None) -> Group:
         )
     raise UnsupportedError(
         f"{file.path}: it has {len(moving)} groups of particles; "
-        f"choose one with group=: {_listed(moving)}"
+        f"choose one with group= (--particles): {_listed(moving)}"
     )
 
 
