@@ -269,6 +269,15 @@ class TestAnyOther:
         assert atoms.segments.segids.tolist() == ["P", "Q"]
         assert atoms.bonds.indices.tolist() == [[0, 1], [2, 8]]
 
+    def test_a_mass_in_stones(self, tmp_path):
+        def add(file):
+            file["particles/atoms/mass"] = np.ones(N_ATOMS)
+            file["particles/atoms/mass"].attrs["unit"] = "stone"
+
+        path = edit(write_simple(tmp_path / "heavy.h5"), add)
+        with pytest.raises(UnsupportedError, match=r"mass: unknown unit 'stone'.*topology file"):
+            topology_of(path)
+
     def test_bonds_are_not_lent_to_one_of_several_groups(self, tmp_path):
         path = write_simple(tmp_path / "two.h5", group="a")
 
@@ -278,7 +287,9 @@ class TestAnyOther:
 
         edit(path, add)
         assert not hasattr(topology_of(path, group="b"), "bonds")
-        with pytest.raises(UnsupportedError, match="choose one with group=: 'a', 'b'"):
+        with pytest.raises(
+            UnsupportedError, match=r"choose one with group= \(--particles\): 'a', 'b'"
+        ):
             topology_of(path)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
+from paceline.hdf5.clocks import Clocks
 from paceline.hdf5.library import DEFLATE_RATIO, Array, File, Group, damaged
 
 
@@ -21,10 +22,10 @@ class Sampled:
         Its numbers; where they were sampled, each row is a sample.
     steps : numpy.ndarray of int64, shape (n_rows,), or None
         Steps of the samples; None for what holds at all times.
-    times : numpy.ndarray, shape (n_rows,), or None
-        Times as the file has them, in its type and its unit; None where it has none.
-    time_unit : str or None
-        What the file says they are in.
+    time : Array or None
+        Times of the samples, where the file has them.
+    clocks : Clocks or None
+        Reads them.
     unit : str or None
         What the file says the numbers are in.
     has_steps : bool
@@ -34,15 +35,27 @@ class Sampled:
     name: str
     values: Array
     steps: np.ndarray | None = None
-    times: np.ndarray | None = None
-    time_unit: str | None = None
+    time: Array | None = None
+    clocks: Clocks | None = None
     unit: str | None = None
     has_steps: bool = True
 
     @property
     def n_rows(self) -> int:
         """Number of samples: 1 for what holds at all times."""
-        return 1 if self.steps is None else self.values.shape[0]
+        return 1 if self.steps is None else len(self.steps)
+
+    @property
+    def times(self) -> np.ndarray | None:
+        """Times as the file has them, in its type and its unit; None where it has none."""
+        if self.time is None or self.clocks is None:
+            return None
+        return self.clocks.read(self.time, self.n_rows)
+
+    @property
+    def time_unit(self) -> str | None:
+        """What the file says the times are in."""
+        return None if self.time is None else unit_of(self.time)
 
 
 class Elements:
@@ -56,7 +69,7 @@ class Elements:
 
     def __init__(self, file: File):
         self._path = file.path
-        self._clocks: dict[tuple[tuple[int, int], int], np.ndarray] = {}
+        self._clocks = Clocks(file.path)
 
     def find(self, group: Group, name: str, *, rank: int) -> Sampled | None:
         """The element of a name.
@@ -117,44 +130,13 @@ class Elements:
         if step is None and rank in (None, len(values.shape)):
             return Sampled(group.name, values, unit=unit_of(values))
         n_rows = self._n_rows(values)
-        if step is None:
-            steps = np.arange(n_rows)
-        else:
-            steps = self._integers(step, self._clock(step, values, n_rows))
-        times = None if time is None else self._clock(time, values, n_rows)
-        time_unit = None if time is None else unit_of(time)
+        for array in (step, time):
+            if array is not None:
+                self._clocks.refuse_others(array, values, n_rows)
+        steps = np.arange(n_rows) if step is None else self._clocks.integers(step, n_rows)
         return Sampled(
-            group.name, values, steps, times, time_unit, unit_of(values), step is not None
+            group.name, values, steps, time, self._clocks, unit_of(values), step is not None
         )
-
-    def _clock(self, array: Array, values: Array, n_rows: int) -> np.ndarray:
-        """Steps or times of all rows, stored one by one or as an increment."""
-        if array.is_text or array.dtype.kind not in "iuf":
-            raise damaged(self._path, array.name, "numbers", str(array.dtype))
-        if array.shape not in ((), (n_rows,)):
-            raise damaged(
-                self._path,
-                array.name,
-                f"as many as {values.name} has, {n_rows}",
-                f"a shape of {array.shape}",
-            )
-        key = (array.identity, n_rows)
-        if key not in self._clocks:
-            found = array.read() if array.shape else self._linear(array, n_rows)
-            # Of the machine's byte order.
-            self._clocks[key] = np.asarray(found, dtype=found.dtype.newbyteorder("="))
-        return self._clocks[key]
-
-    def _linear(self, array: Array, n_rows: int) -> np.ndarray:
-        increment, offset = array.read(), array.attrs.get("offset", 0)
-        if isinstance(offset, np.ndarray) and offset.size == 1:
-            offset = offset.item()
-        if not isinstance(offset, int | float):
-            what = f"{array.name}, attribute offset"
-            raise damaged(self._path, what, "a number", repr(offset))
-        if not abs(offset) + abs(increment) * n_rows < 2**63:
-            raise damaged(self._path, array.name, "numbers of 64 bits", f"{offset} + {increment}")
-        return np.arange(n_rows) * increment + offset
 
     def _n_rows(self, values: Array) -> int:
         """Its samples: no more than its bytes can stand for."""
@@ -163,13 +145,6 @@ class Elements:
         if n_rows > most:
             raise damaged(self._path, values.name, f"at most {most} samples", str(n_rows))
         return n_rows
-
-    def _integers(self, array: Array, steps: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", over="ignore"):
-            whole = steps.astype(np.int64)
-        if not np.array_equal(whole, steps):
-            raise damaged(self._path, array.name, "whole numbers of 64 bits", str(steps.dtype))
-        return whole
 
 
 def unit_of(array: Array) -> str | None:
@@ -186,6 +161,8 @@ def unit_of(array: Array) -> str | None:
     """
     attrs = array.attrs
     unit = attrs.get("unit", attrs.get("units"))
+    if isinstance(unit, list) and len(unit) == 1:
+        unit = unit[0]
     return unit.strip() or None if isinstance(unit, str) else None
 
 

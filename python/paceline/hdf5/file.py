@@ -209,14 +209,14 @@ class Hdf5File:
         """Energies and the like, by name."""
         from paceline.hdf5.properties import observables_of
 
-        return observables_of(self.path)
+        return apart(observables_of, self.path)
 
     @cached_property
     def properties(self) -> "SeriesByName":
         """What it tells of its particles beside their motion, by name."""
         from paceline.hdf5.properties import properties_of
 
-        return properties_of(self.path, group=self.catalogue.facts.get("group"))
+        return apart(properties_of, self.path, group=self.catalogue.facts.get("group"))
 
     @property
     def _main(self) -> Element:

@@ -104,16 +104,24 @@ def _element(particles: Particles, sampled: Sampled, quantity: str, units: Units
     """An element as the frames see it."""
     rows = rows_of(sampled, particles.frames)
     if rows is not None and sampled.steps is not None:
-        held = int((rows != ABSENT).sum())
-        if held < max(len(rows), sampled.n_rows):
-            particles.notes.append(
-                f"{sampled.name} was sampled at other steps than {particles.frames.name}: "
-                f"{held} of {len(rows)} frames have it, {sampled.n_rows - held} of its samples "
-                "are of no frame"
-            )
+        _note_unpaired(particles, sampled, rows)
     stated = sampled.unit or (_length_unit(particles) if quantity == "length" else None)
     factor = units.factor(quantity, sampled.name, stated)
     return Element(dataset_of(sampled.values, fixed=sampled.steps is None), rows, factor)
+
+
+def _note_unpaired(particles: Particles, sampled: Sampled, rows: np.ndarray) -> None:
+    """Say which frames lack an element, and how much of it belongs to none."""
+    lacking = int((rows == ABSENT).sum())
+    unused = sampled.n_rows - (len(rows) - lacking)
+    told = []
+    if lacking:
+        told.append(f"{lacking} of {len(rows)} frames have none")
+    if unused:
+        told.append(f"{unused} of its {sampled.n_rows} samples are of no frame")
+    if told:
+        where = f"{sampled.name} was sampled at other steps than {particles.frames.name}"
+        particles.notes.append(f"{where}: {', '.join(told)}")
 
 
 def _length_unit(particles: Particles) -> str | None:
@@ -157,7 +165,8 @@ def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
         "written by": creator,
         "group": particles.group.name.rpartition("/")[2],
         "units": ", ".join(f"{name} {unit}" for name, unit in units.used.items()),
-        "cell": _cell_in_words(particles.edges),
+        "box": _box_in_words(particles.edges),
+        "order of atoms": "changes, and follows id" if particles.order else "",
         "not in the frames": ", ".join(beside),
     }
     for name, vector in particles.vectors.items():
@@ -165,7 +174,7 @@ def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def _cell_in_words(edges: Sampled | None) -> str:
+def _box_in_words(edges: Sampled | None) -> str:
     if edges is None:
         return "none"
     sample = edges.values.shape if edges.steps is None else edges.values.shape[1:]

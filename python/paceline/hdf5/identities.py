@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.errors import UnsupportedError
+from paceline.hdf5.apart import allow
 from paceline.hdf5.catalogue import ABSENT, Element
 from paceline.hdf5.elements import Sampled, rows_of
 from paceline.hdf5.library import Array
@@ -12,6 +13,8 @@ from paceline.hdf5.stored import dataset_of
 
 #: Bytes of numbers of atoms that are looked at at a time.
 _AT_A_TIME = 1 << 24
+#: Seconds that a number may take to be put in order, at the most.
+_SORTING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def order_of(ids: Sampled | None, frames: Sampled, n_atoms: int, notes: list[str
     -----
     Where the file names a placeholder, atoms may come and go: ours are those of all frames.
     """
-    if ids is None or ids.steps is None or ids.n_rows == 0:
+    if ids is None or ids.steps is None or not ids.n_rows or not frames.n_rows:
         return None
     array, path = ids.values, ids.values.file.path
     if array.dtype.kind not in "iu" or len(array.shape) != 2 or array.shape[1] != n_atoms:
@@ -104,6 +107,7 @@ def _in_all(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
     common, fewest, most = None, n_atoms, 0
     last = np.empty(0)
     for begin in range(0, n_rows, step):
+        allow(_AT_A_TIME / array.dtype.itemsize * _SORTING)
         ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
         # Most frames have the atoms of the one before.
         changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.elements import Sampled, rows_of
 from paceline.hdf5.library import Array
@@ -56,18 +57,27 @@ def system_of(particles: Particles) -> System:
 def _of_each(particles: Particles, name: str) -> tuple[Sampled, np.ndarray] | None:
     """One value of each of our atoms: of all times, or of the first frame."""
     element = particles.elements.find(particles.group, name, rank=1)
-    if element is None or element.values.is_text or element.n_rows == 0:
+    if element is None or not element.n_rows or not particles.frames.n_rows:
         return None
     array = element.values
-    if array.shape[-1:] != (particles.n_places,) or array.dtype.kind not in "fiu":
+    if array.is_text or array.dtype.kind not in "fiu" or array.shape[-1:] != (particles.n_places,):
         return None
-    row = 0
-    if element.steps is not None and (rows := rows_of(element, particles.frames)) is not None:
-        row = int(rows[0])
-    if row == ABSENT:
-        return None
-    values = array.read() if element.steps is None else array.read(slice(row, row + 1))[0]
+    if element.steps is None:
+        values = array.read()
+    else:
+        row = _row_of_first_frame(element, particles.frames)
+        if row == ABSENT:
+            return None
+        values = array.read(slice(row, row + 1))[0]
     return (element, values[particles.places]) if values.ndim == 1 else None
+
+
+def _row_of_first_frame(element: Sampled, frames: Sampled) -> int:
+    try:
+        rows = rows_of(element, frames)
+    except UnsupportedError:
+        return ABSENT
+    return 0 if rows is None else int(rows[0])
 
 
 def _numbers(particles: Particles) -> dict[str, np.ndarray]:
@@ -76,13 +86,21 @@ def _numbers(particles: Particles) -> dict[str, np.ndarray]:
     for name, theirs in (("mass", "masses"), ("charge", "charges")):
         each = _of_each(particles, name)
         if each is not None:
-            element, values = each
-            factor = 1.0 if element.unit is None else factor_of(element.unit, name)
-            found[theirs] = values.astype(np.float64) * factor
+            found[theirs] = each[1].astype(np.float64) * _factor(each[0], name)
     each = _of_each(particles, "id")
     if each is not None and particles.order is None:
         found["ids"] = each[1].astype(np.int64)
     return found
+
+
+def _factor(element: Sampled, quantity: str) -> float:
+    if element.unit is None:
+        return 1.0
+    try:
+        return factor_of(element.unit, quantity)
+    except UnsupportedError as error:
+        path = element.values.file.path
+        raise UnsupportedError(f"{path}: {element.name}: {error}; give a topology file") from None
 
 
 def _species(particles: Particles) -> dict[str, np.ndarray]:

@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from paceline.hdf5.apart import allow
 from paceline.hdf5.library import File, damaged
 from paceline.hdf5.system import System
+
+#: Seconds that a character may take, at the most.
+_PARSING = 1e-6
 
 
 def system_of(file: File, n_atoms: int) -> System | None:
@@ -36,6 +40,7 @@ def system_of(file: File, n_atoms: int) -> System | None:
         return None
     texts = np.ravel(array.read())
     try:
+        allow(len(texts[0]) * _PARSING)
         system = _of_chains(json.loads(texts[0]))
     except (
         ValueError,

@@ -52,7 +52,7 @@ class Particles:
         There are several groups and none is named, or not the one that is; or vectors are of other
         than three components, or of another number of atoms.
     MissingDataError
-        Nothing in the group can move.
+        Nothing in the group can move, or it has no atoms.
     DamagedFileError
         An element contradicts itself.
     """
@@ -90,6 +90,8 @@ class Particles:
                     f"{self.file.path}: {first.name} has {n_atoms} atoms, "
                     f"{other.name} has {other.values.shape[-2]}"
                 )
+        if n_atoms == 0:
+            raise MissingDataError(f"{self.file.path}: {first.name} is of no atoms")
         # Of the smallest file that holds each atom once.
         if n_atoms > self.file.size * DEFLATE_RATIO:
             found = f"{n_atoms}, in a file of {self.file.size} bytes"
@@ -155,7 +157,7 @@ def _chosen(file: File, group: str | None) -> Group:
         )
     raise UnsupportedError(
         f"{file.path}: it has {len(moving)} groups of particles; "
-        f"choose one with group=: {_listed(moving)}"
+        f"choose one with group= (--particles): {_listed(moving)}"
     )
 
 

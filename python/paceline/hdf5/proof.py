@@ -30,7 +30,7 @@ def proved(file: Hdf5File) -> Catalogue:
     """
     found = file.catalogue
     elements = dict(found.elements)
-    if found.ids is not None and found.ids.dataset.detour:
+    if not found.n_frames or (found.ids is not None and found.ids.dataset.detour):
         return found
     for field, element in found.elements.items():
         if element.dataset.detour:

@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdtraj
+from paceline.hdf5.apart import apart
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.particles import VECTORS, Particles
@@ -59,7 +60,7 @@ class Series:
         numpy.ndarray
             In the unit that `unit` names, and in the order of the file. Text is str.
         """
-        return values_of(self.path, self.dataset)
+        return apart(values_of, self.path, dataset=self.dataset)
 
     def at(self, step: int, frame: int | None = None) -> Any:
         """The value at one step.
@@ -234,11 +235,9 @@ def _of_mdtraj(file: File) -> dict[str, Series]:
 
 def _series(name: str, element: Sampled) -> Series:
     times = None
-    if element.times is not None and element.time_unit is not None:
-        try:
+    if element.time_unit is not None and element.times is not None:
+        with contextlib.suppress(UnsupportedError):
             times = (element.times * factor_of(element.time_unit, "time")).astype(np.float64)
-        except UnsupportedError:
-            times = None
     array = element.values
     return Series(
         name, array.file.path, array.name, array.shape, element.unit, element.steps, times

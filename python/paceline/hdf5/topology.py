@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from paceline.hdf5 import gromacs, known_atoms, mdtraj_topology
+from paceline.hdf5.apart import apart
 from paceline.hdf5.library import File
 from paceline.hdf5.particles import Particles
 from paceline.hdf5.system import System
@@ -36,7 +37,7 @@ def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
     OSError
         It cannot be opened.
     """
-    return system_of(path, group=group).topology()
+    return apart(system_of, os.fspath(path), group=group).topology()
 
 
 def system_of(path: str | os.PathLike, *, group: str | None = None) -> System:

@@ -281,7 +281,7 @@ class Units:
         except UnsupportedError as error:
             raise UnsupportedError(
                 f"{self._path}: {name}: {error}; say which it has with "
-                f'units={{"{quantity}": "{OURS[quantity]}"}}'
+                f'units=, for instance units="{OURS[quantity]}"'
             ) from None
         if stated is not None and unit != stated:
             self.notes.append(f"{name}: in {unit}, as units= says, and not in {stated}")
@@ -292,8 +292,12 @@ class Units:
         if not self._missing:
             return
         names = ", ".join(self._missing.values())
-        wanted = ", ".join(f'"{quantity}": "{OURS[quantity]}"' for quantity in self._missing)
+        # That of velocities follows from the first two.
+        follows = {"velocity"} if {"length", "time"} <= self._missing.keys() else set()
+        wanted = ", ".join(
+            unit for quantity, unit in OURS.items() if quantity in self._missing.keys() - follows
+        )
         raise UnsupportedError(
             f"{self._path}: {names}: expected an attribute unit, found none; say what they are in, "
-            f"for instance units={{{wanted}}}"
+            f'for instance units="{wanted}"'
         )
