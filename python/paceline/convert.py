@@ -90,7 +90,7 @@ class Write(AnalysisBase):
     Attributes
     ----------
     frames_together : int
-        Frames that are best encoded together: those of a chunk.
+        Frames that are best encoded by one worker: those of a chunk, say.
     results.path : str
         The file, once it is whole.
     results.n_written : int

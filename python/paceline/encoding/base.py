@@ -52,18 +52,17 @@ class Target(Protocol):
     ----------
     fields, optional_fields : sequence of str
         What is to be decoded, once `begin` was called.
+    frames_together : int
+        Frames that are best encoded by one worker.
     n_written, n_bytes : int
         Frames and size of the file, once it is whole.
     """
 
     fields: Sequence[str]
     optional_fields: Sequence[str]
+    frames_together: int
     n_written: int
     n_bytes: int
-
-    @property
-    def frames_together(self) -> int:
-        """Frames of which blocks should be multiples."""
 
     def begin(self, source: Source) -> PerBlock:
         """Make the worker's half."""

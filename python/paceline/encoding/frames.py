@@ -44,11 +44,12 @@ class FrameFile:
     ----------
     fields, optional_fields : sequence of str
         What is to be decoded, once `begin` was called.
+    frames_together : int
+        1: each frame is encoded alone.
     n_written, n_bytes : int
         Frames and size of the file, once it is whole.
     """
 
-    #: Each is encoded alone.
     frames_together = 1
     n_written: int
     n_bytes: int

@@ -50,6 +50,8 @@ class H5MDFile:
     ----------
     fields, optional_fields : sequence of str
         What is to be decoded, once `begin` was called.
+    frames_together : int
+        Frames that are best encoded by one worker.
     n_written, n_bytes : int
         Frames and size of the file, once it is whole.
     """
@@ -78,11 +80,7 @@ class H5MDFile:
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         self._asked = Storage(layout, parse_compression(compress), precision)
         self._asked.encoder("positions")  # refuses a precision that cannot be
-
-    @property
-    def frames_together(self) -> int:
-        """Frames of a chunk: blocks that hold whole chunks encode them alone."""
-        return self._asked.layout.frames
+        self.frames_together = layout.frames_together(n_atoms)
 
     def begin(self, source: Source) -> Encode:
         """Make the worker's half, by the first frame: H5MD wants all frames alike.

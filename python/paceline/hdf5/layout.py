@@ -41,8 +41,9 @@ ROW_BYTES = 64 * 2**20
 MOST_ROW_BYTES = 2 * 2**30
 #: Frames of a chunk for both accesses: those of a leaf of `paceline.plan`.
 BOTH_FRAMES = 16
-#: Frames of a chunk for a few atoms, at the most: blocks dealt to workers hold as many.
-ATOMS_FRAMES = 1024
+#: Frames of a chunk for a few atoms, at the most: blocks that are dealt to workers hold as many,
+#: and a file of some thousand frames shall have some for each.
+ATOMS_FRAMES = 256
 #: Stripes that a chunk fills: half of one is lost at its end, on an average a 16th of it.
 STRIPES = 8
 
@@ -71,6 +72,32 @@ class Layout:
     def chunk(self) -> tuple[int, int, int]:
         """Shape of a chunk."""
         return self.frames, self.atoms, 3
+
+    def frames_together(self, n_atoms: int) -> int:
+        """Frames that are best dealt to one worker: a power of two, so that no leaf is parted.
+
+        Parameters
+        ----------
+        n_atoms : int
+            Of a frame.
+
+        Returns
+        -------
+        int
+            Those of a chunk. Where these are no power of two, so many more that few chunks are
+            begun by one worker and ended by another, as far as memory should hold them.
+
+        Examples
+        --------
+        >>> Layout(32, 214).frames_together(214), Layout(10, 214).frames_together(214)
+        (32, 64)
+        """
+        together = 1 << (self.frames - 1).bit_length()
+        if together == self.frames:
+            return together
+        while together < 4 * self.frames and 2 * together * n_atoms * ATOM_BYTES <= ROW_BYTES:
+            together *= 2
+        return together
 
     def within(self, n_frames: int) -> "Layout":
         """The same for a file of so few frames that a chunk would not be filled.
