@@ -19,7 +19,7 @@ from benchmarks.compare import (
     OURS,
     REFERENCE,
     SLOPES,
-    Effort,
+    Options,
     add_slopes,
     gains,
     judged,
@@ -33,6 +33,8 @@ from benchmarks.table import Table
 #: Where the last bin ends, Å, and the number of bins: MDAnalysis's defaults, and nearer.
 CASES = {"15": (15.0, 75), "8": (8.0, 40)}
 WATER = "name OW"
+#: Of a tiny benchmark so many: all pairs of all would be 60 million.
+TINY = 3000
 GROMACS = "gmx rdf"
 #: GROMACS is given so many bins for one of the others', an even number: its own lie across borders.
 FINER = 10
@@ -43,12 +45,13 @@ TOLERANCE = 0.02
 NEAREST = 2.4
 
 
-def mdanalysis(data: Dataset, end: float, n_bins: int) -> Run:
+def mdanalysis(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     """MDAnalysis, serial."""
     import MDAnalysis
     from MDAnalysis.analysis.rdf import InterRDF
 
-    water = MDAnalysis.Universe(data.topology, data.trajectory("xtc")).select_atoms(WATER)
+    universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
+    water = universe.select_atoms(WATER)[:most]
 
     def run(n: int) -> np.ndarray:
         return InterRDF(water, water, n_bins, (0.0, end)).run(stop=n).results.rdf
@@ -56,12 +59,13 @@ def mdanalysis(data: Dataset, end: float, n_bins: int) -> Run:
     return run
 
 
-def paceline(data: Dataset, end: float, n_bins: int) -> Run:
+def paceline(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     """Paceline on one thread."""
     import paceline
     from paceline.analysis.rdf import InterRDF
 
-    water = paceline.Universe(data.topology, data.trajectory("xtc")).select_atoms(WATER)
+    universe = paceline.Universe(data.topology, data.trajectory("xtc"))
+    water = universe.select_atoms(WATER)[:most]
 
     def run(n: int) -> np.ndarray:
         rdf = InterRDF(water, water, n_bins, (0.0, end))
@@ -70,12 +74,12 @@ def paceline(data: Dataset, end: float, n_bins: int) -> Run:
     return run
 
 
-def mdtraj(data: Dataset, end: float, n_bins: int) -> Run:
+def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     """MDTraj, which is given all pairs, frame by frame: of more it keeps all distances at once."""
     import mdtraj
 
     topology = mdtraj.load_topology(str(data.first_frame))
-    water = topology.select("water and element O")
+    water = topology.select("water and element O")[:most]
     first, second = np.triu_indices(len(water), k=1)
     pairs = np.column_stack([first, second]).astype(np.int32)
 
@@ -92,7 +96,7 @@ def mdtraj(data: Dataset, end: float, n_bins: int) -> Run:
     return run
 
 
-def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
+def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     """``gmx rdf``, whose bins have their middles where the others' have their borders."""
     gmx = shutil.which("gmx")
     if gmx is None:
@@ -101,7 +105,8 @@ def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
     folder = Path(temporary.name)
     width = end / n_bins / 10
     command = [gmx, "-quiet", "rdf", "-xvg", "none", "-s", str(data.first_frame)]
-    command += ["-f", str(data.trajectory("xtc")), "-ref", WATER, "-sel", WATER]
+    water = WATER if most is None else f"{WATER} and atomnr 1 to {_last(data, most)}"
+    command += ["-f", str(data.trajectory("xtc")), "-ref", water, "-sel", water]
     command += ["-bin", f"{width / FINER:g}", "-rmax", f"{end / 10:g}", "-o", "rdf.xvg"]
 
     def run(n: int) -> np.ndarray:
@@ -113,6 +118,13 @@ def gromacs(data: Dataset, end: float, n_bins: int) -> Run:
         return _put_together(np.loadtxt(Path(temporary.name) / "rdf.xvg")[:, 1], n_bins)
 
     return run
+
+
+def _last(data: Dataset, most: int) -> int:
+    """The last of so many oxygens by GROMACS's number."""
+    import MDAnalysis
+
+    return int(MDAnalysis.Universe(data.first_frame).select_atoms(WATER).ids[most - 1])
 
 
 def _put_together(rdf: np.ndarray, n_bins: int) -> np.ndarray:
@@ -138,16 +150,18 @@ def main() -> None:
     try:
         for case in CASES:
             if asked.wants(case):
-                skipped += _measure(case, water, asked.effort, table)
+                skipped += _measure(case, water, asked, table)
     finally:
         asked.print_tables([table], skipped)
 
 
-def _measure(case: str, water: Dataset, effort: Effort, table: Table) -> list[str]:
+def _measure(case: str, water: Dataset, asked: Options, table: Table) -> list[str]:
     """Fill in the rows of one range; what could not be measured."""
+    effort = asked.effort
     n = max(water.n_frames // 50, 1)
     fewer = {REFERENCE: max(n // 20, 1), "MDTraj": max(n // 20, 1)}
-    how = {name: (prepare, water, *CASES[case]) for name, prepare in TOOLS.items()}
+    most = TINY if asked.tiny else None
+    how = {name: (prepare, water, *CASES[case], most) for name, prepare in TOOLS.items()}
     with subjects(how) as (ready, skipped):
         _agree(case, ready, n)
         report(f"{case} Å: slopes")

@@ -175,7 +175,8 @@ def test_chrome_trace_is_what_perfetto_reads(timings, tmp_path):
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert sorted(names.values()) == [worker.worker for worker in timings.workers()]
     slices = [event for event in events if event["ph"] == "X"]
-    assert len(slices) == 6 * len(timings.blocks)
+    attempts = [attempt for attempt in timings.abandoned if attempt.timing.worker]
+    assert len(slices) == 6 * (len(timings.blocks) + len(attempts))
     for event in slices:
         assert event["tid"] in names
         assert isinstance(event["pid"], int)

@@ -35,6 +35,17 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def adk_in_water(adk_in_water, tmp_path_factory):
+    """Its first 5000 atoms: of every Universe the topology is read anew."""
+    folder = tmp_path_factory.mktemp("less_water")
+    names = [str(folder / name) for name in ("adk_oplsaa.gro", "adk_oplsaa.xtc")]
+    atoms = MDAnalysis.Universe(*adk_in_water).atoms[:5000]
+    atoms.write(names[0])
+    atoms.write(names[1], frames="all")
+    return type(adk_in_water)(*names)
+
+
 @pytest.fixture(params=["adk", "adk_in_water", "chain"])
 def files(request, adk, adk_in_water, adk_parts):
     """Arguments of a Universe."""
@@ -345,7 +356,7 @@ def test_a_part_of_the_system_is_named(tmp_path, selection, n_files):
 
 def test_a_trajectory_of_more_atoms(adk, adk_in_water):
     universe = paceline.Universe(adk.topology)
-    with pytest.raises(AtomCountError, match=r"3341 atoms, the trajectory 47681; .*sub="):
+    with pytest.raises(AtomCountError, match=r"3341 atoms, the trajectory 5000; .*sub="):
         universe.load_new(adk_in_water.trajectory)
 
 
