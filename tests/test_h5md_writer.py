@@ -139,6 +139,15 @@ def test_what_the_topology_knows_is_kept(universe, tmp_path):
         assert file[bonds.attrs["particles_group"]] == particles
 
 
+def test_a_file_is_its_own_topology(universe, tmp_path):
+    protein = universe.select_atoms("resid 1:50")
+    write(protein, tmp_path / "out.h5md", frames=slice(2))
+    found = paceline.Universe(str(tmp_path / "out.h5md")).atoms
+    for name in ("names", "types", "masses", "charges", "resids", "resnames", "segids"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(protein, name))
+    assert len(found.bonds) == len(protein.intra_bonds)
+
+
 def test_a_file_says_where_it_comes_from(universe, tmp_path):
     write(universe.atoms, tmp_path / "out.h5md", precision=0.001)
     with h5py.File(tmp_path / "out.h5md") as file:
