@@ -233,6 +233,16 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path):
     assert os.listdir(tmp_path) == ["md.h5md"]
 
 
+def test_a_cut_file_is_left_alone(tmp_path):
+    path = tmp_path / "md.h5md"
+    make(path, n_frames=500, chunks=(50, 33, 3))
+    os.truncate(path, path.stat().st_size - 1000)
+    before = path.read_bytes()
+    with pytest.raises(DamagedFileError, match=r"md.h5md: .*the file was cut"):
+        repack(path)
+    assert path.read_bytes() == before
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "md.h5md"
     make(path, n_frames=200, n_atoms=300)

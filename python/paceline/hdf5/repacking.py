@@ -16,7 +16,7 @@ from paceline.hdf5.catalogue import Element
 from paceline.hdf5.copies import Remake, copy_contents
 from paceline.hdf5.costs import Cost, costs_of, layout_in_words
 from paceline.hdf5.layout import Compression, choose_layout, parse_compression
-from paceline.hdf5.library import Array, File, Group
+from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.making import new_hdf5
 from paceline.hdf5.metadata import command_of_process
 from paceline.hdf5.rewriting import MOST_AT_ONCE, Means, Rewriting, join_chunks
@@ -143,6 +143,8 @@ def _naming(path: str) -> Iterator[None]:
 
 def _found(file: File) -> list[Array]:
     """What there is to be written anew, each dataset once."""
+    if file.cut_from is not None:
+        raise damaged(file.path, "", f"{file.cut_from} bytes", f"{file.size}: the file was cut")
     arrays: dict[tuple[int, int], Array] = {}
     particles = file.root.group("particles")
     for group in particles.children() if particles is not None else ():
