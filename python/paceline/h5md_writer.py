@@ -122,13 +122,14 @@ class H5MDWriter(WriterBase):
         self.n_atoms = n_atoms
         wanted = {"positions": positions, "velocities": velocities, "forces": forces}
         self._fields = [field for field, is_wanted in wanted.items() if is_wanted]
+        if n_atoms < 1:
+            raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         compression = parse_compression(compress)
         if layout.contiguous and n_frames is None:
-            raise UnsupportedError(
-                'chunk="contiguous" must know n_frames, or the most that there may be'
-            )
+            raise UnsupportedError('chunk="contiguous" must know n_frames: how many will come')
         self._storage, self._n_frames = Storage(layout, compression, precision), n_frames
+        self._storage.encoder("positions")  # refuses a precision that cannot be
         self._overwrite, self._author = overwrite, author or ""
         self._source: _Source | None = None
         self._file: Growing | None = None
