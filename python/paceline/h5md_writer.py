@@ -5,6 +5,7 @@ register it for everybody who merely imports this module.
 """
 
 import os
+import weakref
 from typing import Any
 
 import MDAnalysis
@@ -35,7 +36,7 @@ _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
 _NO_OBSERVABLES = ("step", "time", "dt")
 
 
-class H5MDWriter(WriterBase):  # type: ignore[misc]
+class H5MDWriter(WriterBase):
     """Write frames to a new H5MD file, in MDAnalysis's way.
 
     Frames are gathered until they fill chunks, which threads compress while more come. The file
@@ -97,7 +98,7 @@ class H5MDWriter(WriterBase):  # type: ignore[misc]
     """
 
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
-    _closed = True  # until it is known to be possible
+    _finish: Any = None
 
     def __init__(
         self,
@@ -121,17 +122,18 @@ class H5MDWriter(WriterBase):  # type: ignore[misc]
         self.n_atoms = n_atoms
         wanted = {"positions": positions, "velocities": velocities, "forces": forces}
         self._fields = [field for field, is_wanted in wanted.items() if is_wanted]
+        if n_atoms < 1:
+            raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         compression = parse_compression(compress)
         if layout.contiguous and n_frames is None:
-            raise UnsupportedError(
-                'chunk="contiguous" must know n_frames, or the most that there may be'
-            )
+            raise UnsupportedError('chunk="contiguous" must know n_frames: how many will come')
         self._storage, self._n_frames = Storage(layout, compression, precision), n_frames
+        self._storage.encoder("positions")  # refuses a precision that cannot be
         self._overwrite, self._author = overwrite, author or ""
         self._source: _Source | None = None
         self._file: Growing | None = None
-        self._closed = False
+        self._ended = False
 
     def _write_next_frame(self, obj: Any) -> None:
         """Write the present frame of a group's atoms: what `write` calls."""
@@ -141,7 +143,7 @@ class H5MDWriter(WriterBase):  # type: ignore[misc]
             raise TypeError(
                 f"expected an AtomGroup or a Universe, found {type(obj).__name__}"
             ) from None
-        if self._closed:
+        if self._ended:
             raise ValueError(f"{self.filename} is closed: no more frames can be written")
         if len(atoms) != self.n_atoms:
             error = AtomCountError(
@@ -155,18 +157,18 @@ class H5MDWriter(WriterBase):  # type: ignore[misc]
         frame = _frame_of(self._source.columns(atoms), atoms.universe.trajectory, self._fields)
         try:
             if self._file is None:
-                self._file = self._begin(frame)
+                self._file = self._begin(frame, self._source)
             self._file.add(frame)
         except BaseException:
-            self._closed = True
+            self._end()
             raise
 
-    def _begin(self, first: Frame) -> Growing:
+    def _begin(self, first: Frame, source: "_Source") -> Growing:
         if not first.values:
             raise UnwritableError(
                 f"{self.filename}: the first frame holds nothing of {', '.join(self._fields)}"
             )
-        return Growing(
+        file = Growing(
             self.filename,
             self._storage,
             first,
@@ -174,27 +176,34 @@ class H5MDWriter(WriterBase):  # type: ignore[misc]
             n_threads=available_cpus(),
             overwrite=self._overwrite,
         )
+        # Also at the end of a script that does not close the file, while h5py still works.
+        self._finish = weakref.finalize(self, _finish, file, source, self._author)
+        return file
+
+    def _end(self) -> None:
+        """Take no more frames, and write nothing at the end."""
+        self._ended = True
+        if self._finish is not None:
+            self._finish.detach()
 
     def close(self) -> None:
-        """Write what is still in memory: the file appears under its name.
+        """Write what is still in memory: the file appears under its name; without frames, none."""
+        self._ended = True
+        if self._finish is not None:
+            self._finish()
 
-        Without any frame there is none.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        if self._file is not None and self._source is not None:
-            self._file.close(self._source.description(self._author))
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Close the file, or, after an error, leave none."""
         if kind is None:
             self.close()
-        elif not self._closed:
-            self._closed = True
+        elif not self._ended:
+            self._end()
             if self._file is not None:
                 self._file.abandon()
-        return False
+
+
+def _finish(file: Growing, source: "_Source", author: str) -> None:
+    file.close(source.description(author))
 
 
 class _Source:

@@ -6,11 +6,13 @@ from typing import Any
 import h5py
 import numpy as np
 
+from paceline.hdf5.library import File, asking
+
 #: Makes a dataset anew: what there is, the group for it, and its name there.
 Remake = Callable[[Any, Any, str], None]
 
 
-def copy_contents(source: Any, target: Any, remade: dict[str, Remake]) -> None:
+def copy_contents(source: File, target: Any, remade: dict[str, Remake]) -> None:
     """Copy groups, datasets, attributes and links of all kinds.
 
     Objects with several names have them in the copy too. References to objects, which a copy by
@@ -18,7 +20,7 @@ def copy_contents(source: Any, target: Any, remade: dict[str, Remake]) -> None:
 
     Parameters
     ----------
-    source : h5py.File
+    source : File
         Open for reading.
     target : h5py.File
         Empty.
@@ -26,7 +28,7 @@ def copy_contents(source: Any, target: Any, remade: dict[str, Remake]) -> None:
         Of datasets, by their paths in the source, what makes them in the target instead.
     """
     copier = _Copier(source, target, remade)
-    copier.copy_group(source, target)
+    copier.copy_group(source.h5, target)
     copier.lead_references()
 
 
@@ -45,12 +47,12 @@ def copy_attributes(source: Any, target: Any) -> None:
 
 
 class _Copier:
-    def __init__(self, source: Any, target: Any, remade: dict[str, Remake]):
-        self._source, self._target = source, target
-        self._remade = {_identity(source[path]): make for path, make in remade.items()}
+    def __init__(self, source: File, target: Any, remade: dict[str, Remake]):
+        self._path, self._source, self._target = source.path, source.h5, target
+        self._remade = {_identity(self._source[path]): make for path, make in remade.items()}
         #: Of each object of the source, where its copy is.
-        self._copies: dict[tuple[int, int], str] = {_identity(source): "/"}
-        self._pairs: list[tuple[Any, str]] = [(source, "/")]
+        self._copies: dict[tuple[int, int], str] = {_identity(self._source): "/"}
+        self._pairs: list[tuple[Any, str]] = [(self._source, "/")]
 
     def copy_group(self, source: Any, target: Any) -> None:
         """Copy all that a group links to, and its attributes."""
@@ -76,7 +78,8 @@ class _Copier:
             h5py.h5g.create(target.id, name.encode(), gcpl=created)
             self.copy_group(found, target[name])
         else:
-            self._source.copy(found, target, name)
+            with asking(self._path, found.name):
+                self._source.copy(found, target, name)
 
     def lead_references(self) -> None:
         """Let references lead to copies."""

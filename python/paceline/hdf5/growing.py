@@ -224,6 +224,7 @@ class Growing:
         description : Description
             Of the atoms and of where the frames come from.
         """
+        self._submit = _now  # at the end of a script threads take no more work
         with self._or_none():
             if self._n_gathered:
                 self._write()
@@ -262,7 +263,24 @@ def _naming(first: int) -> Iterator[None]:
     try:
         yield
     except UnwritableError as error:
-        raise UnwritableError(f"frame {first + error.row}: {error.reason}") from None
+        raise in_frame(first, error) from None
+
+
+def in_frame(first: int, error: UnwritableError) -> UnwritableError:
+    """An encoder's error that names the frame.
+
+    Parameters
+    ----------
+    first : int
+        That of the first row that was encoded.
+    error : UnwritableError
+        As the encoder raised it.
+
+    Returns
+    -------
+    UnwritableError
+    """
+    return UnwritableError(f"frame {first + (error.row or 0)}: {error.reason}")
 
 
 def _names(what: Any) -> str:

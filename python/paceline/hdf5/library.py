@@ -517,6 +517,11 @@ class File:
                 return h5py.File(CutFile(self.path, self.cut_from), "r")
         raise _why_not_open(self.path, self.size, error) from error
 
+    @property
+    def h5(self) -> Any:
+        """What h5py opened, for those who copy it."""
+        return self._h5
+
     def close(self) -> None:
         """Let go of the file."""
         self._h5.close()

@@ -216,7 +216,7 @@ def _allocated(
     limit = None if chunk is None else (h5py.h5s.UNLIMITED, *shape[1:])
     kind, space = h5py.h5t.py_create(np.dtype(dtype)), h5py.h5s.create_simple(shape, limit)
     group, _, own = name.rpartition("/")
-    h5py.h5d.create(h5.require_group(group).id, own.encode(), kind, space, dcpl=created)
+    h5py.h5d.create(h5.require_group(group or "/").id, own.encode(), kind, space, dcpl=created)
     return h5[name]
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from paceline._core import __version__
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.catalogue import Element
-from paceline.hdf5.copies import copy_contents
+from paceline.hdf5.copies import Remake, copy_contents
 from paceline.hdf5.costs import Cost, costs_of, layout_in_words
 from paceline.hdf5.layout import Compression, choose_layout, parse_compression
-from paceline.hdf5.library import Array, File, Group
+from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.making import new_hdf5
 from paceline.hdf5.metadata import command_of_process
 from paceline.hdf5.rewriting import MOST_AT_ONCE, Means, Rewriting, join_chunks
@@ -105,7 +105,7 @@ def repack(
         before = [_lies(array) for array in arrays]
         works = {
             array.name: Rewriting(
-                array.name,
+                array,
                 choose_layout(chunk, array.shape[1], for_=for_, align=align).within(array.shape[0]),
                 _as_it_is(array) if compress is None else parse_compression(compress),
                 _in_its_unit(precision, array),
@@ -121,9 +121,9 @@ def repack(
         ):
             shutil.copymode(path, made.path)
             means = Means(made, pool, n_workers, bar)
-            remade = {name: partial(work.make, means) for name, work in works.items()}
-            remade = dict.fromkeys(_series(file), join_chunks) | remade
-            copy_contents(file.h5, made.h5, remade)
+            remade: dict[str, Remake] = dict.fromkeys(_series(file), join_chunks)
+            remade |= {name: partial(work.make, means) for name, work in works.items()}
+            copy_contents(file, made.h5, remade)
             _say_so(made.h5)
     with File(target) as file:
         after = [_lies(file.root[name]) for name in works]
@@ -143,6 +143,8 @@ def _naming(path: str) -> Iterator[None]:
 
 def _found(file: File) -> list[Array]:
     """What there is to be written anew, each dataset once."""
+    if file.cut_from is not None:
+        raise damaged(file.path, "", f"{file.cut_from} bytes", f"{file.size}: the file was cut")
     arrays: dict[tuple[int, int], Array] = {}
     particles = file.root.group("particles")
     for group in particles.children() if particles is not None else ():

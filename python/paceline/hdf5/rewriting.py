@@ -12,7 +12,9 @@ import numpy as np
 from paceline import _core
 from paceline.errors import UnwritableError
 from paceline.hdf5.copies import copy_attributes
+from paceline.hdf5.growing import in_frame
 from paceline.hdf5.layout import Compression, Layout
+from paceline.hdf5.library import Array
 from paceline.hdf5.making import NewFile, contiguous
 from paceline.hdf5.metadata import say_rounded
 from paceline.progress import Progress
@@ -53,8 +55,8 @@ class Rewriting:
 
     Attributes
     ----------
-    name : str
-        Of the dataset, for errors.
+    array : Array
+        What there is.
     layout : Layout
         Where its numbers are to stand.
     compression : Compression
@@ -63,7 +65,7 @@ class Rewriting:
         In the unit of the numbers, to which they are rounded.
     """
 
-    name: str
+    array: Array
     layout: Layout
     compression: Compression
     precision: float | None
@@ -115,7 +117,7 @@ class Rewriting:
             shuffle=self.compression.shuffle,
             level=self.compression.level,
             precision=self.precision,
-            what=self.name,
+            what=self.array.name.split("/")[-2],
         )
 
     def _slabs(self, means: Means, found: Any, dtype: Any) -> Iterator[tuple[int, np.ndarray]]:
@@ -126,10 +128,8 @@ class Rewriting:
         unit = both if both * frame <= MOST_AT_ONCE else unit
         n_frames = max(unit, PORTION // frame // unit * unit)
         for first in range(0, len(found), n_frames):
-            shape = (min(n_frames, len(found) - first), *found.shape[1:])
-            values = np.empty(shape, dtype=dtype)
-            found.read_direct(values, np.s_[first : first + len(values)])
-            yield first, values
+            values = self.array.part(slice(first, first + n_frames))
+            yield first, np.ascontiguousarray(values, dtype=dtype)
             means.bar.add(values.nbytes)
 
     def _convert(self, means: Means, found: Any, target: Any) -> None:
@@ -187,7 +187,7 @@ class Rewriting:
             try:
                 data, sizes = future.result()
             except UnwritableError as error:
-                raise UnwritableError(f"frame {first + error.row}: {error.reason}") from None
+                raise in_frame(first, error) from None
             view, ends = memoryview(data), np.cumsum(sizes, dtype=np.int64).tolist()
             for k, (start, end) in enumerate(pairwise([0, *ends])):
                 row, column = divmod(k, columns)

@@ -1,0 +1,353 @@
+"""H5MD files that are written frame by frame: equal what was written, for every reader, or none."""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import MDAnalysis
+import numpy as np
+import pyh5md
+import pytest
+from MDAnalysis.coordinates.memory import MemoryReader
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
+
+POSITION = "particles/trajectory/position/value"
+LAYOUTS = [
+    {},
+    {"chunk": "auto", "for_": "both"},
+    {"chunk": "7x100"},
+    {"chunk": "contiguous", "n_frames": 30},
+    {"compress": "gzip:1"},
+    {"compress": "shuffle+gzip:4", "chunk": "16x100"},
+    {"align": 4096, "chunk": "4x100"},
+]
+
+
+def write(atoms, path, *, frames=slice(None), **options):
+    """All frames of a group."""
+    with paceline.H5MDWriter(path, len(atoms), **options) as writer:
+        for _ in atoms.universe.trajectory[frames]:
+            writer.write(atoms)
+
+
+def read(path, n_atoms):
+    universe = MDAnalysis.Universe.empty(n_atoms)
+    universe.load_new(str(path), format="H5MD")
+    return universe
+
+
+@pytest.fixture(scope="module")
+def moving() -> MDAnalysis.Universe:
+    """Positions, velocities and forces of 60 atoms in 9 frames, in memory, of a triclinic cell."""
+    rng = np.random.default_rng(3)
+    universe = MDAnalysis.Universe.empty(60, trajectory=True, velocities=True, forces=True)
+    positions, velocities, forces = rng.normal(0, 30, (3, 9, 60, 3)).astype(np.float32)
+    universe.load_new(
+        positions,
+        format=MemoryReader,
+        velocities=velocities,
+        forces=forces,
+        dimensions=np.array([[40, 50, 60, 80, 90, 100 + k] for k in range(9)], dtype=np.float32),
+        dt=2.0,
+    )
+    return universe
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_mdanalysis_reads_what_was_written(layout, universe, tmp_path):
+    ca = universe.select_atoms("name CA")
+    write(ca, tmp_path / "out.h5md", frames=slice(30), **layout)
+    found = read(tmp_path / "out.h5md", len(ca))
+    for ts, source in zip(found.trajectory, universe.trajectory[:30], strict=True):
+        np.testing.assert_array_equal(ts.positions, ca.positions)
+        assert (ts.time, ts.dimensions) == (source.time, None)
+    assert os.listdir(tmp_path) == ["out.h5md"]
+
+
+def test_velocities_forces_and_cells_are_kept(moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", chunk="4x60", compress="gzip:1")
+    found = read(tmp_path / "out.h5md", 60)
+    for ts, source in zip(found.trajectory, moving.trajectory, strict=True):
+        for field in ("positions", "velocities", "forces"):
+            np.testing.assert_array_equal(getattr(ts, field), getattr(source, field))
+        np.testing.assert_allclose(ts.dimensions, source.dimensions, rtol=1e-6)
+        assert ts.time == source.time
+
+
+def test_only_what_is_asked_for_is_written(moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", velocities=False, forces=False)
+    with h5py.File(tmp_path / "out.h5md") as file:
+        assert set(file["particles/trajectory"]) == {"box", "position"}
+
+
+def test_pyh5md_reads_what_was_written(moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", author="Ada")
+    with pyh5md.File(str(tmp_path / "out.h5md"), "r") as file:
+        assert file["h5md/author"].attrs["name"] == "Ada"
+        particles = file.particles_group("trajectory")
+        position = pyh5md.element(particles, "position")
+        edges = pyh5md.element(particles["box"], "edges")
+        assert list(particles["box"].attrs["boundary"]) == ["periodic"] * 3
+        for k, ts in enumerate(moving.trajectory):
+            np.testing.assert_array_equal(position.value[k], ts.positions)
+            np.testing.assert_allclose(edges.value[k], ts.triclinic_dimensions, atol=1e-5)
+            assert (position.step[k], position.time[k]) == (ts.frame, ts.time)
+
+
+@pytest.mark.parametrize("tool", ["h5dump", "h5stat"])
+def test_tools_of_hdf5_find_nothing_wrong(tool, universe, tmp_path):
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    path = tmp_path / "out.h5md"
+    write(universe.select_atoms("name CA"), path, compress="shuffle+gzip:4", align=4096)
+    done = subprocess.run([tool, path], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_what_the_topology_knows_is_kept(universe, tmp_path):
+    group = universe.select_atoms("resid 10:20")
+    write(group, tmp_path / "out.h5md", frames=slice(3))
+    with h5py.File(tmp_path / "out.h5md") as file:
+        particles = file["particles/trajectory"]
+        np.testing.assert_array_equal(particles["mass"], group.masses)
+        np.testing.assert_array_equal(particles["charge"], group.charges)
+        assert {name: particles[name].attrs["unit"] for name in ("mass", "charge")} == {
+            "mass": "u",
+            "charge": "e",
+        }
+        kinds = {number: kind for kind, number in h5py.check_enum_dtype(
+            particles["species"].dtype
+        ).items()}  # fmt: skip
+        assert [kinds[number] for number in particles["species"][:]] == group.types.tolist()
+        atoms = file["parameters/atoms"]
+        assert atoms["name"].asstr()[:].tolist() == group.names.tolist()
+        assert atoms["resname"].asstr()[:].tolist() == group.resnames.tolist()
+        assert atoms["resid"][:].tolist() == group.resids.tolist()
+        bonds = file["connectivity/bonds"]
+        found = {frozenset(pair) for pair in group.indices[bonds[:]].tolist()}
+        assert found == {frozenset(pair) for pair in group.intra_bonds.to_indices().tolist()}
+        assert file[bonds.attrs["particles_group"]] == particles
+
+
+def test_a_file_is_its_own_topology(universe, tmp_path):
+    protein = universe.select_atoms("resid 1:50")
+    write(protein, tmp_path / "out.h5md", frames=slice(2))
+    found = paceline.Universe(str(tmp_path / "out.h5md")).atoms
+    for name in ("names", "types", "masses", "charges", "resids", "resnames", "segids"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(protein, name))
+    assert len(found.bonds) == len(protein.intra_bonds)
+
+
+def test_a_file_says_where_it_comes_from(universe, tmp_path):
+    write(universe.atoms, tmp_path / "out.h5md", precision=0.001)
+    with h5py.File(tmp_path / "out.h5md") as file:
+        assert tuple(file["h5md"].attrs["version"]) == (1, 1)
+        assert file["h5md/creator"].attrs["name"] == "paceline"
+        assert file["h5md/creator"].attrs["version"] == paceline.__version__
+        assert file["h5md/author"].attrs["name"]
+        origin = {name: value.asstr()[()] for name, value in file["parameters/origin"].items()}
+        assert origin["trajectory"] == universe.trajectory.filename
+        assert origin["fingerprint"] == universe.trajectory.chain.cores[0].fingerprint
+        assert origin["topology"] == universe.filename
+        assert file[POSITION].attrs["rounded_to_multiples_of"] == 2**-10
+        units = {name: file[name].attrs["unit"] for name in (POSITION, POSITION[:-5] + "time")}
+        assert list(units.values()) == ["Angstrom", "ps"]
+
+
+def test_rounded_positions_are_within_half_the_precision_and_smaller(universe, tmp_path):
+    options = {"compress": "shuffle+gzip:4", "frames": slice(20)}
+    write(universe.atoms, tmp_path / "exact.h5md", **options)
+    write(universe.atoms, tmp_path / "rounded.h5md", precision=0.01, **options)
+    found = read(tmp_path / "rounded.h5md", universe.atoms.n_atoms)
+    for ts, source in zip(found.trajectory, universe.trajectory[:20], strict=True):
+        assert np.abs(ts.positions - source.positions).max() <= 0.005
+    sizes = [(tmp_path / name).stat().st_size for name in ("rounded.h5md", "exact.h5md")]
+    assert sizes[0] < 0.7 * sizes[1]
+
+
+def test_a_reader_s_own_units_become_ours(tmp_path):
+    theirs = MDAnalysis.Universe(datafiles.GRO, datafiles.TRR, convert_units=False)
+    group = theirs.atoms[:500]
+    write(group, tmp_path / "out.h5md", frames=slice(2))
+    expected = MDAnalysis.Universe(datafiles.GRO, datafiles.TRR)
+    found = read(tmp_path / "out.h5md", 500)
+    for ts, source in zip(found.trajectory, expected.trajectory[:2], strict=True):
+        np.testing.assert_allclose(ts.positions, source.positions[:500], rtol=1e-6)
+        np.testing.assert_allclose(ts.velocities, source.velocities[:500], rtol=1e-6)
+        np.testing.assert_allclose(ts.dimensions, source.dimensions, rtol=1e-6)
+
+
+def test_what_else_a_frame_has_is_observed(moving, tmp_path):
+    with paceline.H5MDWriter(tmp_path / "out.h5md", 60) as writer:
+        for ts in moving.trajectory:
+            ts.data["energy"] = 0.5 * ts.frame
+            writer.write(moving.atoms)
+    del moving.trajectory.ts.data["energy"]
+    found = read(tmp_path / "out.h5md", 60)
+    assert [ts.data["energy"] for ts in found.trajectory] == [0.5 * k for k in range(9)]
+
+
+def test_frames_that_do_not_come_leave_no_room(moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", chunk="contiguous", n_frames=30)
+    assert len(read(tmp_path / "out.h5md", 60).trajectory) == 9
+    with pytest.raises(UnwritableError, match="frame 5: expected 5 at the most"):
+        write(moving.atoms, tmp_path / "few.h5md", chunk="contiguous", n_frames=5)
+    assert os.listdir(tmp_path) == ["out.h5md"]
+
+
+def test_names_of_changing_groups_are_not_told(universe, tmp_path):
+    first, other = universe.atoms[:50], universe.atoms[50:100]
+    with paceline.H5MDWriter(tmp_path / "out.h5md", 50) as writer:
+        for k, _ in enumerate(universe.trajectory[:4]):
+            writer.write(other if k == 2 else first)
+    with h5py.File(tmp_path / "out.h5md") as file:
+        assert "mass" not in file["particles/trajectory"]
+        assert list(file["parameters/atoms"]) == []
+        assert file["parameters/origin/atoms"].asstr()[()] == "not the same in all frames"
+        universe.trajectory[2]
+        np.testing.assert_array_equal(file[POSITION][2], other.positions)
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(universe, moving, tmp_path):
+    def fails(kind, words, atoms, change, **options):
+        def write_four():
+            with paceline.H5MDWriter(tmp_path / "out.h5md", len(atoms), **options) as writer:
+                for _ in atoms.universe.trajectory[:3]:
+                    writer.write(atoms)
+                writer.write(change())
+
+        with pytest.raises(kind, match=words):
+            write_four()
+        assert list(tmp_path.iterdir()) == []
+
+    ca = universe.select_atoms("name CA")
+    fails(AtomCountError, "expected 214 atoms, found 3341", ca, lambda: universe.atoms)
+    fails(TypeError, "expected an AtomGroup or a Universe, found str", ca, lambda: "CA")
+
+    def not_finite():
+        universe.trajectory[3].positions[ca.indices[7], 1] = np.nan
+        return ca
+
+    fails(UnwritableError, r"out.h5md: frame 3: .*atom 7", ca, not_finite)
+
+    def backwards():
+        universe.trajectory[2]
+        return ca
+
+    fails(UnwritableError, "frame 3: expected a step after 3000, found 3000", ca, backwards)
+
+    def without_velocities():
+        moving.trajectory[3].has_velocities = False
+        return moving.atoms
+
+    words = "frame 3: expected positions, velocities, forces as in the first"
+    fails(UnwritableError, words, moving.atoms, without_velocities)
+    moving.trajectory.ts.has_velocities = True
+
+
+def test_what_cannot_be_made_is_refused_at_once(tmp_path):
+    def fails(kind, words, **options):
+        with pytest.raises(kind, match=words):
+            paceline.H5MDWriter(tmp_path / "out.h5md", 10, **options)
+
+    fails(UnsupportedError, "must know n_frames", chunk="contiguous")
+    fails(UnsupportedError, "contiguous space cannot be compressed", n_frames=3,
+          chunk="contiguous", compress="gzip:1")  # fmt: skip
+    fails(UnsupportedError, "expected a compression", compress="zip")
+    fails(UnsupportedError, "expected a chunk", chunk="8")
+    fails(UnwritableError, "a precision must be", precision=-1.0)
+    with pytest.raises(UnsupportedError, match="at least 1 atom"):
+        paceline.H5MDWriter(tmp_path / "out.h5md", 0)
+    (tmp_path / "out.h5md").touch()
+    fails(FileExistsError, "exists")
+
+
+def test_without_frames_there_is_no_file(tmp_path):
+    with paceline.H5MDWriter(tmp_path / "out.h5md", 10):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_file_takes_no_more(moving, tmp_path):
+    writer = paceline.H5MDWriter(tmp_path / "out.h5md", 60)
+    moving.trajectory[0]
+    writer.write(moving)
+    writer.close()
+    writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        writer.write(moving)
+    assert len(read(tmp_path / "out.h5md", 60).trajectory) == 1
+
+
+@pytest.mark.parametrize(
+    "layout", [{}, {"compress": "gzip:1"}, {"chunk": "contiguous", "n_frames": 98}], ids=str
+)
+def test_a_full_disk_leaves_nothing(layout, universe, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/out\.h5md'"):
+            write(universe.atoms, tmp_path / "out.h5md", **layout)
+    finally:
+        signal.signal(signal.SIGXFSZ, ignored)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(adk, tmp_path):
+    out = tmp_path / "out.h5md"
+    code = f"""
+import paceline, warnings
+warnings.simplefilter("ignore")
+universe = paceline.Universe({adk.topology!r}, {adk.trajectory!r})
+print("ready", flush=True)
+with paceline.H5MDWriter({str(out)!r}, 3341, compress="gzip:1", chunk="4x3341") as writer:
+    for ts in universe.trajectory:
+        writer.write(universe)
+"""
+    rng = np.random.default_rng(5)
+    ended = []
+    for trial in range(3):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.0 if trial == 0 else rng.uniform(0, 0.6))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        ended.append(out.exists())
+        if ended[-1]:
+            assert len(read(out, 3341).trajectory) == 98
+            out.unlink()
+    assert not all(ended)
+
+
+def test_a_script_that_forgets_to_close_has_its_file(adk, tmp_path):
+    out = tmp_path / "out.h5md"
+    code = f"""
+import paceline
+universe = paceline.Universe({adk.topology!r}, {adk.trajectory!r})
+writer = paceline.H5MDWriter({str(out)!r}, 3341, compress="gzip:1")
+for ts in universe.trajectory[:5]:
+    writer.write(universe)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
+    assert done.stderr == b""
+    assert len(read(out, 3341).trajectory) == 5
+
+
+def test_mdanalysis_s_own_writer_stays_its_own():
+    assert MDAnalysis._MULTIFRAME_WRITERS["H5MD"].__module__ == "MDAnalysis.coordinates.H5MD"
+    assert issubclass(paceline.H5MDWriter, MDAnalysis.coordinates.base.WriterBase)
+    assert Path(sys.modules[paceline.H5MDWriter.__module__].__file__).name == "h5md_writer.py"
