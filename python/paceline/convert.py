@@ -143,13 +143,14 @@ class Write(AnalysisBase):
             "align": align,
             "compress": compress,
         }
-        self._options = {name: value for name, value in options.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
+        self._options = {name.rstrip("_"): value for name, value in given.items()}
         kind = _format_of(self._path)
-        for name in self._options:
+        for name in given:
             if name not in kind.options:
                 raise UnsupportedError(f"{kind.name} has no {name.rstrip('_')} to choose")
         self._target = kind.make(
-            self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **self._options
+            self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **given
         )
         self.frames_together = self._target.frames_together
 
