@@ -189,7 +189,7 @@ def make_plan(
     >>> plan.leaf_frames, plan.block_frames, len(plan)
     (16, 16, 63)
     """
-    chunk = _rows_of_chunk(frames, chunk_frames)
+    chunk = rows_of_chunk(frames, chunk_frames)
     leaf = _leaf(n_atoms, chunk, frames_together)
     size = leaf
     while size % frames_together:
@@ -213,8 +213,21 @@ def _doubled(size: int, *, until: int) -> int:
     return size
 
 
-def _rows_of_chunk(frames: np.ndarray, chunk_frames: int) -> int:
-    """Frames of the run that are stored together; 1 where they were chosen at random."""
+def rows_of_chunk(frames: np.ndarray, chunk_frames: int) -> int:
+    """Frames of the run that are stored together, about.
+
+    Parameters
+    ----------
+    frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers to be analysed.
+    chunk_frames : int
+        Neighbours in the trajectory that are stored together.
+
+    Returns
+    -------
+    int
+        1 where frames were chosen at random.
+    """
     steps = np.diff(frames[:2])
     if chunk_frames == 1 or len(steps) == 0 or steps[0] < 1:
         return 1

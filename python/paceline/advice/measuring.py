@@ -79,6 +79,9 @@ def measure(rehearsal: Rehearsal, backend: str) -> Findings:
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
     seconds, waiting = _first_look(rehearsal)
     n_frames = max(1, round(_SECONDS / seconds))
+    if seconds * rehearsal.together < _PATIENCE:
+        # Of frames that are stored as one, some would seem to take what all take.
+        n_frames = max(1, round(n_frames / rehearsal.together)) * rehearsal.together
     disk = None
     if rehearsal.trajectory.shareable and seconds < _SLOW:
         disk = _cold(rehearsal, make, most, n_frames)
@@ -111,10 +114,10 @@ def _first_look(rehearsal: Rehearsal) -> tuple[float, float]:
     Of one frame, which may take long, then of more as long as that is soon done.
     """
     seconds = waiting = 0.0
-    for n_frames in (1, 16, 256):
+    for n_frames in sorted({max(n, rehearsal.together) for n in (1, 16, 256)}):
         if seconds * n_frames > _SECONDS:
             break
-        looks = [_look(rehearsal, n_frames) for _ in range(1 if n_frames == 1 else _ROUNDS)]
+        looks = [_look(rehearsal, n_frames) for _ in range(_ROUNDS if seconds else 1)]
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
 
@@ -123,7 +126,7 @@ def _look(rehearsal: Rehearsal, n_frames: int) -> tuple[float, float]:
     """What each of so many frames takes, s, and which part of it the analysis waits."""
     frames = rehearsal.middle(n_frames)
     before = perf_counter(), *_thread_seconds()
-    found = rehearsal.run(Serial(), frames, min(n_frames, 16))
+    found = rehearsal.run(Serial(), frames, max(min(n_frames, 16), rehearsal.together))
     after = perf_counter(), *_thread_seconds()
     wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
     idle = wall - on_cpu - in_line - found.costs.read * len(frames)

@@ -16,7 +16,7 @@ from paceline.errors import UnsupportedError
 from paceline.outcome import Outcome
 from paceline.pagecache import cached_share, cached_share_of_all
 from paceline.passes import Analysis, Pass
-from paceline.plan import Plan, make_plan
+from paceline.plan import Plan, make_plan, rows_of_chunk
 from paceline.timing import Timings
 from paceline.transform import Transform
 
@@ -101,8 +101,13 @@ class Rehearsal:
         numpy.ndarray of int64, shape (n,)
         """
         n = min(n, max(1, len(self._frames) // parts))
-        first = (len(self._frames) - n * parts) // 2 + n * part
-        return self._frames[max(first, 0) :][:n]
+        first = max(0, (len(self._frames) - n * parts) // 2 + n * part)
+        return self._frames[first - first % self.together :][:n]
+
+    @property
+    def together(self) -> int:
+        """Frames of the run that are stored as one: read alone, each would cost as much as all."""
+        return rows_of_chunk(self._run_frames, self.trajectory.chunk_frames)
 
     def run(
         self, backend: Backend, frames: np.ndarray, block_frames: int | None = None
@@ -174,7 +179,7 @@ class Rehearsal:
         As many as in the whole run, if these are few enough.
         """
         size = self.block_frames(2)
-        while size > max(1, n_frames // _BLOCKS):
+        while size > max(self.together, n_frames // _BLOCKS):
             size //= 2
         return size
 
