@@ -15,8 +15,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
+from h5md_files import numbers, write_simple
 
 import paceline
 from paceline.backends.mpi import crew
@@ -353,3 +355,13 @@ def test_world_names_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UnsupportedError, match="install mpi4py and an MPI"):
         world()
+
+
+@pytest.mark.skipif(not h5py.get_config().mpi, reason="this h5py was built without MPI")
+@pytest.mark.parametrize("kind", ["contiguous", "all filters"])
+def test_ranks_read_hdf5_at_once(kind, tmp_path):
+    storage = {"chunks": (5, 4, 2), "compression": "gzip", "shuffle": True, "fletcher32": True}
+    path = tmp_path / "a.h5md"
+    write_simple(path, **numbers(22, 17)._asdict(), **({} if kind == "contiguous" else storage))
+    status, out, err = mpirun(2, SCRIPTS / "collective.py", path)
+    assert (status, set(out.splitlines())) == (0, {"right 2"}), err

@@ -8,7 +8,7 @@ import math
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from MDAnalysis.lib.util import store_init_arguments
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
-from paceline.frames import Clock, FileFrames
+from paceline.frames import Clock, FileFrames, Member
+from paceline.hdf5.collective import read_together
 from paceline.hdf5.file import Asked, Hdf5File
 from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
@@ -73,8 +74,11 @@ class Reader(ReaderBase):
     driver : {"mpio"}, optional
         Let HDF5's own library read it through MPI-IO, for which h5py must be built with MPI.
     comm : mpi4py.MPI.Comm, optional
-        As MDAnalysis's reader wants it with `driver`; each worker opens the file by itself, for
+        As MDAnalysis's reader wants it with `driver`. Each worker opens the file by itself, for
         it reads when it is free.
+    collective : bool
+        Let the ranks of `comm` open the file together, and read each frame at once: a script that
+        all of them run goes to as many frames on each. Analyses are not run so.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet: for a
         first look.
@@ -119,6 +123,7 @@ class Reader(ReaderBase):
         dataset: str | None = None,
         driver: str | None = None,
         comm: Any = None,
+        collective: bool = False,
         sampled: bool = False,
         **kwargs: Any,
     ):
@@ -133,8 +138,13 @@ class Reader(ReaderBase):
             )
         if comm is not None and driver is None:
             raise UnsupportedError(f'{self.filename}: comm= is for driver="mpio"')
+        if collective and comm is None:
+            raise UnsupportedError(
+                f'{self.filename}: collective=True needs driver="mpio" and comm='
+            )
         # Kept for copies, which may be made in other processes.
-        self._kwargs["comm"] = None
+        self._kwargs |= {"comm": None, "collective": False}
+        self._together = comm if collective else None
         begun = time.perf_counter()
         self.chain = Chain(
             names,
@@ -180,9 +190,15 @@ class Reader(ReaderBase):
         n_decoded = self.n_atoms if atoms is None else len(atoms)
         fields = fields_in(self.chain.fields)
         self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
-        self._files = FileFrames(
-            self.chain.members, atoms, n_decoded, fields, (), self._clock
-        ).open()
+        members: Sequence[Member] = self.chain.members
+        if self._together is not None:
+            members = read_together(self.chain.cores, self._together)
+        self._files = FileFrames(members, atoms, n_decoded, fields, (), self._clock).open()
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether all ranks read each frame at once."""
+        return self._together is not None
 
     @property
     def core(self) -> TrajectoryFile:
@@ -364,6 +380,7 @@ class Reader(ReaderBase):
         for name in ("_files", "_columns", "_decoded"):
             del state[name]
         state["chain"] = self.chain.record()
+        state["_together"] = None  # other processes read by themselves
         state["t_init"] = math.nan  # what it takes to reopen is part of other times
         return state
 

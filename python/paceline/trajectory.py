@@ -137,6 +137,11 @@ def _files_behind(universe: Any) -> "_Files | None":
     """The files, if the core gives of them what the trajectory's own reader would."""
     trajectory = universe.trajectory
     if isinstance(trajectory, Reader):
+        if trajectory.is_collective:
+            raise UnsupportedError(
+                f"{trajectory.filename}: collective=True has all ranks read at once, and a run has "
+                "each read the blocks that it is dealt; open it without collective=True"
+            )
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
             return _Files(universe, trajectory.chain, trajectory.clock, sub, trajectory.t_init)

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,8 @@ class DetourHand:
         Atoms to be read, rising; None for all.
     fields : int
         What of them, as the core counts.
+    comm : mpi4py.MPI.Comm, optional
+        Ranks that make each call at once; by default each reads when it will.
 
     Raises
     ------
@@ -38,11 +41,15 @@ class DetourHand:
         It is no longer the file that was catalogued.
     """
 
-    def __init__(self, member: Hdf5Member, atoms: np.ndarray | None, fields: int):
+    def __init__(
+        self, member: Hdf5Member, atoms: np.ndarray | None, fields: int, *, comm: Any = None
+    ):
         _core.verify(member.path, member.fingerprint)
         self._path = member.path
-        options = mpi_options() if member.driver == "mpio" else {}
-        self._file = File(member.path, rdcc_nbytes=_AT_A_TIME, **options)
+        options = mpi_options(comm) if member.driver == "mpio" else {}
+        self._file = File(
+            member.path, collective=comm is not None, rdcc_nbytes=_AT_A_TIME, **options
+        )
         columns = np.arange(member.n_atoms) if atoms is None else atoms
         self._readers = [
             None if element is None else _ElementReader(self._file, member, element, columns)

@@ -318,7 +318,8 @@ class Array(Node):
         -------
         numpy.ndarray
         """
-        with asking(self.file.path, self.name):
+        together = self._h5.collective if self.file.collective else contextlib.nullcontext()
+        with asking(self.file.path, self.name), together:
             return self._h5[axes]
 
     def damaged(self, expected: str, found: str) -> DamagedFileError:
@@ -469,6 +470,8 @@ class File:
     ----------
     path : path-like
         The file.
+    collective : bool
+        Whether the ranks that have opened it together all make each reading call.
     **options
         For h5py.
 
@@ -493,8 +496,9 @@ class File:
         Its first structures are damaged.
     """
 
-    def __init__(self, path: str | os.PathLike, **options: Any):
+    def __init__(self, path: str | os.PathLike, *, collective: bool = False, **options: Any):
         self.path = os.fspath(path)
+        self.collective = collective
         with open(self.path, "rb") as file:
             self.size = file.seek(0, os.SEEK_END)
         self.cut_from: int | None = None
@@ -570,8 +574,13 @@ def refuse_without_mpi() -> None:
         )
 
 
-def mpi_options() -> dict[str, Any]:
-    """How a worker opens a file through MPI-IO: by itself, so that it reads when it will.
+def mpi_options(comm: Any) -> dict[str, Any]:
+    """How a file is opened through MPI-IO.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or None
+        Ranks that open it together; None for one that reads when it will.
 
     Returns
     -------
@@ -580,4 +589,4 @@ def mpi_options() -> dict[str, Any]:
     """
     from mpi4py import MPI
 
-    return {"driver": "mpio", "comm": MPI.COMM_SELF}
+    return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}

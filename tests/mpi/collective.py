@@ -1,0 +1,29 @@
+"""Every rank reads its share of the frames, each at once with the others: its own are right."""
+
+import sys
+
+import h5py
+import numpy as np
+from mpi4py import MPI
+
+import paceline
+from paceline.errors import UnsupportedError
+from paceline.reader import Reader
+
+world = MPI.COMM_WORLD
+path = sys.argv[1]
+reader = Reader(path, driver="mpio", comm=world, collective=True)
+share = reader.n_frames // world.size
+frames = range(world.rank * share, (world.rank + 1) * share)
+shown = np.array([reader[frame].positions.copy() for frame in frames])
+universe = paceline.Universe(path, driver="mpio", comm=world, collective=True)
+refused = 0
+try:
+    paceline.TimeSeries(len, universe.atoms).run()
+except UnsupportedError:
+    refused = 1
+with h5py.File(path) as file:
+    right = np.array_equal(
+        shown, file["particles/atoms/position/value"][frames.start : frames.stop]
+    )
+print("right" if world.allreduce(int(right)) == world.size else "wrong", world.allreduce(refused))
