@@ -1,5 +1,6 @@
 """The benchmarks run: what they measure in so short a time says nothing."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 #: One of each way to measure.
-EXPERIMENTS = ("distances", "mpi_io", "oversubscription", "splitting")
+EXPERIMENTS = ("distances", "mpi_io", "oversubscription", "splitting", "chunking")
 
 needs_mpi = pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
@@ -26,12 +27,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("bench-data")
 
 
-def tools_of(benchmark, case, folder):
-    """Tools that have a row for this case."""
+def tools_of(benchmark, case, folder, *, only=None):
+    """Tools that have a row for this case; `only` asks for it by another name."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks", benchmark, folder),
-            *("--tiny", "--tsv", "--only", case),
+            *("--tiny", "--tsv", "--only", only or case),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -49,6 +50,16 @@ def test_the_path_of_a_frame(folder):
 def test_conversion(folder):
     tools = tools_of("convert", "water.xtc-to-protein.xtc", folder)
     assert tools == {"MDAnalysis", "MDTraj"} | OURS
+
+
+def test_layouts_of_h5md(folder):
+    tools = tools_of("h5md", "adk.auto", folder)
+    assert tools == {"MDAnalysis", "h5py by hand", "paceline"}
+
+
+def test_writing_h5md(folder):
+    tools = tools_of("h5md", "water.xtc-to-gzip1.h5md", folder, only="write")
+    assert tools == {"MDAnalysis"} | OURS
 
 
 def test_transformation(folder):
@@ -94,6 +105,23 @@ def test_an_experiment(name, folder, tmp_path):
     assert f"({name}.png)" in page
     assert "nan" not in page
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+@needs_mpi
+def test_h5md_through_mpi_io_where_h5py_has_it(folder, tmp_path):
+    done = experiments("h5md_mpi_io", "--tiny", "--data", folder, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    if has_mpio():
+        assert "(h5md_mpi_io.png)" in (tmp_path / "index.md").read_text(encoding="utf-8")
+    else:
+        assert "h5py was built without MPI" in done.stderr
+
+
+def has_mpio():
+    """Whether there is an h5py that was built with MPI."""
+    import h5py
+
+    return h5py.get_config().mpi or "PACELINE_MPIO_PYTHON" in os.environ
 
 
 def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path):

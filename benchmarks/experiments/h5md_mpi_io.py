@@ -39,6 +39,7 @@ READ: dict[str, tuple[str, str, str]] = {
     "MPI-IO, collective": ("h5py", "frame by frame", "collective"),
     "MPI-IO, two-phase": ("h5py", "frame by frame", "two-phase"),
     "paceline, whole frames": ("paceline", "into memory", ""),
+    "paceline, driver mpio": ("paceline", "selection", "independent"),
     "paceline": ("paceline", "selection", ""),
 }
 #: Ways to write, as the program calls them.
@@ -204,6 +205,7 @@ EXPERIMENT = Experiment(
         "and one machine cannot. Compressed chunks can be written by several ranks collectively "
         "alone, as HDF5 refuses it otherwise. The paper's long waiting came from ranks that "
         "competed for the file system; nothing here does. In rows called paceline the Cα atoms "
-        "alone are read, which is what its users ask for; whole frames stand beside."
+        "alone are read, which is what its users ask for; with driver mpio the same blocks come "
+        "through HDF5 and MPI-IO; whole frames stand beside."
     ),
 )

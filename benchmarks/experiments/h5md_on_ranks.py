@@ -67,8 +67,7 @@ def frame_by_frame(
     frames = share(case.frames, comm.size, comm.rank)
     times = Times()
     begun = time.perf_counter()
-    options = {"driver": "mpio", "comm": comm} if case.driver else {}
-    universe.load_new(case.path, **options)
+    universe.load_new(case.path, **through_mpi(case, comm))
     group = universe.atoms[atoms]
     before = time.perf_counter()
     times.t_open = before - begun
@@ -143,6 +142,11 @@ def read_share(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
         yield frame[atoms]
 
 
+def through_mpi(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
+    """How a reader opens the file."""
+    return {"driver": "mpio", "comm": comm} if case.driver else {}
+
+
 def driver(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
     """How h5py opens the file."""
     if not case.driver:
@@ -160,7 +164,7 @@ def our_selection(
     universe = parsed(case.tool, topology)
     numbers = np.tile(np.arange(case.frames), case.passes)
     begun = time.perf_counter()
-    universe.load_new(case.path)
+    universe.load_new(case.path, **through_mpi(case, comm))
     analysis = RMSD(universe.atoms[atoms])
     opened = time.perf_counter() - begun
     backend = paceline.backends.MPI(comm)

@@ -13,18 +13,19 @@ INTRODUCTION = """\
 # Experiments
 
 Khoshlessan et al. (2017, 2020) measured what keeps the parallel analysis of trajectories from
-scaling. Their experiments are repeated here, at the size of one machine, in the papers' way (each
-worker opens a Universe of MDAnalysis's and takes its share frame by frame; called MDAnalysis in
-tables and figures) and in paceline's, and the published values stand beside. What takes a cluster
-is not pretended: where there are more workers than cores, they sleep or are counted, and it says
-so.
+scaling, Jakupovic and Beckstein (2021) what H5MD files and their layouts do for it. Their
+experiments are repeated here, at the size of one machine, in the papers' way (each worker opens a
+Universe of MDAnalysis's and takes its share frame by frame; called MDAnalysis in tables and
+figures) and in paceline's, and the published values stand beside. What takes a cluster is not
+pretended: where there are more workers than cores, they sleep or are counted, and it says so.
 
 `make experiments` makes this page again: the tables and figures below, and the first paragraph
 under each, are written by it from what it measured. `make experiments ARGS="layouts sizes"` runs
 some, `ARGS=--draw` draws again what was kept. Each section ends with the machine that it was
 measured on, the rounds and how long that took, and a link to the rows that were measured. All times
-are wall times, of files in the page cache. In tables a median stands before the range of all
-rounds; figures show both.
+are wall times, of files in the page cache where nothing else is said. In tables a median stands
+before the range of all rounds; figures show both. H5MD through MPI-IO needs an h5py that was
+[built with MPI](../layouts.md#through-mpi-io), and is left out where there is none.
 """
 
 

@@ -14,12 +14,12 @@ def _table(name: str) -> tuple[Row, ...]:
     return tuple(load(FOLDER / f"{name}.csv")[1])
 
 
-def published(name: str, **case: Any) -> list[Row]:
+def published(name: str, /, **case: Any) -> list[Row]:
     """Rows of a table whose columns are those of the case."""
     return [row for row in _table(name) if all(row[key] == case[key] for key in case)]
 
 
-def stated(name: str, **case: Any) -> float:
+def stated(name: str, /, **case: Any) -> float:
     """The value that a paper's text states for one case."""
     (row,) = published(name, **case)
     return row["value"]
