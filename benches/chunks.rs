@@ -91,8 +91,8 @@ impl Stored {
             fill: vec![],
         };
         let units = Units {
-            divisor: 1.0,
             factor: 10.0,
+            ..Units::NONE
         };
         Stored {
             name,

@@ -265,8 +265,8 @@ fn choose(data: &[u8]) -> Option<Chosen> {
         offset,
     };
     let units = Units {
-        divisor: 1.0,
         factor: 10.0,
+        ..Units::NONE
     };
     let ids = (kind & 4 != 0).then(|| Element {
         dataset: Dataset {

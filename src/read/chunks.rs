@@ -7,6 +7,7 @@ mod ids;
 mod packed;
 mod plain;
 mod plan;
+mod request;
 mod slice;
 
 use std::ops::Range;
@@ -23,45 +24,14 @@ use super::judge::judge;
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
 use crate::formats::Fields;
-use crate::formats::chunks::{Dataset, Units};
 use crate::source::Source;
 
+pub use self::request::{Element, Identity, Request};
 pub use self::slice::Slice;
 
 /// Bytes of frames that are decoded together where they are not kept: as many as stay close to
 /// the processor.
 const BATCH: usize = 512 * 1024;
-
-/// A dataset, and what makes our units of its numbers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Element {
-    pub dataset: Dataset,
-    pub units: Units,
-}
-
-/// Each frame's own numbers of its atoms, where these are in no fixed order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Identity {
-    pub element: Element,
-    /// The number of each of our atoms, rising.
-    pub order: Vec<i64>,
-}
-
-/// What is read of each frame.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// Numbers of the frames, for messages.
-    pub frames: &'a [i64],
-    /// Where their positions, velocities and forces are, and their atoms' numbers.
-    pub slices: [Option<Slice<'a>>; 3],
-    pub ids: Option<Slice<'a>>,
-    /// What every frame must hold.
-    pub required: Fields,
-    /// Leave out frames that cannot be read.
-    pub skip: bool,
-    /// Prove every checksum, and that every stream ends where it should.
-    pub whole: bool,
-}
 
 /// One worker's hand on datasets of a file.
 pub struct ChunkReader {
@@ -345,19 +315,5 @@ impl ChunkReader {
             }
         }
         Ok(())
-    }
-}
-
-impl Request<'_> {
-    /// What a frame holds of what is read.
-    fn held(&self, row: usize) -> Fields {
-        let [positions, velocities, forces] = self
-            .slices
-            .map(|slice| slice.is_some_and(|slice| slice.rows[row] >= 0));
-        Fields {
-            positions,
-            velocities,
-            forces,
-        }
     }
 }

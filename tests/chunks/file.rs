@@ -74,6 +74,7 @@ impl Plan {
                 units: Units {
                     divisor: if number.kind == Kind::Float { 1.0 } else { 8.0 },
                     factor: 10.0,
+                    ..Units::NONE
                 },
             },
             table: Table::default(),

@@ -13,14 +13,14 @@ use crate::source::GAP;
 
 /// Reads wanted rows into a block.
 pub(super) struct Plain<'a, 'f, T> {
-    pub plan: &'a Plan,
-    pub desk: &'a mut Desk,
-    pub damage: &'a mut Damage<'f>,
-    pub out: &'a mut [T],
+    plan: &'a Plan,
+    desk: &'a mut Desk,
+    damage: &'a mut Damage<'f>,
+    out: &'a mut [T],
     /// Parts of rows that wait to be read together.
-    pub run: Run<(&'a Part, usize)>,
+    run: Run<(&'a Part, usize)>,
     /// Bytes that wait to be read straight to their place, and that place.
-    pub straight: (Range<u64>, Range<usize>),
+    straight: (Range<u64>, Range<usize>),
 }
 
 impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
@@ -89,7 +89,6 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         let worth = part.len as u64 >= GAP || part.len == self.plan.grid.row_bytes;
         if let Some(place) = part.copies.straight()
             && worth
-            && self.plan.dataset.number.is_single()
             && T::as_stored(self.out, self.plan.dataset.number).is_some()
         {
             let target = row * width + place.start..row * width + place.end;
