@@ -150,7 +150,9 @@ def open_files(
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    asked, refresh
+    asked : Asked
+        As for `open_file`.
+    refresh : bool
         As for `open_file`.
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet.
