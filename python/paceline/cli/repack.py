@@ -51,7 +51,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         "--n-workers",
         type=positive,
         metavar="N",
-        help="threads that compress [the CPUs this process may use]",
+        help="threads that read and compress [the CPUs this process may use]",
     )
     return parser
 

@@ -82,7 +82,7 @@ def repack(
     overwrite : bool
         Whether a file that is called as `output` may be replaced.
     n_workers : int
-        Threads that compress.
+        Threads that read and compress.
     progress : bool, optional
         Whether to show how far it has come.
 
