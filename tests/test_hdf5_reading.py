@@ -1,6 +1,7 @@
 """An HDF5 trajectory from opening to workers: every layout, by the core and by HDF5's library."""
 
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -425,7 +426,7 @@ def test_numbers_that_only_some_frames_hold(tmp_path):
         lambda b: b.velocities[:, 0], universe.atoms, fields=["velocities"]
     )
     with pytest.raises(MissingDataError, match=r"a\.h5md: frame 1 has no velocities"):
-        moving.run()
+        moving.run(backend="serial")
     moving.run(on_error="skip")
     assert [frame for frame, _ in moving.damaged] == [k for k in range(23) if k % 4]
     assert np.array_equal(moving.results.timeseries[4], stored(path, "velocity")[1, 0])
@@ -508,3 +509,24 @@ def test_mpi_io_reads_the_same(kind, tmp_path):
     wanted = RMSF(paceline.Universe(str(path)).atoms[2:]).run().results.rmsf
     assert np.array_equal(universe.trajectory[5].positions, stored(path)[5])
     assert np.array_equal(RMSF(universe.atoms[2:]).run(n_workers=2).results.rmsf, wanted)
+
+
+def test_filters_of_others(tmp_path):
+    plugin = pytest.importorskip("hdf5plugin")
+    path = written(tmp_path / "a.h5md", {"chunks": (5, 17, 3), **plugin.LZ4()})
+    # In an interpreter that has not imported it.
+    code = (
+        "import sys, paceline; from paceline.analysis.rms import RMSF; "
+        "atoms = paceline.Universe(sys.argv[1]).atoms; print(RMSF(atoms).run().results.rmsf[0])"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.search(r"its filter .*\(32004\)", done.stderr)
+    wanted = np.sqrt(stored(path)[:, 0].astype(float).var(axis=0).sum())
+    assert float(done.stdout) == pytest.approx(wanted)
+    shadow = tmp_path / "hdf5plugin.py"
+    shadow.write_text("raise ImportError")
+    command[2] = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "UnsupportedError" in done.stderr
+    assert "(32004), which HDF5 does not know here: pip install hdf5plugin" in done.stderr

@@ -169,7 +169,8 @@ class Hdf5File:
     def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
-        from paceline.hdf5.library import File, refuse_without_mpi
+        from paceline.hdf5.library import File
+        from paceline.hdf5.mpio import refuse_without_mpi
         from paceline.hdf5.proof import proved
 
         if asked.driver is not None:

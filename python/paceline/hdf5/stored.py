@@ -33,7 +33,7 @@ def dataset_of(array: Array, *, fixed: bool = False) -> Dataset:
     Raises
     ------
     UnsupportedError
-        Its elements are no numbers.
+        Its elements are no numbers, or went through a filter that HDF5 does not know.
     DamagedFileError
         It claims to be larger than its bytes in the file could be.
 
@@ -43,6 +43,7 @@ def dataset_of(array: Array, *, fixed: bool = False) -> Dataset:
     end: reading its frames is an error, reading others is not.
     """
     _refuse_no_numbers(array)
+    array.refuse_unknown_filters()
     filters = array.filters
     whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
     detour = array.elsewhere or _unknown(array.dtype, filters)
