@@ -38,7 +38,7 @@ class Effort:
     judged: bool = True
 
 
-TINY = Effort(repeats=2, measurement=0.0, job=0.1, judged=False)
+TINY = Effort(repeats=1, measurement=0.0, job=0.1, judged=False)
 
 
 @dataclass(frozen=True)

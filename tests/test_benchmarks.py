@@ -71,7 +71,8 @@ def test_radial_distribution(folder):
 
 
 def test_splitting(folder):
-    assert {"cp", "paceline split"} <= tools_of("split", "adk.xtc", folder)
+    tools = {"cp", "paceline split", "paceline join"}
+    assert tools_of("split", "adk.xtc", folder) == tools
 
 
 def test_validating(folder):

@@ -195,7 +195,7 @@ def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
     assert sorted(outcome.number for outcome in found) == list(range(6))
 
 
-def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch):
+def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_overdue):
     done = []
 
     class Quick:

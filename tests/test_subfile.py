@@ -631,16 +631,3 @@ def test_the_commands(water, capsys):
     for wrong in (["-n", "2", "--frames", "2"], [], ["--size", "2 cups"], ["--size", "0"]):
         with pytest.raises(SystemExit, match="2"):
             cli.main(["split", str(water), *wrong])
-
-
-def test_the_tiny_benchmark_runs(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bench_split", str(tmp_path), "--tiny", "--tsv"],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [line.split("\t")[:2] for line in done.stdout.splitlines() if line.startswith("adk")]
-    tools = ["cp", "paceline split", "paceline join"]
-    assert rows == [[case, tool] for case in ("adk.xtc", "adk.dcd") for tool in tools]

@@ -99,6 +99,9 @@ class Ahead(Threads):
 
     def run(self, jobs, works):
         for outcome in super().run(jobs, works):
+            if isinstance(outcome, Abandoned):
+                yield outcome
+                continue
             ahead = [
                 replace(one, start=one.start + 10**10, end=one.end + 10**10)
                 for one in outcome.timings

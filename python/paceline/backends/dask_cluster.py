@@ -18,8 +18,8 @@ from typing import Any
 
 from paceline.errors import WorkerError
 
-#: The keeper kills all at once; the operating system may take so long to say so, seconds.
-PATIENCE = 5.0
+#: The keeper kills all at once; a busy machine may take so long to say so, seconds.
+PATIENCE = 60.0
 
 
 class LocalCluster:
