@@ -168,29 +168,29 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
     return f"{words} ({size_in_words(n_bytes)}{f', {stages}' if stages else ''})"
 
 
-def advice(element: Element, costs: list[Cost]) -> str:
+def advice(costs: list[Cost], *, command: str = "paceline repack") -> str:
     """Whether writing the file anew pays, in words.
 
     Parameters
     ----------
-    element : Element
-        That of positions.
     costs : list of Cost
-        As `costs_of` gives them.
+        As `costs_of` gives them for positions.
+    command : str
+        What writes it anew.
 
     Returns
     -------
     str
     """
     if not costs:
-        return "pays: paceline repack writes what workers read without HDF5's library"
+        return f"pays: {command} writes what workers read without HDF5's library"
     by_frames, first, _, everything = costs
     if everything.read < LITTLE:
         return "does not pay: there is little to be read"
     if by_frames.ratio > WORTH * max(1.0, everything.ratio):
-        return "pays for reading frame by frame: paceline repack --for frames"
+        return f"pays for reading frame by frame: {command} --for frames"
     if first.ratio > WORTH:
-        return "pays where few atoms are read in all frames: paceline repack --for atoms"
+        return f"pays where few atoms are read in all frames: {command} --for atoms"
     return "does not pay"
 
 
