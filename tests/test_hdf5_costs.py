@@ -146,7 +146,7 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
 def test_layouts_in_words(element, words, pays):
     n_atoms = element.dataset.shape[1] // (1 if len(element.dataset.shape) == 3 else 3)
     assert layout_in_words(element.dataset, n_atoms) == words
-    assert advice(element, costs_of(element, n_atoms)).startswith(pays)
+    assert advice(costs_of(element, n_atoms)).startswith(pays)
 
 
 def test_compressed_frames_are_dear_to_few_atoms():
@@ -155,9 +155,9 @@ def test_compressed_frames_are_dear_to_few_atoms():
     by_frames, first, spread, everything = costs_of(element, 5000)
     assert by_frames.ratio == everything.ratio == pytest.approx(2 / 3)
     assert first.ratio == spread.ratio == pytest.approx(20 * 2 / 3)
-    assert advice(element, costs_of(element, 5000)) == "does not pay: there is little to be read"
+    assert advice(costs_of(element, 5000)) == "does not pay: there is little to be read"
     element.dataset.table.sizes[:] = 40_000_000
-    assert advice(element, costs_of(element, 5000)).startswith("pays where few atoms are read")
+    assert advice(costs_of(element, 5000)).startswith("pays where few atoms are read")
 
 
 def test_of_deflate_alone_the_beginning_is_enough():

@@ -277,7 +277,7 @@ class TestCutFiles:
         path = write(tmp_path / "a.h5md", libver=libver, **layout)
         content = path.read_bytes()
         n_read = []
-        for size in range(0, len(content), len(content) // 25):
+        for size in range(0, len(content), len(content) // 15):
             path.write_bytes(content[:size])
             try:
                 found, said = read_all(path)
@@ -338,7 +338,7 @@ def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(apart, "PATIENCE", 1.0)
     path = write(tmp_path / "a.h5md", **GZIPPED)
     ends = []
-    for content in changed_files(path, 40, seed=1):
+    for content in changed_files(path, 25, seed=1):
         path.write_bytes(content)
         try:
             found = Reader(path)

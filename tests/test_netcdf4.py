@@ -66,10 +66,11 @@ def test_numbers_are_those_of_netcdf_3(tmp_path, storage, kind):
     assert_same(ours, opened(three))
 
 
-@pytest.mark.parametrize("format", ["NETCDF4", "NETCDF4_CLASSIC"])
-@pytest.mark.parametrize("frame", [None, N_FRAMES], ids=["unlimited", "fixed"])
+@pytest.mark.parametrize(
+    ("format", "frame"), [("NETCDF4", None), ("NETCDF4_CLASSIC", N_FRAMES)], ids=str
+)
 @pytest.mark.parametrize("number", [np.float32, np.float64])
-@pytest.mark.parametrize("factor", [20.455, 1 + 1e-10, -0.1])
+@pytest.mark.parametrize("factor", [20.455, 1 + 1e-10])
 def test_scale_factors_bit_for_bit(tmp_path, format, frame, number, factor):
     scale = dict.fromkeys(UNITS, number(factor))
     for kind in ("f4", "f8"):

@@ -80,7 +80,9 @@ def _of_hdf5(file: Hdf5File) -> Iterator[tuple[str, Any]]:
         "bytes read for each used",
         ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown",
     )
-    yield "repacking", advice(main, costs)
+    # Of other files convert makes H5MD; repack leaves it as it is.
+    command = "paceline repack" if catalogue.dialect == "H5MD" else "paceline convert to H5MD"
+    yield "repacking", advice(costs, command=command)
 
 
 def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:

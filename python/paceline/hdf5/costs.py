@@ -104,36 +104,49 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     int
     """
     dataset = element.dataset
-    rows = _rows_of_places(element)
-    offsets, sizes = _stored(dataset, len(rows))
+    rows = _rows_of_places(element)[:, None]
     columns = list(_columns(dataset, atoms))
     numbers = [column.number for column in columns]
-    offsets, sizes, rows = offsets[:, numbers], sizes[:, numbers], rows[:, None]
+    offsets, sizes = (part[:, numbers] for part in _stored(dataset, len(rows)))
+    read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
+    # How often a chunk is read: in blocks once, and so where it is kept for the next frame.
+    times = np.minimum(rows, 1)
+    if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT):
+        times = rows
     there = (sizes > 0) & (rows > 0)
+    total = (read * times * there).sum()
+    if not dataset.filters and any(column.straight for column in columns):
+        return int(total)
+    # A gap between two chunks is read where it is short, as one within a chunk is.
+    gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
+    short = (gaps >= 0) & (gaps <= GAP)
+    if one_by_one:
+        within_place = np.diff(np.nonzero(there)[0]) == 0
+        short = short * within_place * np.broadcast_to(times, there.shape)[there][1:]
+    return int(total + (gaps * short).sum())
+
+
+def _of_chunks(
+    dataset: Dataset,
+    columns: "list[_Column]",
+    sizes: np.ndarray,
+    rows: np.ndarray,
+    *,
+    one_by_one: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each chunk the bytes that are read, where they begin, and where they end."""
     of_row, first, end, between = (
         np.array([getattr(column, name) for column in columns])
         for name in ("of_row", "first", "end", "between")
     )
-    times = rows
     if dataset.filters:
-        first = np.zeros_like(first)
-        read = ends = _packed(dataset, sizes, rows, end)
-        times = rows if one_by_one and _inflated(dataset) > KEPT else np.minimum(rows, 1)
-    elif one_by_one:
-        read, ends = np.broadcast_to(of_row, sizes.shape), end
-    else:
-        # What is between two rows of a chunk is read with them.
-        read = rows * of_row + np.maximum(rows - 1, 0) * between
-        ends = (rows - 1) * _row_bytes(dataset) + end
-        times = np.minimum(rows, 1)
-    # A gap between two chunks is read where it is short, as one within a chunk is.
-    begins, stops = ((offsets + edge)[there] for edge in (first, ends))
-    gaps = begins[1:] - stops[:-1]
-    places = np.nonzero(there)[0]
-    again = np.broadcast_to(times, there.shape)[there][1:] * (np.diff(places) == 0)
-    straight = not dataset.filters and any(column.straight for column in columns)
-    short = (gaps >= 0) & (gaps <= GAP) & (not straight)
-    return int((read * times * there).sum() + (gaps * short * (again if one_by_one else 1)).sum())
+        packed = _packed(dataset, sizes, rows, end)
+        return packed, np.zeros_like(first), packed
+    if one_by_one:
+        return np.broadcast_to(of_row, sizes.shape), first, end
+    # What is between two rows of a chunk is read with them.
+    read = rows * of_row + np.maximum(rows - 1, 0) * between
+    return read, first, (rows - 1) * _row_bytes(dataset) + end
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
@@ -168,29 +181,29 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
     return f"{words} ({size_in_words(n_bytes)}{f', {stages}' if stages else ''})"
 
 
-def advice(element: Element, costs: list[Cost]) -> str:
+def advice(costs: list[Cost], *, command: str = "paceline repack") -> str:
     """Whether writing the file anew pays, in words.
 
     Parameters
     ----------
-    element : Element
-        That of positions.
     costs : list of Cost
-        As `costs_of` gives them.
+        As `costs_of` gives them for positions.
+    command : str
+        What writes it anew.
 
     Returns
     -------
     str
     """
     if not costs:
-        return "pays: paceline repack writes what workers read without HDF5's library"
+        return f"pays: {command} writes what workers read without HDF5's library"
     by_frames, first, _, everything = costs
     if everything.read < LITTLE:
         return "does not pay: there is little to be read"
     if by_frames.ratio > WORTH * max(1.0, everything.ratio):
-        return "pays for reading frame by frame: paceline repack --for frames"
+        return f"pays for reading frame by frame: {command} --for frames"
     if first.ratio > WORTH:
-        return "pays where few atoms are read in all frames: paceline repack --for atoms"
+        return f"pays where few atoms are read in all frames: {command} --for atoms"
     return "does not pay"
 
 
