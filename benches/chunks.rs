@@ -1,4 +1,4 @@
-//! Microseconds a frame: blocks of a dataset in each layout, in turn, beside reading its bytes.
+//! Microseconds a frame: blocks of a dataset in each layout, beside reading its bytes.
 //!
 //! `cargo bench --no-default-features --bench chunks`
 

@@ -280,13 +280,48 @@ fn an_atom_that_is_missing_or_there_twice_is_damage() {
     assert_eq!(refused.unwrap_err().to_string(), reasons[0]);
 }
 
+fn seeds() -> Vec<Vec<u8>> {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/chunks");
+    let files = std::fs::read_dir(seeds).unwrap();
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
+}
+
 #[test]
 fn seeds_of_the_fuzz_target_hold() {
-    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/chunks");
-    let mut n = 0;
-    for seed in std::fs::read_dir(seeds).unwrap() {
-        check::check(&std::fs::read(seed.unwrap().path()).unwrap());
-        n += 1;
+    let seeds = seeds();
+    assert!(!seeds.is_empty());
+    seeds.iter().for_each(|seed| check::check(seed));
+}
+
+#[test]
+fn damage_at_random_is_never_worse_than_an_error() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    for seed in seeds() {
+        for _ in 0..100 {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bytes.len());
+                bytes[at] = random.below(256) as u8;
+            }
+            bytes.truncate(bytes.len() - random.below(3) * random.below(9));
+            check::check(&bytes);
+        }
     }
-    assert!(n > 0);
+}
+
+/// A xorshift generator: the same numbers in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
 }

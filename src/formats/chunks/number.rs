@@ -73,8 +73,6 @@ impl Units {
 
 /// What stored numbers become: f32 in our units, or integers as they are.
 pub trait Value: Copy + Default {
-    /// What is in place of a number that is not there.
-    const NONE: Self;
     /// Room for numbers as the file holds them, where they become values in place.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;
@@ -84,8 +82,6 @@ pub trait Value: Copy + Default {
 }
 
 impl Value for f32 {
-    const NONE: f32 = f32::NAN;
-
     fn as_stored(values: &mut [f32], number: Number) -> Option<&mut [f32]> {
         number.is_single().then_some(values)
     }
@@ -116,8 +112,6 @@ impl Value for f32 {
 }
 
 impl Value for i64 {
-    const NONE: i64 = i64::MIN;
-
     fn as_stored(_: &mut [i64], _: Number) -> Option<&mut [f32]> {
         None
     }

@@ -32,6 +32,8 @@ pub(super) struct Known {
 #[derive(Debug)]
 struct Kept {
     column: usize,
+    /// Where it was: a file that grows may have it elsewhere now.
+    chunk: Chunk,
     /// To its end, every checksum proved.
     whole: bool,
     unpacked: Unpacked,
@@ -69,7 +71,7 @@ impl<T: Value> Packed<'_, '_, T> {
                     plan.fill(column, rows, self.out);
                     continue;
                 }
-                if let Some(kept) = self.known.find(place, column.index, self.whole) {
+                if let Some(kept) = self.known.find(column.index, chunk, self.whole) {
                     scatter(plan, place, column, rows, &kept.unpacked, desk, self.out);
                     continue;
                 }
@@ -121,6 +123,7 @@ impl<T: Value> Packed<'_, '_, T> {
                 scatter(self.plan, place, column, rows, &unpacked, desk, self.out);
                 let kept = Kept {
                     column: column.index,
+                    chunk: task.chunk,
                     whole: task.beginning.is_none(),
                     unpacked,
                 };
@@ -194,9 +197,10 @@ fn scatter<T: Value>(
 }
 
 impl Known {
-    fn find(&self, place: u64, column: usize, whole: bool) -> Option<&Kept> {
-        let mut chunks = self.chunks.iter();
-        chunks.find(|kept| self.place == place && kept.column == column && (kept.whole || !whole))
+    fn find(&self, column: usize, chunk: Chunk, whole: bool) -> Option<&Kept> {
+        let is_it =
+            |kept: &&Kept| kept.column == column && kept.chunk == chunk && (kept.whole || !whole);
+        self.chunks.iter().find(is_it)
     }
 
     /// Keep an unpacked chunk where other frames may want it; its room is used again otherwise.

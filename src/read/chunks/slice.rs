@@ -21,7 +21,7 @@ pub struct Slice<'a> {
 }
 
 /// Where a chunk is, and which stages its bytes went through.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub offset: u64,
     pub size: u64,
