@@ -18,6 +18,9 @@ ACCESSES = {
     "into memory": "into memory",
 }
 RANKS = (1, 2)
+MARKERS = {"Agave": "o", "Comet": "s", "Bridges": "^"}
+#: How published values are drawn: upon bars, too.
+THEIRS = {"color": PAPER, "markersize": 7, "markeredgecolor": "white"}
 #: Frames of the paper's file.
 THEIR_FRAMES = 90_100
 
@@ -86,15 +89,12 @@ def draw(rows: list[Row]) -> Figure:
         for place, (layout, tool) in enumerate(cases):
             if tool == TOOLS[0]:
                 for where, ms in theirs(layout, access):
-                    axes.plot(ms, place, MARKERS[where], color=PAPER, markersize=6)
+                    axes.plot(ms, place, MARKERS[where], **THEIRS)
         axes.set(title=access, xscale="log", xlabel="t_io, ms a frame")
     for where, marker in MARKERS.items():
-        panes[0].plot([], [], marker, color=PAPER, label=f"{where}, published")
+        panes[0].plot([], [], marker, **THEIRS, label=f"{where}, published")
     legend_below(figure, panes[0])
     return figure
-
-
-MARKERS = {"Agave": "o", "Comet": "s", "Bridges": "^"}
 
 
 def finding(rows: list[Row]) -> str:

@@ -39,7 +39,7 @@ def measure(setting: Setting) -> list[Row]:
 
 def table(rows: list[Row]) -> Table:
     found = Table(
-        "ms a frame, of the whole job",
+        "ms a frame of reading and decoding",
         (
             *("layout", "tool", "in memory, 1 rank", "2 ranks"),
             *("on disk, 1 rank", "2 ranks", "on disk / in memory, 1 rank"),
@@ -49,7 +49,7 @@ def table(rows: list[Row]) -> Table:
         for tool in TOOLS:
             case = {"layout": layout, "tool": tool}
             times = [
-                spread(rows, "ms_frame", **case, ranks=n, cold=cold)
+                spread(rows, "ms_io", **case, ranks=n, cold=cold)
                 for cold in STATES.values()
                 for n in RANKS
             ]
@@ -63,7 +63,7 @@ def draw(rows: list[Row]) -> Figure:
     cases = [(layout, tool) for layout in LAYOUTS for tool in TOOLS]
     for axes, (state, cold) in zip(panes, STATES.items(), strict=True):
         values = [
-            spread(rows, "ms_frame", layout=layout, tool=tool, ranks=1, cold=cold)
+            spread(rows, "ms_io", layout=layout, tool=tool, ranks=1, cold=cold)
             for layout, tool in cases
         ]
         names = [f"{layout}, {tool}" for layout, tool in cases]
@@ -73,13 +73,13 @@ def draw(rows: list[Row]) -> Figure:
             values,
             [COLOURS[tool] for _, tool in cases],
         )
-        axes.set(title=f"file {state}, 1 rank", xscale="log", xlabel="ms a frame, of the job")
+        axes.set(title=f"file {state}, 1 rank", xscale="log", xlabel="t_io, ms a frame")
     return figure
 
 
 def finding(rows: list[Row]) -> str:
     def time(tool: str, layout: str, cold: int) -> str:
-        return digits(median(rows, "ms_frame", tool=tool, layout=layout, ranks=1, cold=cold))
+        return digits(median(rows, "ms_io", tool=tool, layout=layout, ranks=1, cold=cold))
 
     return (
         f"From the disk, one rank of MDAnalysis's takes {time(TOOLS[0], 'default', 1)} ms a frame "
@@ -105,7 +105,7 @@ EXPERIMENT = Experiment(
         "Once read, a chunk stays in the page cache: the disk delivers each byte once whatever "
         "the layout, and MDAnalysis's price of automatic chunks is paid in copying, as in memory. "
         "paceline reads only the chunks that hold a wanted atom, and of plain frames the bytes "
-        "around the wanted atoms, so it also asks the disk for less; runs without a second pass "
-        "over the file hold, for paceline, mostly what a run costs once."
+        "around the wanted atoms, so it also asks the disk for less. It tells the system early "
+        "what it will read, and what then comes while it computes is no part of these times."
     ),
 )

@@ -16,11 +16,10 @@ from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
-#: How often ours takes each frame of a selection, whose jobs would be over before they are timed.
-PASSES = 20
+#: How often ours takes each frame, whose jobs would be over before they are timed.
+PASSES = {"selection": 20, "whole frames": 5}
 #: Names the Python whose h5py was built with MPI, if it is not the one that runs the experiments.
 MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
-NO_COLUMNS = ("path", "repeated")
 
 
 @dataclass(frozen=True)
@@ -39,15 +38,13 @@ class Case:
         What that is called in tables.
     frames : int
         How many, from the first one.
-    access : {"frame by frame", "selection", "into memory"}
+    access : {"frame by frame", "selection", "into memory", "whole frames"}
         How positions are read: each frame whole, or the selected atoms alone, or a rank's whole
-        share before anything is computed.
+        share before anything is computed, or, by ours, blocks of whole frames.
     driver : {"", "independent", "collective", "two-phase"}
         How MPI-IO reads, where it does.
     cold : bool
         Whether the file's pages are dropped before.
-    repeated : int
-        How many times ours takes each frame of a selection.
     """
 
     tool: str
@@ -58,13 +55,12 @@ class Case:
     access: str = "frame by frame"
     driver: str = ""
     cold: bool = False
-    repeated: int = PASSES
 
     @property
     def passes(self) -> int:
         """How many times each frame is taken."""
-        ours = self.tool == "paceline" and self.access == "selection"
-        return self.repeated if ours and not self.cold else 1
+        ours = self.tool == "paceline" and not self.cold
+        return PASSES.get(self.access, 1) if ours else 1
 
 
 def measure_cases(
@@ -107,7 +103,7 @@ def mpio_python() -> str | None:
 
 
 def _row(case: Case, found: dict[str, Any]) -> Row:
-    columns = {key: value for key, value in asdict(case).items() if key not in NO_COLUMNS}
+    columns = {key: value for key, value in asdict(case).items() if key != "path"}
     times = {key: value for key, value in found.items() if key.startswith("t_")}
     n_frames = case.frames * case.passes
     return {

@@ -157,7 +157,7 @@ def driver(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
     return {"driver": "mpio", "comm": comm, "info": hints}
 
 
-def our_selection(
+def our_run(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
     """A run of paceline on every rank."""
@@ -165,11 +165,28 @@ def our_selection(
     numbers = np.tile(np.arange(case.frames), case.passes)
     begun = time.perf_counter()
     universe.load_new(case.path, **through_mpi(case, comm))
-    analysis = RMSD(universe.atoms[atoms])
+    if case.access == "selection":
+        analysis = RMSD(universe.atoms[atoms])
+    else:
+        analysis = paceline.TimeSeries(OfWholeFrames(atoms, reference), universe.atoms)
     opened = time.perf_counter() - begun
     backend = paceline.backends.MPI(comm)
     analysis.run(frames=numbers, backend=backend, progress=False)
-    return our_times(comm, analysis, begun, opened, analysis.results.rmsd[:, 2])
+    whole = analysis.results.get("timeseries")
+    values = analysis.results.rmsd[:, 2] if whole is None else whole
+    return our_times(comm, analysis, begun, opened, values)
+
+
+class OfWholeFrames:
+    """RMSDs of some atoms, of blocks that hold all of them."""
+
+    def __init__(self, atoms: np.ndarray, reference: np.ndarray):
+        self.atoms, self.reference = atoms, reference
+
+    def __call__(self, block: Any) -> np.ndarray:
+        return np.array(
+            [rmsd(positions[self.atoms], self.reference) for positions in block.positions]
+        )
 
 
 def our_share(
@@ -215,7 +232,8 @@ WAYS: dict[tuple[str, str], Callable[..., dict[str, float]]] = {
     ("MDAnalysis", "into memory"): by_hand,
     ("h5py", "frame by frame"): by_hand,
     ("paceline", "frame by frame"): frame_by_frame,
-    ("paceline", "selection"): our_selection,
+    ("paceline", "selection"): our_run,
+    ("paceline", "whole frames"): our_run,
     ("paceline", "into memory"): our_share,
 }
 

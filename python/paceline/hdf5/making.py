@@ -5,6 +5,7 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +200,14 @@ def chunked(
     """
     dataset = _allocated(h5, name, shape, dtype, chunk)
     places: list[tuple[tuple[int, ...], int]] = []
-    dataset.id.chunk_iter(lambda one: places.append((one.chunk_offset, one.byte_offset)))
-    places.sort()
+    try:
+        dataset.id.chunk_iter(lambda one: places.append((one.chunk_offset, one.byte_offset)))
+        places.sort()
+    except AttributeError:
+        # HDF5 before 1.12, which parallel builds often are, tells of one chunk at a time.
+        place = dataset.id.get_chunk_info_by_coord
+        corners = product(*(range(0, n, step) for n, step in zip(shape, chunk, strict=True)))
+        places = [(corner, place(corner).byte_offset) for corner in corners]
     return dataset, np.array([offset for _, offset in places], dtype=np.uint64)
 
 
