@@ -271,9 +271,10 @@ class Hdf5File:
 
         Returns
         -------
-        offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
-            Of a frame that shares chunks with others, their first byte and its share of them;
-            0 where only HDF5 knows.
+        offsets : numpy.ndarray of uint64, shape (n_frames,)
+            First byte; of a frame that shares chunks with others, the first of theirs.
+        sizes : numpy.ndarray of uint64, shape (n_frames,)
+            Bytes; of such a frame, its share of them. 0 where only HDF5 knows.
         """
         if len(frames) and frames.max() >= self.n_frames:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")

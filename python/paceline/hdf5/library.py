@@ -9,10 +9,10 @@ import h5py
 
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.cut import MOST, CutFile
-from paceline.hdf5.faults import H5PY_ERRORS, damaged, reason_of
+from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged, reason_of
 from paceline.hdf5.nodes import DEFLATE_RATIO, NOWHERE, Array, Group
 
-__all__ = ["DEFLATE_RATIO", "NOWHERE", "Array", "File", "Group", "damaged"]
+__all__ = ["DEFLATE_RATIO", "NOWHERE", "Array", "File", "Group", "asking", "damaged"]
 
 
 class File:
