@@ -32,7 +32,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.frames import extents_in
+from paceline.indexed import extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
@@ -681,9 +681,9 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (os.mkfifo, UnsupportedError, "expected a regular file, found a pipe or device"),
         (lambda path: path.symlink_to("/dev/zero"), UnsupportedError, "found a pipe or device"),
         (
-            lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n"),
-            DamagedFileError,
-            "expected an HDF5 file, found what HDF5 refuses",
+            lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"),
+            UnsupportedError,
+            "begins with .*PNG",
         ),
         (lambda path: path.write_bytes(b"T\0\0\0VELD"), UnsupportedError, "begins with .*VELD"),
         (lambda path: path.write_bytes(b"\0\0\x07\xcb"), DamagedFileError, "a frame of at least 8"),
@@ -759,7 +759,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.frames import extents_in
+from paceline.indexed import extents_in
 
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 256 * 2**20

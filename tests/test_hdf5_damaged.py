@@ -317,6 +317,11 @@ class TestCutFiles:
         bad = paceline.validate(path, progress=False).bad
         assert {finding.frame for finding in bad} >= {8, 9, 10, 11}
 
+    def test_nothing_but_the_signature(self, tmp_path):
+        path = tmp_path / "a.h5md"
+        path.write_bytes(b"\x89HDF\r\n\x1a\n")
+        refused(path, DamagedFileError, "expected an HDF5 file, found what HDF5 refuses")
+
     def test_what_says_that_it_was_enormous_is_not_believed(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="earliest")
         # The end of the file in its superblock.

@@ -262,7 +262,7 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
 
 def read_all(reader, core):
     from paceline.block import Decoded
-    from paceline.frames import extents_in
+    from paceline.indexed import extents_in
 
     numbers = np.arange(core.n_frames)
     decoded = Decoded.room_for(numbers, core.n_atoms, ("positions",))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,6 +44,9 @@ def is_hdf5(path: str | os.PathLike) -> bool:
     OSError
         It cannot be read.
     """
+    # Opening a pipe would wait for whoever writes to it.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return False
     with open(path, "rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         offset = 0
