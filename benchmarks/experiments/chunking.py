@@ -19,8 +19,8 @@ ACCESSES = {
 }
 RANKS = (1, 2)
 MARKERS = {"Agave": "o", "Comet": "s", "Bridges": "^"}
-#: How published values are drawn: upon bars, too.
-THEIRS = {"color": PAPER, "markersize": 7, "markeredgecolor": "white"}
+#: How published values are drawn, under the bar of the tool that they are of.
+THEIRS = {"color": PAPER, "markersize": 5}
 #: Frames of the paper's file.
 THEIR_FRAMES = 90_100
 
@@ -89,7 +89,7 @@ def draw(rows: list[Row]) -> Figure:
         for place, (layout, tool) in enumerate(cases):
             if tool == TOOLS[0]:
                 for where, ms in theirs(layout, access):
-                    axes.plot(ms, place, MARKERS[where], **THEIRS)
+                    axes.plot(ms, place + 0.5, MARKERS[where], **THEIRS)
         axes.set(title=access, xscale="log", xlabel="t_io, ms a frame")
     for where, marker in MARKERS.items():
         panes[0].plot([], [], marker, **THEIRS, label=f"{where}, published")
