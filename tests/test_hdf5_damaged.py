@@ -137,6 +137,13 @@ class TestChunks:
         assert all("within the file" in message for message in said.values())
         assert open_file(path).damaged == [8, 9]
 
+    def test_chunks_side_by_side_at_the_end_of_the_file(self, tmp_path):
+        path = write(tmp_path / "a.h5md", libver="latest", chunks=(2, -(-N_ATOMS // 5), 3))
+        table = open_file(path).catalogue.elements["positions"].dataset.table
+        # All five of the last place, where this is about them.
+        assert (table.offsets[-5:] + 5 * table.sizes[-5:] > path.stat().st_size).any()
+        assert open_file(path).damaged == []
+
     def test_chunks_that_overlap(self, tmp_path):
         path = write(tmp_path / "a.h5md", **CHUNKED)
         at = path.read_bytes().index(chunk_of(path, 8)[0].to_bytes(8, "little"))
@@ -381,6 +388,15 @@ class TestApart:
         time.sleep(0.1)
         apart._helper.end()
         assert apart.apart(calls.pid, "md.h5") != first
+
+    def test_files_of_the_working_directory_are_no_modules(self, tmp_path):
+        (tmp_path / "pickle.py").write_text("raise SystemExit('the wrong one')")
+        script = tmp_path / "scripts" / "ask.py"
+        script.parent.mkdir()
+        script.write_text(
+            "import os; from paceline.hdf5.apart import apart; apart(os.path.basename, 'md.h5')"
+        )
+        subprocess.run([sys.executable, script], cwd=tmp_path, check=True)
 
     def test_a_real_file_that_keeps_hdf5_busy(self, tmp_path, monkeypatch):
         path = write(tmp_path / "a.h5md", libver="latest")

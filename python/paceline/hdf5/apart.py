@@ -106,13 +106,17 @@ class _Helper:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)
         }
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        # Modules are found where this process finds them: -P keeps the working directory, whatever
+        # it holds, from standing before them.
+        environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _HELPER],
+                [sys.executable, "-P", "-c", _HELPER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
+                # Ctrl-C is for the one that asks, also while this one starts.
+                process_group=0,
             )
         except OSError as error:
             raise WorkerError(
@@ -182,8 +186,6 @@ def serve() -> None:
     """Answer one request after another, until nobody asks for a while."""
     global _serving
     _serving = True
-    # Ctrl-C is for the one that asks: it ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = sys.stdin.buffer
     # Whatever libraries print must not get among the answers.
     with os.fdopen(os.dup(1), "wb") as answers:

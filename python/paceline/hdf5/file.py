@@ -256,9 +256,11 @@ class Hdf5File:
         for element in self.catalogue.elements.values():
             places = _Places.of(element.dataset)
             # A chunk that is nowhere has an offset to which nothing can be added.
-            outside = places.offsets.max(axis=1) > self.size - np.minimum(places.sizes, self.size)
+            ends = self.size - np.minimum(places.sizes, self.size)
+            outside = (places.offsets > ends).any(axis=1)
             rows = _rows(element, frames)
-            lost |= (rows != ABSENT) & outside[rows // places.n_rows]
+            there = rows != ABSENT
+            lost[there] |= outside[rows[there] // places.n_rows]
         return np.flatnonzero(lost).tolist()
 
     @cached_property
@@ -284,8 +286,8 @@ class Hdf5File:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
         rows = _rows(self._main, frames)
         there, places = rows != ABSENT, rows // self._places.n_rows
-        offsets = self._places.offsets.min(axis=1)[places]
-        sizes = self._places.sizes[places] // np.uint64(self._places.n_rows)
+        offsets = self._places.offsets[places].min(axis=1)
+        sizes = self._places.sizes[places].sum(axis=1) // np.uint64(self._places.n_rows)
         nothing = np.uint64(0)
         return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
 
@@ -381,10 +383,7 @@ def _frames_of_chunk(element: Element, n_frames: int) -> int:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where rows are that are stored together.
-
-    `offsets` has shape (n_places, chunks of one place), `sizes` (n_places,): bytes of them all.
-    """
+    """Where rows are that are stored together: arrays of shape (n_places, chunks of one place)."""
 
     offsets: np.ndarray
     sizes: np.ndarray
@@ -397,12 +396,12 @@ class _Places:
         if dataset.chunk is None and not dataset.detour:
             of_row = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
             offsets = dataset.offset + np.arange(n_rows, dtype=np.uint64) * np.uint64(of_row)
-            return cls(offsets[:, None], np.full(n_rows, of_row, dtype=np.uint64), 1)
+            return cls(offsets[:, None], np.full((n_rows, 1), of_row, dtype=np.uint64), 1)
         if dataset.chunk is None or dataset.table is None:
-            nothing = np.zeros(n_rows, dtype=np.uint64)
-            return cls(nothing[:, None], nothing, 1)
+            nothing = np.zeros((n_rows, 1), dtype=np.uint64)
+            return cls(nothing, nothing, 1)
         n_places = -(-n_rows // dataset.chunk[0])
         offsets, sizes = (
             values.reshape(n_places, -1) for values in (dataset.table.offsets, dataset.table.sizes)
         )
-        return cls(offsets, sizes.sum(axis=1), dataset.chunk[0])
+        return cls(offsets, sizes, dataset.chunk[0])
