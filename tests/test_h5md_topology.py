@@ -25,7 +25,7 @@ from MDAnalysis.guesser.tables import SYMB2Z
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.properties import observables_of, properties_of
 from paceline.hdf5.topology import topology_of
 
@@ -268,6 +268,13 @@ class TestAnyOther:
         assert atoms.residues.resnames.tolist() == ["AAA", "AAA", "BBB"]
         assert atoms.segments.segids.tolist() == ["P", "Q"]
         assert atoms.bonds.indices.tolist() == [[0, 1], [2, 8]]
+
+    def test_a_bare_dataset_has_none(self, tmp_path):
+        path = tmp_path / "bare.h5"
+        with h5py.File(path, "w") as file:
+            file["pos"] = np.zeros((2, 4, 3))
+        with pytest.raises(MissingDataError, match=r"bare.h5: .* name a topology file before it"):
+            paceline.Universe(path, dataset="pos", units="nm")
 
     def test_a_mass_in_stones(self, tmp_path):
         def add(file):

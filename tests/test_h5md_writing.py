@@ -271,6 +271,8 @@ def test_other_formats_have_no_chunks(ca, tmp_path):
         paceline.Write(ca, tmp_path / "out.xtc", chunk="frame")
     with pytest.raises(UnwritableError, match="precision must be from"):
         paceline.Write(ca, tmp_path / "out.h5md", precision=0)
+    with pytest.raises(UnwritableError, match=r"at most 1 Å .* found 1000; .* of XTC"):
+        paceline.Write(ca, tmp_path / "out.h5md", precision=1000)
 
 
 @pytest.mark.parametrize("for_", ["frames", "atoms", "both"])

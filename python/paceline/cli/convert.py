@@ -29,6 +29,7 @@ examples:
   paceline convert md.xtc md.h5md
   paceline convert md.xtc small.h5md --compress shuffle+gzip:4 --precision 0.001
   paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
+  paceline convert dump.h5 md.xtc --particles solute --units "nm, fs"
 """
 
 
@@ -38,9 +39,9 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         "convert",
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
-        "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5. "
-        "TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology (-s) "
-        "knows of the atoms. What was written is told on standard error.",
+        "workers. The format is told by the ending: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
+        ".hdf5. TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology "
+        "(-s) knows of the atoms. What was written is told on standard error.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

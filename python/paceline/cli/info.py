@@ -10,6 +10,8 @@ EXAMPLES = """\
 examples:
   paceline info md.xtc
   paceline info --tsv run*/md.xtc | sort -k3
+  paceline info dump.h5 --particles solute --units "nm, fs"
+  paceline info positions.h5 --dataset pos --units nm
 """
 
 

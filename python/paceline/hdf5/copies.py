@@ -6,7 +6,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from paceline.hdf5.library import File, asking
+from paceline.hdf5.faults import asking
+from paceline.hdf5.library import File
 
 #: Makes a dataset anew: what there is, the group for it, and its name there.
 Remake = Callable[[Any, Any, str], None]

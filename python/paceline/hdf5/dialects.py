@@ -85,5 +85,5 @@ def _what_to_do(file: File) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
         "an HDF5 file of no convention that we know; to read a dataset as positions, name it "
-        f"with dataset=: {', '.join(map(repr, names[:_NAMED]))}{more}"
+        f"with dataset= (--dataset): {', '.join(map(repr, names[:_NAMED]))}{more}"
     )

@@ -20,6 +20,7 @@ from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.making import new_hdf5
 from paceline.hdf5.metadata import command_of_process
 from paceline.hdf5.rewriting import MOST_AT_ONCE, Means, Rewriting, join_chunks
+from paceline.hdf5.storage import refuse_coarse
 from paceline.hdf5.stored import DEFLATE, FLETCHER32, SHUFFLE, dataset_of
 from paceline.hdf5.units import factor_of
 from paceline.progress import Progress
@@ -98,6 +99,7 @@ def repack(
     UnwritableError
         A number is not finite.
     """
+    refuse_coarse(precision)
     path = os.path.realpath(path)
     target = path if output is None else os.fspath(output)
     with File(path) as file:

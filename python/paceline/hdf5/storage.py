@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline import _core
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.layout import Compression, Layout
 
 #: Of a field, its element in H5MD.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
+#: Å: what is coarser is XTC's integers per nm by mistake, and would ruin every position.
+_COARSEST = 1.0
 #: The group of particles, by the name that MDAnalysis gives it.
 GROUP = "trajectory"
 
@@ -36,6 +38,7 @@ class Storage:
     def __post_init__(self) -> None:
         if self.layout.contiguous and self.compression.level is not None:
             raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+        refuse_coarse(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":
         """What encodes the chunks of a field.
@@ -56,6 +59,21 @@ class Storage:
             level=self.compression.level,
             precision=self.precision if field == "positions" else None,
             what=ELEMENTS[field],
+        )
+
+
+def refuse_coarse(precision: float | None) -> None:
+    """Raise `UnwritableError` if a precision would leave nothing of the positions.
+
+    Parameters
+    ----------
+    precision : float or None
+        Å.
+    """
+    if precision is not None and precision > _COARSEST:
+        raise UnwritableError(
+            f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
+            f"{precision:g}; in integers per nm it is that of XTC"
         )
 
 

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from paceline.errors import MissingDataError
 from paceline.hdf5 import gromacs, known_atoms, mdtraj_topology
 from paceline.hdf5.apart import apart
 from paceline.hdf5.library import File
@@ -31,7 +32,7 @@ def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
         The file tells of its atoms in a way that we do not know, or there are several groups of
         particles and none is named.
     MissingDataError
-        It holds no trajectory.
+        It holds no trajectory, or is of a kind that tells nothing of atoms, as bare datasets.
     DamagedFileError
         What it tells contradicts itself.
     OSError
@@ -70,6 +71,10 @@ def _described(file: File, group: str | None) -> System:
         n_atoms = coordinates.shape[1]
         described = mdtraj_topology.system_of(file, n_atoms)
         return System.without_residues({}, n_atoms) if described is None else described
+    if "particles" not in file.root and "h5md" not in file.root:
+        raise MissingDataError(
+            f"{file.path}: it tells nothing of its atoms; name a topology file before it"
+        )
     particles = Particles(file, group)
     described = gromacs.system_of(file, particles.n_atoms)
     return known_atoms.system_of(particles) if described is None else described

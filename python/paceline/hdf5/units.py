@@ -218,7 +218,10 @@ def _symbol(name: str, unit: str) -> tuple[Fraction, _Power]:
         size, power = _SI[name[1:]]
         return size * Fraction(10) ** _PREFIXES[name[0]], power
     known = ", ".join([*_SYMBOLS, *_SI])
-    raise UnsupportedError(f"unknown unit {unit!r}: {name!r} is none of {known}")
+    raise UnsupportedError(
+        f"unknown unit {unit!r}: {name!r} is none of {known}, nor one of "
+        "these with a prefix, such as nm, fs or kcal"
+    )
 
 
 class Units:
@@ -299,5 +302,5 @@ class Units:
         )
         raise UnsupportedError(
             f"{self._path}: {names}: expected an attribute unit, found none; say what they are in, "
-            f'for instance units="{wanted}"'
+            f'for instance units="{wanted}" (--units "{wanted}")'
         )
