@@ -33,7 +33,7 @@ from benchmarks.compare import (
 from benchmarks.converters import Conversion
 from benchmarks.data import Dataset
 from benchmarks.h5md_files import SUFFIX, h5md_file
-from benchmarks.measure import Run, Spread, slopes, subjects
+from benchmarks.measure import Run, Spread, samples, slopes, subjects
 from benchmarks.table import Table
 
 BY_HAND, CAT = "h5py by hand", "cat"
@@ -125,6 +125,7 @@ class Bench:
         with subjects(how) as (ready, skipped):
             self.skipped += [f"{data.name}.{name}: {why}" for name, why in skipped.items()]
             n = data.n_frames // 2
+            samples(ready, n, 1)
             taken = slopes(ready, n, self.effort.repeats, self.effort.measurement)
         for layout in taken:
             ratios = gains(taken, layout, "contiguous")
@@ -143,6 +144,7 @@ class Bench:
         how = {CAT: (cat, path), OURS: (everything, data.topology, path)}
         with subjects(how) as (ready, skipped):
             self.skipped += [f"{path.name}: {name}: {why}" for name, why in skipped.items()]
+            samples(ready, 1, 1)
             taken = slopes(ready, 1, self.effort.repeats, self.effort.measurement)
         for name, slope in taken.items():
             seconds = np.median(slope.per_item)

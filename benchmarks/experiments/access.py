@@ -10,7 +10,7 @@ from benchmarks.data import Dataset
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.style import OTHER, OURS, PAPER, legend_below, panels
 from benchmarks.h5md_files import LAYOUTS, h5md_file
-from benchmarks.measure import Run, slopes, subjects
+from benchmarks.measure import Run, samples, slopes, subjects
 from benchmarks.table import Table
 
 FILES = ("contiguous", "frame", "both", "atoms", "auto", "gzip1", "shuffle-gzip")
@@ -100,6 +100,7 @@ def measure(setting: Setting) -> list[Row]:
             if access == "one atom":
                 fewer.pop("h5py by hand")
             with subjects(how) as (ready, _):
+                samples(ready, 2, 1)
                 at_least = SECONDS * min(setting.part, 1.0)
                 taken = slopes(ready, data.n_frames // 2, setting.repeats, at_least, fewer)
             for tool, slope in taken.items():

@@ -11,7 +11,7 @@ from benchmarks.converters import Conversion
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
-from benchmarks.measure import Spread, slopes, subjects
+from benchmarks.measure import Spread, samples, slopes, subjects
 from benchmarks.table import Table
 
 #: Source, and level of compression of chunks of one frame.
@@ -35,6 +35,7 @@ def measure(setting: Setting) -> list[Row]:
             task = Conversion(data, source, "h5md", None, Path(folder), gzip or None)
             how = {way: (prepare, task, *more) for way, (prepare, *more) in WAYS.items()}
             with subjects(how) as (ready, _):
+                samples(ready, 2, 1)
                 taken = slopes(ready, frames, setting.repeats, 0.0)
             for way, slope in taken.items():
                 case = {"source": source, "gzip": gzip, "way": way, "frames": frames}
