@@ -6,7 +6,7 @@ import signal
 from paceline.errors import UnsupportedError
 
 
-def hang(path):
+def hang(path, asked=None):
     while True:
         pass
 

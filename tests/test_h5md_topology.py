@@ -337,6 +337,7 @@ class TestObservables:
         third = observables.at(1000)
         assert third["energy"] == 3.0
         assert (third["bath/pressure"] == 1).all()
+        assert not third["bath/pressure"].flags.writeable
         assert third["volume"] == 42.0
         assert set(observables.at(1500)) == {"energy", "volume"}
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import calls_apart as calls
@@ -23,6 +25,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.hdf5 import apart
+from paceline.hdf5.file import Hdf5File
 from paceline.opening import open_file
 from paceline.reader import Reader
 
@@ -388,6 +391,17 @@ class TestApart:
         time.sleep(0.1)
         apart._helper.end()
         assert apart.apart(calls.pid, "md.h5") != first
+
+    def test_ctrl_c_ends_what_keeps_hdf5_busy(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(apart, "PATIENCE", 20.0)
+        monkeypatch.setattr(Hdf5File, "_opened", calls.hang)
+        path = write(tmp_path / "a.h5md")
+        interrupting = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            open_file(path)
+        interrupting.join()
+        assert apart.apart(calls.pid, "md.h5")
 
     def test_files_of_the_working_directory_are_no_modules(self, tmp_path):
         (tmp_path / "pickle.py").write_text("raise SystemExit('the wrong one')")

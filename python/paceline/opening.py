@@ -16,6 +16,7 @@ import numpy as np
 from paceline.backends import available_cpus
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
+from paceline.hdf5.apart import interrupt
 from paceline.hdf5.file import NOTHING_ASKED, Asked, Hdf5File, is_hdf5
 from paceline.indexed import IndexedFile, TrajectoryFile, extents_in
 from paceline.progress import Progress
@@ -203,8 +204,10 @@ def open_files(
         waiting = [threads.submit(open_one, name) for name in names]
         try:
             opened = [one.result() for one in waiting]
-        except BaseException:
+        except BaseException as error:
             scans.stop()
+            if isinstance(error, KeyboardInterrupt):
+                interrupt()
             threads.shutdown(cancel_futures=True)
             raise
     if notes:

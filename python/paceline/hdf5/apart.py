@@ -66,6 +66,14 @@ def apart(function: Callable[..., Any], path: str, **options: Any) -> Any:
     raise value
 
 
+def interrupt() -> None:
+    """End the other process, whatever it does: threads that wait for it get a `WorkerError`.
+
+    Ctrl-C interrupts no thread but the first, which may itself wait for one that asks.
+    """
+    _helper.kill()
+
+
 def allow(seconds: float) -> None:
     """Let the file that this process serves take longer: it has much to be read.
 
@@ -138,10 +146,16 @@ class _Helper:
         self._forget()
         return status
 
+    def kill(self) -> None:
+        """Let whoever waits for it wait no longer, and see to the rest."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def end(self) -> None:
         """End it, whatever it does."""
+        self.kill()
         if self._process is not None:
-            self._process.kill()
             self._process.wait()
             self._forget()
 

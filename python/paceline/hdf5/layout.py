@@ -19,13 +19,11 @@ of "both" either.
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from paceline.errors import UnsupportedError
 
 #: What a file may be made for.
 ACCESSES = ("frames", "atoms", "both")
-Access = Literal["frames", "atoms", "both"]
 
 #: Bytes of a number as we write it, and of an atom.
 NUMBER_BYTES, ATOM_BYTES = 4, 12

@@ -58,9 +58,13 @@ class Series:
         Returns
         -------
         numpy.ndarray
-            In the unit that `unit` names, and in the order of the file. Text is str.
+            In the unit that `unit` names, and in the order of the file; read-only, for frames show
+            parts of it. Text is str.
         """
-        return apart(values_of, self.path, dataset=self.dataset)
+        values = apart(values_of, self.path, dataset=self.dataset)
+        if isinstance(values, np.ndarray):
+            values.flags.writeable = False
+        return values
 
     def at(self, step: int, frame: int | None = None) -> Any:
         """The value at one step.
