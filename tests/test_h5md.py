@@ -211,7 +211,7 @@ class TestOtherPrograms:
         path = write_lammps(tmp_path / "dump.h5", held)
         message = refused(path)
         assert "/particles/all/position" in message
-        assert message.endswith('for instance units="Angstrom, ps"')
+        assert message.endswith('for instance units="Angstrom, ps" (--units "Angstrom, ps")')
         catalogue = opened(path, units="nm, fs")
         assert (values(path, catalogue, "positions") == held.position.astype("f4") * 10).all()
         wanted = held.velocity.astype("f4") * np.float32(1e4)
@@ -623,8 +623,8 @@ class TestUnits:
         message = refused(path)
         for name in ("position", "position/time", "velocity", "force"):
             assert f"/particles/atoms/{name}, " in message.replace(":", ",")
-        assert message.endswith('units="Angstrom, ps, kJ mol-1 Angstrom-1"')
-        assert refused(path, units="nm, ps").endswith('units="kJ mol-1 Angstrom-1"')
+        assert message.endswith('(--units "Angstrom, ps, kJ mol-1 Angstrom-1")')
+        assert refused(path, units="nm, ps").endswith('(--units "kJ mol-1 Angstrom-1")')
         assert opened(path, units="nm, ps, kJ mol-1 nm-1").elements["forces"].factor == 0.1
 
     def test_an_unknown_one_is_named(self, tmp_path):
@@ -833,13 +833,13 @@ class TestBareDatasets:
 
     def test_no_unit_is_guessed(self, tmp_path):
         path = self.write(tmp_path / "bare.h5", (N_FRAMES, -1))
-        assert refused(path, dataset="pos").endswith('units="Angstrom"')
+        assert refused(path, dataset="pos").endswith('units="Angstrom" (--units "Angstrom")')
         path = self.write(tmp_path / "said.h5", (N_FRAMES, -1), "nm")
         assert opened(path, dataset="pos").elements["positions"].factor == 10
 
     def test_it_has_to_be_named(self, tmp_path):
         path = self.write(tmp_path / "bare.h5", (N_FRAMES, -1))
-        assert "name it with dataset=: 'pos'" in refused(path)
+        assert "name it with dataset= (--dataset): 'pos'" in refused(path)
         assert "found none" in refused(path, dataset="positions", units="nm")
         assert "found float64 of shape (9,)" in refused(path, dataset="masses", units="nm")
 
