@@ -511,6 +511,26 @@ def test_mpi_io_reads_the_same(kind, tmp_path):
     assert np.array_equal(RMSF(universe.atoms[2:]).run(n_workers=2).results.rmsf, wanted)
 
 
+def test_a_program_ends_while_a_thread_asks_hdf5(tmp_path):
+    """It would wait for h5py's lock, which a thread stopped inside h5py never lets go of."""
+    path = written(tmp_path / "a.h5md", DETOURS["scale and offset"][0])
+    code = """
+import sys, threading, time, warnings
+warnings.simplefilter("ignore")
+import paceline
+trajectory = paceline.Universe(sys.argv[1]).trajectory
+def read():
+    while True:
+        for frame in range(trajectory.n_frames):
+            trajectory[frame]
+threading.Thread(target=read, daemon=True).start()
+time.sleep(0.2)
+"""
+    command = [sys.executable, "-c", code, str(path)]
+    for _ in range(3):
+        subprocess.run(command, check=True, timeout=60)
+
+
 def test_filters_of_others(tmp_path):
     plugin = pytest.importorskip("hdf5plugin")
     path = written(tmp_path / "a.h5md", {"chunks": (5, 17, 3), **plugin.LZ4()})

@@ -192,6 +192,11 @@ def test_the_command_says_what_is_gained(tmp_path, capsys):
     with h5py.File(path) as file:
         note = file["parameters/repacked/1"].asstr()[()]
     assert note.startswith("paceline ")
+    assert "as many bytes as before" not in told.err
+    assert cli.main(["repack", str(path), "--chunk", "frame"]) == 0
+    told = capsys.readouterr().err
+    assert f"/{POSITION}: the first 5 % of the atoms reads " in told
+    assert "as many bytes as before; --for, --chunk" in told
 
 
 def test_what_cannot_be_repacked_is_named(tmp_path):

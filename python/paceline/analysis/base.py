@@ -38,7 +38,8 @@ class AnalysisBase:
     optional_fields : sequence of str
         What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
     frames_together : int
-        Frames that blocks must not part: each begins at a multiple of it.
+        Frames that blocks must not part: each begins at a multiple of it. A power of two, or
+        reductions of the same run are summed in another order, and may differ in their last bit.
     transforms : sequence of Transform
         What the present run does to positions first; `prepare` sees it.
     skip_damaged : bool

@@ -10,6 +10,9 @@ from paceline.cli.arguments import positive
 from paceline.cli.storing import add_layout_arguments, layout_options
 from paceline.files import size_in_words
 
+#: A way of reading that takes so many times the bytes that it took is told of.
+_DEARER = 2.0
+
 EXAMPLES = """\
 examples:
   paceline repack md.h5md
@@ -76,6 +79,13 @@ def run(args: argparse.Namespace) -> None:
             print(gain.name, old.access, f"{old.ratio:.2f}", f"{new.ratio:.2f}", sep="\t")
     for gain in gains:
         print(f"{gain.name}: {gain.layouts[0]}, now {gain.layouts[1]}", file=sys.stderr)
+        for old, new in zip(*gain.costs, strict=False):
+            if new.ratio > _DEARER * old.ratio:
+                print(
+                    f"{gain.name}: {old.access} reads {new.ratio / old.ratio:.0f} times as many "
+                    "bytes as before; --for, --chunk and --compress choose another layout",
+                    file=sys.stderr,
+                )
     made = args.output or args.file
     after = os.path.getsize(made)
     print(f"{made}: {size_in_words(size)}, now {size_in_words(after)}", file=sys.stderr)

@@ -1,6 +1,8 @@
 """A worker's hand on an HDF5 file, through HDF5's own library: for what the core cannot read."""
 
+import atexit
 import math
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +22,14 @@ from paceline.hdf5.reading import BlockIndex, Hdf5Member
 _AT_A_TIME = 16 << 20
 #: At the most, whatever chunks hold.
 _AT_MOST = 256 << 20
+
+#: Held by the worker that asks HDF5's library, and from the end of the program on by nobody else: a
+#: thread that the interpreter stops inside h5py keeps h5py's own lock, for which whoever clears up
+#: would wait for ever.
+_TURN = threading.RLock()
+#: Seconds for which the end of the program waits for a worker's turn to end.
+_PATIENCE = 10.0
+atexit.register(_TURN.acquire, timeout=_PATIENCE)
 
 
 class DetourHand:
@@ -48,18 +58,22 @@ class DetourHand:
         _core.verify(member.path, member.fingerprint)
         self._path = member.path
         options = mpi_options(comm) if member.driver == "mpio" else {}
-        self._file = File(
-            member.path, collective=comm is not None, rdcc_nbytes=_AT_A_TIME, **options
-        )
         columns = np.arange(member.n_atoms) if atoms is None else atoms
-        self._readers = [
-            None if element is None else _ElementReader(self._file, member, element, columns)
-            for element in member.wanted(fields)
-        ]
+        self._readers: list[_ElementReader | None] = []
+        with _TURN:
+            self._file = File(
+                member.path, collective=comm is not None, rdcc_nbytes=_AT_A_TIME, **options
+            )
+            self._readers = [
+                None if element is None else _ElementReader(self._file, member, element, columns)
+                for element in member.wanted(fields)
+            ]
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
-            self._file.close()
+            with _TURN:
+                self._readers.clear()
+                self._file.close()
 
     def read_ahead(self, extents: Extents) -> None:
         """The library reads when it is asked."""
@@ -78,10 +92,11 @@ class DetourHand:
         n_calls = 0
         for rows in self._portions(len(extents)):
             n_calls += 1
-            try:
-                self._read(rows, index, block, extents.frames, required)
-            except (DamagedFileError, MissingDataError):
-                damaged += self._one_by_one(rows, index, block, extents.frames, required, skip)
+            with _TURN:
+                try:
+                    self._read(rows, index, block, extents.frames, required)
+                except (DamagedFileError, MissingDataError):
+                    damaged += self._one_by_one(rows, index, block, extents.frames, required, skip)
         index.fill(block, damaged)
         return time.perf_counter_ns() - begun, 0, self._n_bytes - before, n_calls, damaged
 
