@@ -107,8 +107,8 @@ def copy_all(
         Progress(total, unit="byte", show=progress) as bar,
         ThreadPoolExecutor(n_threads, thread_name_prefix="paceline-copy") as pool,
     ):
-        pending = {pool.submit(work, copier) for work in works}
         try:
+            pending = {pool.submit(work, copier) for work in works}
             while pending:
                 done, pending = wait(pending, INTERVAL, return_when=FIRST_EXCEPTION)
                 for future in done:
