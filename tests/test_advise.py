@@ -301,7 +301,7 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
 
     monkeypatch.setattr(measuring, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(measuring, "thread_time", lambda: clocks["busy"])
-    rehearsal = SimpleNamespace(run=run, middle=range)
+    rehearsal = SimpleNamespace(run=run, middle=range, together=1)
     assert measuring._first_look(rehearsal) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 

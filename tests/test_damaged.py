@@ -32,7 +32,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.indexed import extents_in
+from paceline.indexed import IndexedFile, extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
@@ -96,8 +96,8 @@ def files(folder) -> dict[str, Trajectory]:
     }
 
 
-def opened(path: Path) -> "_core.Trajectory":
-    return _core.Trajectory(path)
+def opened(path: Path) -> IndexedFile:
+    return IndexedFile(path)
 
 
 def opened_or_refused(path: Path) -> tuple["_core.Trajectory | None", Exception | None]:
@@ -759,7 +759,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.indexed import extents_in
+from paceline.indexed import IndexedFile, extents_in
 
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 256 * 2**20
@@ -767,7 +767,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 said = {}
 for path in sys.argv[1:]:
     try:
-        core = _core.Trajectory(path)
+        core = IndexedFile(path)
         said[path] = core.notes
         for frame in range(core.n_frames):
             header = Decoded.room_for(np.array([frame]), 0, ())
