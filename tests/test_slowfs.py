@@ -425,7 +425,7 @@ def test_the_papers_way_and_ours_side_by_side(adk_xtc, tmp_path):
     shutil.copy(adk_xtc.trajectory, tmp_path / "adk.xtc")
     data = Dataset("adk", len(atoms.universe.trajectory), tmp_path)
     (tmp_path / "scratch").mkdir()
-    rows = EXPERIMENT.measure(Setting(data, data, tmp_path / "scratch", 1, 0.01))
+    rows = EXPERIMENT.measure(Setting(data, data, tmp_path / "scratch", 1, 0.01, 0.01))
 
     shared, split, ours = (way.name for way in WAYS)
     opens = {(row["way"], row["ranks"]): row["opens"] for row in rows}
