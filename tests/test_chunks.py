@@ -9,7 +9,7 @@ import pytest
 from paceline import _core
 from paceline.block import Decoded
 from paceline.hdf5.catalogue import ABSENT, Element
-from paceline.hdf5.library import File
+from paceline.hdf5.native import File
 from paceline.hdf5.slices import slice_of
 from paceline.hdf5.stored import dataset_of
 

@@ -32,7 +32,7 @@ from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.boxes import cells_of
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.dialects import catalogue_of
-from paceline.hdf5.library import File
+from paceline.hdf5.native import File
 from paceline.hdf5.units import factor_of, units_given
 from paceline.reader import Reader
 

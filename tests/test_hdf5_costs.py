@@ -7,9 +7,9 @@ import pytest
 
 import paceline
 from paceline.block import Decoded
+from paceline.hdf5.asked import Asked
 from paceline.hdf5.catalogue import Dataset, Element, Filter, Table
 from paceline.hdf5.costs import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
-from paceline.hdf5.file import Asked
 from paceline.indexed import extents_in
 from paceline.opening import open_file
 from paceline.reader import Reader

@@ -28,7 +28,7 @@ from paceline.errors import (
 from paceline.hdf5 import dialects, file
 from paceline.hdf5.detour import DetourHand
 from paceline.hdf5.file import is_hdf5
-from paceline.hdf5.library import File
+from paceline.hdf5.native import File
 from paceline.hdf5.reading import ChunkHand
 from paceline.indexed import extents_in
 from paceline.opening import open_file

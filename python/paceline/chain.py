@@ -10,7 +10,7 @@ import numpy as np
 from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.frames import Extents, Member, neighbours
-from paceline.hdf5.file import NOTHING_ASKED, Asked
+from paceline.hdf5.asked import NOTHING_ASKED, Asked
 from paceline.indexed import TrajectoryFile, extents_in
 from paceline.opening import open_files, warn
 from paceline.restarts import follow, report_losses, report_repeats

@@ -7,6 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+#: Bytes in a unit of size.
+SIZES = {
+    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
+
 
 @contextlib.contextmanager
 def new_file(
@@ -189,6 +195,39 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+
+
+def size_of_words(text: str) -> int:
+    """Read a number of bytes with its unit, as a user writes it.
+
+    Parameters
+    ----------
+    text : str
+        A number, and a unit unless it is bytes: kB, MB, GB, TB of 1000, KiB, MiB, GiB, TiB of 1024.
+
+    Returns
+    -------
+    int
+        Bytes, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such number.
+
+    Examples
+    --------
+    >>> size_of_words("4096"), size_of_words("1.5GB"), size_of_words("2 MiB")
+    (4096, 1500000000, 2097152)
+    """
+    digits = text.rstrip("BiKkMGT")
+    try:
+        n_bytes = int(float(digits) * SIZES[text[len(digits) :] or "B"])
+    except (ValueError, KeyError, OverflowError):
+        n_bytes = 0
+    if n_bytes < 1:
+        raise ValueError(f"expected a number of bytes such as 500MB or 2GiB, found {text!r}")
+    return n_bytes
 
 
 def size_in_words(n_bytes: int) -> str:

@@ -17,7 +17,8 @@ from paceline.backends import available_cpus
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
 from paceline.hdf5.apart import interrupt
-from paceline.hdf5.file import NOTHING_ASKED, Asked, Hdf5File, is_hdf5
+from paceline.hdf5.asked import NOTHING_ASKED, Asked
+from paceline.hdf5.file import Hdf5File, is_hdf5
 from paceline.indexed import IndexedFile, TrajectoryFile, extents_in
 from paceline.progress import Progress
 

@@ -21,8 +21,9 @@ from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames, Member
+from paceline.hdf5.asked import Asked
 from paceline.hdf5.collective import read_together
-from paceline.hdf5.file import Asked, Hdf5File
+from paceline.hdf5.file import Hdf5File
 from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
 

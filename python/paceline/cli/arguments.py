@@ -3,13 +3,10 @@
 import argparse
 from pathlib import Path
 
+from paceline.files import size_of_words
+
 #: Picoseconds in a unit of time.
 UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
-#: Bytes in a unit of size.
-SIZES = {
-    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-}
 
 
 def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
@@ -224,19 +221,13 @@ def size(text: str) -> int:
 
     Examples
     --------
-    >>> size("4096"), size("1.5GB"), size("2 MiB")
-    (4096, 1500000000, 2097152)
+    >>> size("1.5GB")
+    1500000000
     """
-    digits = text.rstrip("BiKkMGT")
     try:
-        bytes_ = int(float(digits) * SIZES[text[len(digits) :] or "B"])
-    except (ValueError, KeyError, OverflowError):
-        bytes_ = 0
-    if bytes_ < 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of bytes such as 500MB or 2GiB, found {text!r}"
-        )
-    return bytes_
+        return size_of_words(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def bound(text: str) -> tuple[str, float]:

@@ -94,7 +94,7 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        Of `paceline.hdf5.file.Asked`.
+        Of `paceline.hdf5.asked.Asked`.
     """
     return {"group": args.particles, "units": args.units, "dataset": args.dataset}
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from paceline.hdf5.asked import NOTHING_ASKED, Asked
 from paceline.hdf5.catalogue import ABSENT, Element
 from paceline.hdf5.costs import advice, costs_of, layout_in_words
-from paceline.hdf5.file import NOTHING_ASKED, Asked, Hdf5File
+from paceline.hdf5.file import Hdf5File
 from paceline.opening import open_file, read_headers
 
 

@@ -31,7 +31,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.hdf5.file import Asked
+    from paceline.hdf5.asked import Asked
     from paceline.opening import open_file
 
     asked = Asked(**hdf5_options(args))

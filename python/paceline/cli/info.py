@@ -35,7 +35,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.cli.facts import facts_of
-    from paceline.hdf5.file import Asked
+    from paceline.hdf5.asked import Asked
 
     asked = Asked(**hdf5_options(args))
     if args.tsv:

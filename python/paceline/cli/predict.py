@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.arguments import positive
-from paceline.cli.quantities import seconds, size
+from paceline.cli.arguments import positive, size
+from paceline.cli.quantities import seconds
 from paceline.model import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
 
 EXAMPLES = """\

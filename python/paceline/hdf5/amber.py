@@ -17,7 +17,7 @@ import numpy as np
 
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
-from paceline.hdf5.library import Array, File, Group, damaged
+from paceline.hdf5.native import Array, File, Group, damaged
 from paceline.hdf5.stored import dataset_of
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.elements import Sampled, rows_of
-from paceline.hdf5.library import Array, Group
+from paceline.hdf5.native import Array, Group
 
 _NONE = np.zeros((1, 6), dtype=np.float32)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paceline.hdf5.library import Array, damaged
+from paceline.hdf5.native import Array, damaged
 
 
 class Clocks:

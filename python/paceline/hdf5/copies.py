@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 
 from paceline.hdf5.faults import asking
-from paceline.hdf5.library import File
+from paceline.hdf5.native import File
 
 #: Makes a dataset anew: what there is, the group for it, and its name there.
 Remake = Callable[[Any, Any, str], None]

@@ -14,8 +14,8 @@ from paceline.block import FIELDS, Decoded, field_bits
 from paceline.errors import DamagedFileError, MissingDataError
 from paceline.frames import Extents
 from paceline.hdf5.catalogue import ABSENT, Element
-from paceline.hdf5.library import Array, File
 from paceline.hdf5.mpio import mpi_options
+from paceline.hdf5.native import Array, File
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 
 #: Numbers that are read at a time, bytes; more where one chunk holds more.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from paceline.errors import UnsupportedError
 from paceline.hdf5 import amber, bare, h5md, mdtraj
 from paceline.hdf5.catalogue import Catalogue
-from paceline.hdf5.library import Array, File
+from paceline.hdf5.native import Array, File
 from paceline.hdf5.units import units_given
 
 #: Datasets that an error names at most.

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.clocks import Clocks
-from paceline.hdf5.library import DEFLATE_RATIO, Array, File, Group, damaged
+from paceline.hdf5.native import DEFLATE_RATIO, Array, File, Group, damaged
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """An HDF5 trajectory, opened once: what all that work with files ask of one."""
 
-import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +13,9 @@ from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError
 from paceline.hdf5.apart import apart
-from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
+from paceline.hdf5.asked import Asked
+from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
+from paceline.hdf5.places import Places, frames_of_chunk, rows_of
 from paceline.hdf5.reading import BlockIndex, Hdf5Member
 from paceline.hdf5.slices import Slice, slice_of
 
@@ -56,59 +57,6 @@ def is_hdf5(path: str | os.PathLike) -> bool:
                 return True
             offset = max(512, 2 * offset)
     return False
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user said about an HDF5 file that it does not say itself.
-
-    Attributes
-    ----------
-    group : str, optional
-        The group of particles, where there are several.
-    units : str or mapping of str to str, optional
-        Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
-    dataset : str, optional
-        That of positions, in a file of no known structure.
-    driver : {"mpio"}, optional
-        Through what HDF5's own library is to read it: MPI-IO.
-    """
-
-    group: str | None = None
-    units: str | Mapping[str, str] | None = None
-    dataset: str | None = None
-    driver: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.driver not in (None, "mpio"):
-            raise UnsupportedError(
-                f'driver must be "mpio", not {self.driver!r}; without one, paceline reads by itself'
-            )
-
-    @property
-    def contents(self) -> dict[str, Any]:
-        """What of it says which numbers are meant."""
-        return {"group": self.group, "units": self.units, "dataset": self.dataset}
-
-    def refuse_for(self, path: str) -> None:
-        """Raise where a file that is no HDF5 file was asked for with any of these.
-
-        Parameters
-        ----------
-        path : str
-            The file.
-
-        Raises
-        ------
-        UnsupportedError
-            Something was said.
-        """
-        for name, value in vars(self).items():
-            if value is not None:
-                raise UnsupportedError(f"{path}: {name}= is for HDF5 files, and this is none")
-
-
-NOTHING_ASKED = Asked()
 
 
 class Hdf5File:
@@ -173,8 +121,8 @@ class Hdf5File:
     def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.dialects import catalogue_of
-        from paceline.hdf5.library import File
         from paceline.hdf5.mpio import refuse_without_mpi
+        from paceline.hdf5.native import File
         from paceline.hdf5.proof import proved
 
         if asked.driver is not None:
@@ -246,7 +194,7 @@ class Hdf5File:
     @property
     def chunk_frames(self) -> int:
         """Neighbours that are stored as one."""
-        return max(_frames_of_chunk(one, self.n_frames) for one in self.catalogue.elements.values())
+        return max(frames_of_chunk(one, self.n_frames) for one in self.catalogue.elements.values())
 
     @cached_property
     def damaged(self) -> list[int]:
@@ -254,18 +202,18 @@ class Hdf5File:
         frames = np.arange(self.n_frames)
         lost = np.zeros(self.n_frames, dtype=bool)
         for element in self.catalogue.elements.values():
-            places = _Places.of(element.dataset)
+            places = Places.of(element.dataset)
             # A chunk that is nowhere has an offset to which nothing can be added.
             ends = self.size - np.minimum(places.sizes, self.size)
             outside = (places.offsets > ends).any(axis=1)
-            rows = _rows(element, frames)
+            rows = rows_of(element, frames)
             there = rows != ABSENT
             lost[there] |= outside[rows[there] // places.n_rows]
         return np.flatnonzero(lost).tolist()
 
     @cached_property
-    def _places(self) -> "_Places":
-        return _Places.of(self._main.dataset)
+    def _places(self) -> Places:
+        return Places.of(self._main.dataset)
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the first of their bytes are, and how many they have.
@@ -284,7 +232,7 @@ class Hdf5File:
         """
         if len(frames) and frames.max() >= self.n_frames:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
-        rows = _rows(self._main, frames)
+        rows = rows_of(self._main, frames)
         there, places = rows != ABSENT, rows // self._places.n_rows
         offsets = self._places.offsets[places].min(axis=1)
         sizes = self._places.sizes[places].sum(axis=1) // np.uint64(self._places.n_rows)
@@ -365,43 +313,3 @@ def _bare(element: Element | None) -> Element | None:
 
 def _slice(element: Element | None, frames: np.ndarray) -> Slice | None:
     return None if element is None else slice_of(element, frames)
-
-
-def _rows(element: Element, frames: np.ndarray) -> np.ndarray:
-    """Row of each frame."""
-    return (frames if element.rows is None else element.rows[frames]).astype(np.int64)
-
-
-def _frames_of_chunk(element: Element, n_frames: int) -> int:
-    """Frames that a chunk holds, about; 1 where one holds for all."""
-    chunk, n_rows = element.dataset.chunk, element.dataset.shape[0]
-    # Of what went through no filter, each frame can be read alone.
-    if chunk is None or n_rows <= 1 or not element.dataset.filters:
-        return 1
-    return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where rows are that are stored together: arrays of shape (n_places, chunks of one place)."""
-
-    offsets: np.ndarray
-    sizes: np.ndarray
-    n_rows: int
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> "_Places":
-        """Those of a dataset; without bytes where only HDF5 knows."""
-        n_rows = dataset.shape[0]
-        if dataset.chunk is None and not dataset.detour:
-            of_row = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
-            offsets = dataset.offset + np.arange(n_rows, dtype=np.uint64) * np.uint64(of_row)
-            return cls(offsets[:, None], np.full((n_rows, 1), of_row, dtype=np.uint64), 1)
-        if dataset.chunk is None or dataset.table is None:
-            nothing = np.zeros((n_rows, 1), dtype=np.uint64)
-            return cls(nothing, nothing, 1)
-        n_places = -(-n_rows // dataset.chunk[0])
-        offsets, sizes = (
-            values.reshape(n_places, -1) for values in (dataset.table.offsets, dataset.table.sizes)
-        )
-        return cls(offsets, sizes, dataset.chunk[0])

@@ -5,7 +5,7 @@ import numpy as np
 from paceline.hdf5.boxes import dimensions_of
 from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
 from paceline.hdf5.elements import Sampled, first_not_rising, rows_of
-from paceline.hdf5.library import File, Group
+from paceline.hdf5.native import File, Group
 from paceline.hdf5.particles import VECTORS, Particles
 from paceline.hdf5.stored import dataset_of
 from paceline.hdf5.units import Units

@@ -8,7 +8,7 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.apart import allow
 from paceline.hdf5.catalogue import ABSENT, Element
 from paceline.hdf5.elements import Sampled, rows_of
-from paceline.hdf5.library import Array
+from paceline.hdf5.native import Array
 from paceline.hdf5.stored import dataset_of
 
 #: Bytes of numbers of atoms that are looked at at a time.

@@ -5,7 +5,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.elements import Sampled, rows_of
-from paceline.hdf5.library import Array
+from paceline.hdf5.native import Array
 from paceline.hdf5.particles import Particles
 from paceline.hdf5.system import System, pairs_of
 from paceline.hdf5.units import factor_of

@@ -6,7 +6,7 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.boxes import without_impossible
 from paceline.hdf5.catalogue import Catalogue, Element
 from paceline.hdf5.elements import unit_of
-from paceline.hdf5.library import Array, File, damaged
+from paceline.hdf5.native import Array, File, damaged
 from paceline.hdf5.stored import dataset_of
 from paceline.hdf5.units import Units
 

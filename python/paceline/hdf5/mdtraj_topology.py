@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.hdf5.apart import allow
-from paceline.hdf5.library import File, damaged
+from paceline.hdf5.native import File, damaged
 from paceline.hdf5.system import System
 
 #: Seconds that a character may take, at the most.

@@ -15,7 +15,7 @@ from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged, reason_of
 from paceline.hdf5.plain import plain, text_of
 
 if TYPE_CHECKING:
-    from paceline.hdf5.library import File
+    from paceline.hdf5.native import File
 
 #: Largest number of bytes that a byte of deflate's can stand for.
 DEFLATE_RATIO = 1032

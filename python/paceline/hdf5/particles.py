@@ -8,7 +8,7 @@ import numpy as np
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.elements import Elements, Sampled
 from paceline.hdf5.identities import Order, order_of
-from paceline.hdf5.library import DEFLATE_RATIO, File, Group, damaged
+from paceline.hdf5.native import DEFLATE_RATIO, File, Group, damaged
 
 #: Vectors of atoms: our field and its quantity, by H5MD's name.
 VECTORS = {

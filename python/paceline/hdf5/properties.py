@@ -13,7 +13,7 @@ from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.apart import apart
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
-from paceline.hdf5.library import Array, File, Group, damaged
+from paceline.hdf5.native import Array, File, Group, damaged
 from paceline.hdf5.particles import VECTORS, Particles
 from paceline.hdf5.units import factor_of
 

@@ -16,9 +16,9 @@ from paceline.hdf5.catalogue import Element
 from paceline.hdf5.copies import Remake, copy_contents
 from paceline.hdf5.costs import Cost, costs_of, layout_in_words
 from paceline.hdf5.layout import Compression, choose_layout, parse_compression
-from paceline.hdf5.library import Array, File, Group, damaged
 from paceline.hdf5.making import new_hdf5
 from paceline.hdf5.metadata import command_of_process
+from paceline.hdf5.native import Array, File, Group, damaged
 from paceline.hdf5.rewriting import MOST_AT_ONCE, Means, Rewriting, join_chunks
 from paceline.hdf5.storage import refuse_coarse
 from paceline.hdf5.stored import DEFLATE, FLETCHER32, SHUFFLE, dataset_of

@@ -19,9 +19,9 @@ from paceline.hdf5.catalogue import Element
 from paceline.hdf5.copies import copy_attributes
 from paceline.hdf5.growing import in_frame
 from paceline.hdf5.layout import Compression, Layout
-from paceline.hdf5.library import Array
 from paceline.hdf5.making import NewFile, contiguous
 from paceline.hdf5.metadata import say_rounded
+from paceline.hdf5.native import Array
 from paceline.hdf5.slices import slice_of
 from paceline.hdf5.stored import dataset_of
 from paceline.progress import Progress

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import Dataset, Filter, Table
-from paceline.hdf5.library import DEFLATE_RATIO, NOWHERE, Array, damaged
+from paceline.hdf5.native import DEFLATE_RATIO, NOWHERE, Array, damaged
 
 #: Filters that the core undoes: deflate, shuffle, fletcher32 and LZF.
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000

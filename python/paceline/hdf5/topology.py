@@ -6,7 +6,7 @@ from typing import Any
 from paceline.errors import MissingDataError
 from paceline.hdf5 import gromacs, known_atoms, mdtraj_topology
 from paceline.hdf5.apart import apart
-from paceline.hdf5.library import File
+from paceline.hdf5.native import File
 from paceline.hdf5.particles import Particles
 from paceline.hdf5.system import System
 
