@@ -3,7 +3,7 @@
 //! A frame travels one way, and each module uses only those before it:
 //!
 //! ```text
-//! error ─ source ─ atoms ─ formats ─ index ─ read ─ kernels ─ write ─ python
+//! error ─ source ─ atoms ─ formats ─ index ─ read ─ kernels ─ write ─ snapshot ─ python
 //! ```
 
 pub mod atoms;
@@ -14,5 +14,6 @@ pub mod kernels;
 #[cfg(feature = "python")]
 mod python;
 pub mod read;
+pub mod snapshot;
 pub mod source;
 pub mod write;

@@ -47,7 +47,7 @@ PYTHON_LAYERS = (
     ("mpi",),
     ("analysis",),
     ("encoding",),
-    ("convert", "h5md_writer"),
+    ("convert", "h5md_writer", "snapshot"),
     ("scaling",),
     ("cli",),
 )
@@ -62,6 +62,7 @@ RUST_LAYERS = (
     ("read",),
     ("kernels",),
     ("write",),
+    ("snapshot",),
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias, final
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -324,6 +324,90 @@ class Transform:
         self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
     ) -> list[tuple[int, str]]: ...
 
+class _Communicator(Protocol):
+    """One rank's end of the wires; `paceline.snapshot.communicator` fills it in."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def all_to_all(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
+    def exchange(
+        self,
+        send: memoryview,
+        send_counts: NDArray[np.uint64],
+        receive: memoryview,
+        receive_counts: NDArray[np.uint64],
+    ) -> None: ...
+    def all_reduce(self, values: NDArray[np.uint64], how: str) -> None: ...
+    def all_gather(self, data: bytes) -> list[bytes]: ...
+    def send(self, to: int, data: memoryview) -> None: ...
+    def receive(self, sender: int, data: memoryview) -> None: ...
+    def write_at(
+        self, path: str, offsets: NDArray[np.uint64], size: int, data: memoryview
+    ) -> None: ...
+
+#: Three numbers an atom: (n, 3).
+_Vectors: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+
+#: One rank's atoms: ids int64 (n,); positions, velocities, forces, all float32 or all float64;
+#: names uint8 (n, 8); masses and charges float64 (n,).
+SnapshotAtoms: TypeAlias = tuple[
+    NDArray[np.int64],
+    _Vectors,
+    _Vectors | None,
+    _Vectors | None,
+    NDArray[np.uint8] | None,
+    NDArray[np.float64] | None,
+    NDArray[np.float64] | None,
+]
+
+@final
+class SnapshotFormat:
+    """What a format makes of an atom of a snapshot. It can be pickled."""
+
+    def __new__(
+        cls,
+        kind: Literal["CONFIG", "HISTORY", "DCD", "arrays"],
+        fields: int,
+        *,
+        factors: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        dtype: str = "<f4",
+    ) -> Self: ...
+    @property
+    def sections(self) -> list[int]: ...
+    def encode(self, section: int, atoms: SnapshotAtoms) -> bytes: ...
+
+class SnapshotCost(NamedTuple):
+    """What one rank did for one frame: seconds, and numbers of things."""
+
+    communicate: float
+    sort: float
+    format: float
+    write: float
+    n_messages: int
+    bytes_sent: int
+    n_writes: int
+    bytes_written: int
+    n_batches: int
+    peak_buffer: int
+
+def check_snapshot(
+    comm: _Communicator, format: SnapshotFormat, n_atoms: int, atoms: SnapshotAtoms
+) -> None: ...
+def write_snapshot(
+    comm: _Communicator,
+    path: str | os.PathLike[str],
+    format: SnapshotFormat,
+    starts: Sequence[int],
+    n_atoms: int,
+    atoms: SnapshotAtoms,
+    *,
+    method: Literal["serial", "direct", "mpiio", "sorted"],
+    writers: Sequence[int],
+    buffer: int,
+    sync: bool,
+) -> SnapshotCost: ...
 def cell_vectors(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def fingerprint_of(path: str | os.PathLike[str]) -> str: ...

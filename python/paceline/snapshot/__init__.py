@@ -1,0 +1,1 @@
+"""Atoms spread over the ranks of a simulation, and one ordered file."""
