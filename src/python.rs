@@ -3,6 +3,7 @@
 
 mod chunk_encoder;
 mod chunks;
+mod dlpoly;
 mod encoder;
 mod kernels;
 mod reader;
@@ -106,6 +107,10 @@ mod _core {
     use super::chunk_encoder::{ChunkEncoder, cell_vectors};
     #[pymodule_export]
     use super::chunks::ChunkReader;
+    #[pymodule_export]
+    use super::dlpoly::{
+        dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon,
+    };
     #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]

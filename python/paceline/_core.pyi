@@ -20,6 +20,9 @@ _Arrays: TypeAlias = tuple[
     NDArray[np.int64],
 ]
 
+#: Three vectors of a cell, Å.
+_Cell: TypeAlias = Sequence[Sequence[float]] | NDArray[np.float64]
+
 #: Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 _Cost: TypeAlias = tuple[int, int, int, int, list[tuple[int, str]]]
 
@@ -409,6 +412,23 @@ def write_snapshot(
     sync: bool,
 ) -> SnapshotCost: ...
 def cell_vectors(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
+def dlpoly_imcon(cell: _Cell | None) -> int: ...
+def dlpoly_config_head(
+    title: str,
+    n_atoms: int,
+    fields: int,
+    *,
+    step: int,
+    dt: float,
+    time: float,
+    cell: _Cell | None,
+) -> bytes: ...
+def dlpoly_history_head(
+    title: str, n_atoms: int, fields: int, *, imcon: int, n_frames: int
+) -> bytes: ...
+def dlpoly_frame_head(
+    n_atoms: int, fields: int, *, step: int, dt: float, time: float, cell: _Cell | None
+) -> bytes: ...
 def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def fingerprint_of(path: str | os.PathLike[str]) -> str: ...
 def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...

@@ -4,7 +4,9 @@
 mod cell;
 pub mod chunks;
 pub mod dcd;
+pub mod dlpoly;
 mod finite;
+pub mod fortran;
 mod frame;
 mod gromacs;
 mod layout;

@@ -1,0 +1,3 @@
+//! DL_POLY's CONFIG, REVCON and HISTORY.
+
+pub mod encode;

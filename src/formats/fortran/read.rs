@@ -1,0 +1,140 @@
+//! Numbers among blanks, as Fortran's list-directed read takes them.
+
+/// 10ⁿ, as many as doubles hold exactly.
+const TENS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// More digits than these may not fit in 64 bits.
+const MOST_DIGITS: usize = 19;
+
+/// Take the next number of a line, correctly rounded: `-7.5`, `1E-01`, `1D+5`, `1.0+100` (what
+/// Fortran writes where an exponent has three digits), `NaN`, `Infinity`. `None`, and the line as
+/// it was, where the line has no more words or the next is not a number as a whole, or one beyond
+/// the largest.
+pub fn take_real(line: &mut &[u8]) -> Option<f64> {
+    let word = after_blanks(line);
+    let (value, len) = match decimal(word) {
+        Some(found) => found,
+        None => not_finite(word)?,
+    };
+    end(line, word, len)?;
+    Some(value)
+}
+
+/// Take the next whole number of a line. `None`, and the line as it was, where the line has no
+/// more words or the next is not a whole number as a whole, or one beyond 64 bits.
+pub fn take_integer(line: &mut &[u8]) -> Option<i64> {
+    let word = after_blanks(line);
+    let len = word.iter().take_while(|&&byte| !is_blank(byte)).count();
+    let value = std::str::from_utf8(&word[..len]).ok()?.parse().ok()?;
+    end(line, word, len)?;
+    Some(value)
+}
+
+/// What ends a word: a blank, and what ends the line.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn after_blanks<'a>(line: &&'a [u8]) -> &'a [u8] {
+    let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
+    &line[blanks..]
+}
+
+/// Go behind a word's first `len` bytes, if these are all.
+fn end<'a>(line: &mut &'a [u8], word: &'a [u8], len: usize) -> Option<()> {
+    let rest = &word[len..];
+    if rest.first().is_some_and(|&byte| !is_blank(byte)) {
+        return None;
+    }
+    *line = rest;
+    Some(())
+}
+
+/// A decimal number at the front of a word, and its length.
+fn decimal(word: &[u8]) -> Option<(f64, usize)> {
+    let negative = word.first() == Some(&b'-');
+    let signed = usize::from(matches!(word.first(), Some(b'-' | b'+')));
+    let mut mantissa = 0;
+    let whole = take_digits(&word[signed..], &mut mantissa);
+    let mut at = signed + whole;
+    let mut decimals = 0;
+    if word.get(at) == Some(&b'.') {
+        decimals = take_digits(&word[at + 1..], &mut mantissa);
+        at += 1 + decimals;
+    }
+    let n_digits = whole + decimals;
+    if n_digits == 0 {
+        return None;
+    }
+    let digits = &word[signed..at];
+    let (exponent, len) = exponent(&word[at..])?;
+    at += len;
+    let power = exponent - decimals as i64;
+    let magnitude = match TENS.get(power.unsigned_abs() as usize) {
+        // Both are exact, so that the one operation rounds correctly.
+        Some(ten) if n_digits <= MOST_DIGITS && mantissa <= 1 << 53 => match power {
+            0.. => mantissa as f64 * ten,
+            _ => mantissa as f64 / ten,
+        },
+        _ => by_library(digits, exponent)?,
+    };
+    Some((if negative { -magnitude } else { magnitude }, at))
+}
+
+/// Add the digits at the front of `bytes` to a number, and return how many there are.
+fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
+    let mut n = 0;
+    while let Some(&byte) = bytes.get(n) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        *number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        n += 1;
+    }
+    n
+}
+
+/// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` where it
+/// has no digits.
+fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
+    let letter = match bytes.first() {
+        Some(b'E' | b'e' | b'D' | b'd' | b'Q' | b'q') => 1,
+        Some(b'+' | b'-') => 0,
+        _ => return Some((0, 0)),
+    };
+    let sign = bytes.get(letter);
+    let signed = usize::from(matches!(sign, Some(b'-' | b'+')));
+    let mut value = 0;
+    let n = take_digits(&bytes[letter + signed..], &mut value);
+    // Beyond these a double knows only 0 and infinity.
+    let value = value.min(9_999) as i64;
+    let value = if sign == Some(&b'-') { -value } else { value };
+    (1..=9).contains(&n).then_some((value, letter + signed + n))
+}
+
+/// Of `digits`, with or without a point, and an exponent: the standard library's correct rounding.
+#[cold]
+fn by_library(digits: &[u8], exponent: i64) -> Option<f64> {
+    let text = format!("{}e{exponent}", digits.escape_ascii());
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+#[cold]
+fn not_finite(word: &[u8]) -> Option<(f64, usize)> {
+    let len = word.iter().take_while(|&&byte| !is_blank(byte)).count();
+    let word = word[..len].to_ascii_lowercase();
+    let (sign, name) = match word.split_first()? {
+        (b'-', name) => (-1.0, name),
+        (b'+', name) => (1.0, name),
+        _ => (1.0, &word[..]),
+    };
+    match name {
+        b"nan" => Some((f64::NAN, len)),
+        b"inf" | b"infinity" => Some((sign * f64::INFINITY, len)),
+        _ => None,
+    }
+}

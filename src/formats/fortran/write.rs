@@ -1,0 +1,151 @@
+//! Fortran's edit descriptors: `G20.10`, `1P,E16.7`, `Fw.d` and `Iw`.
+
+use super::decimal::{scaled, ten_digits};
+
+/// The least magnitude that [`g20_10`] does not write as 0.
+const LEAST: f64 = 1e-99;
+
+/// `G20.10`: ten digits and a point, with an exponent where they lie outside of 0.1 to 10¹⁰.
+///
+/// Sixteen columns are sign, digits and point; four are the exponent or blank.
+pub fn g20_10(value: f64) -> [u8; 20] {
+    let magnitude = value.abs();
+    let (digits, q, negative) = match magnitude {
+        _ if !value.is_finite() => return not_finite(value),
+        // The sign of a zero is written.
+        0.0 => (0, 0, value.is_sign_negative()),
+        ..LEAST => (0, 0, false),
+        _ => {
+            let (digits, q) = ten_digits(magnitude);
+            (digits, q, value < 0.0)
+        }
+    };
+    // 0 to 10 digits stand before the point where there is no exponent.
+    let whole = q + 1;
+    let plain = (0..=10).contains(&whole);
+    let (before, tail) = match plain {
+        true => (whole as u32, *b"    "),
+        false => (0, exponent(whole)),
+    };
+    let mut text = [0; 20];
+    text[..16].copy_from_slice(&columns(digits, before, negative).to_le_bytes());
+    text[16..].copy_from_slice(&tail);
+    text
+}
+
+/// The sixteen columns of ten digits with a point after the first `before` of them, the first
+/// column in the lowest byte. Put together as one number, where no digit needs a branch or a loop.
+fn columns(digits: u64, before: u32, negative: bool) -> u128 {
+    const ZERO: u128 = (b'0' ^ b' ') as u128;
+    const MINUS: u128 = (b'-' ^ b' ') as u128;
+    const FIVE_BLANKS: u128 = 0x20_2020_2020;
+
+    let text = ten_characters(digits);
+    let point_at = 8 * before;
+    let whole = text & ((1 << point_at) - 1);
+    let fraction = (text >> point_at) << (point_at + 8);
+    let point = u128::from(b'.') << point_at;
+    // Without digits before the point, a 0 stands there.
+    let zero = u128::from(before == 0);
+    let sign_at = 32 - 8 * (zero as u32);
+    let sign = (u128::from(negative) * MINUS) << sign_at;
+    let front = FIVE_BLANKS ^ ((zero * ZERO) << 32) ^ sign;
+    (whole | point | fraction) << 40 | front
+}
+
+/// The ten characters of a number below 10¹⁰, the first in the lowest byte.
+fn ten_characters(digits: u64) -> u128 {
+    let (first, others) = (digits / 100_000_000, digits % 100_000_000);
+    let first = first / 10 | (first % 10) << 8 | 0x3030;
+    u128::from(first) | u128::from(eight_characters(others)) << 16
+}
+
+/// The eight characters of a number below 10⁸: halves, quarters and digits, all side by side.
+/// Multiplication and shift divide by 100 and 10 exactly for numbers as small as these.
+fn eight_characters(digits: u64) -> u64 {
+    let halves = digits / 10_000 | (digits % 10_000) << 32;
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let quarters = hundreds | (halves - 100 * hundreds) << 16;
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | (quarters - 10 * tens) << 8;
+    digits | 0x3030_3030_3030_3030
+}
+
+/// Four columns: `E+11`, `E-01`, and without the letter `+100`.
+fn exponent(value: i32) -> [u8; 4] {
+    let sign = if value < 0 { b'-' } else { b'+' };
+    let digit = |unit: u32| b'0' + (value.unsigned_abs() / unit % 10) as u8;
+    match digit(100) {
+        b'0' => [b'E', sign, digit(10), digit(1)],
+        hundreds => [sign, hundreds, digit(10), digit(1)],
+    }
+}
+
+#[cold]
+fn not_finite<const WIDTH: usize>(value: f64) -> [u8; WIDTH] {
+    right(match value {
+        f64::INFINITY => "Infinity",
+        f64::NEG_INFINITY => "-Infinity",
+        _ => "NaN",
+    })
+}
+
+/// `1P,E16.7`: one digit before the point and seven behind it.
+pub fn e16_7(value: f64) -> [u8; 16] {
+    if !value.is_finite() {
+        return not_finite(value);
+    }
+    let text = format!("{value:.7e}");
+    let (digits, power) = text.split_once('e').unwrap_or_default();
+    let power = exponent(power.parse().unwrap_or_default());
+    right(&format!("{digits}{}", power.escape_ascii()))
+}
+
+fn right<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
+    let mut columns = [b' '; WIDTH];
+    for (column, character) in columns.iter_mut().rev().zip(text.bytes().rev()) {
+        *column = character;
+    }
+    columns
+}
+
+/// `Fw.d`, such as `F12.6`; `None` where the number needs more columns, and Fortran writes stars.
+pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; WIDTH]> {
+    const { assert!(WIDTH > DECIMALS) };
+    let unit = const { 10u64.pow(DECIMALS as u32) };
+    let number = scaled::<DECIMALS>(value.abs())?;
+    let (whole, mut fraction) = (number / unit, number % unit);
+    let mut columns = [b' '; WIDTH];
+    let (front, back) = columns.split_at_mut(WIDTH - DECIMALS);
+    for column in back.iter_mut().rev() {
+        *column = b'0' + (fraction % 10) as u8;
+        fraction /= 10;
+    }
+    let (point, front) = front.split_last_mut()?;
+    *point = b'.';
+    put_integer(front, whole, value.is_sign_negative())?;
+    Some(columns)
+}
+
+/// `Iw`, such as `I10`; `None` where the number needs more columns, and Fortran writes stars.
+pub fn i<const WIDTH: usize>(value: i64) -> Option<[u8; WIDTH]> {
+    let mut columns = [b' '; WIDTH];
+    put_integer(&mut columns, value.unsigned_abs(), value < 0)?;
+    Some(columns)
+}
+
+/// Write into the last of blank columns.
+fn put_integer(columns: &mut [u8], mut value: u64, negative: bool) -> Option<()> {
+    let mut columns = columns.iter_mut().rev();
+    loop {
+        *columns.next()? = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    if negative {
+        *columns.next()? = b'-';
+    }
+    Some(())
+}
