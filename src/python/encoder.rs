@@ -175,6 +175,10 @@ impl Encoder {
                 only(Fields::ALL)?;
                 Box::new(NetcdfEncoder::new(n_atoms, has_cell, fields)?)
             }
+            "CDF-5" => {
+                only(Fields::ALL)?;
+                Box::new(NetcdfEncoder::new(n_atoms, has_cell, fields)?.as_cdf5())
+            }
             _ => return Err(format!("paceline does not write {format}")),
         })
     }

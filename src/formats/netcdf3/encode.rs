@@ -21,6 +21,7 @@ pub struct NetcdfEncoder {
     n_atoms: usize,
     has_cell: bool,
     fields: Fields,
+    always_cdf5: bool,
 }
 
 impl NetcdfEncoder {
@@ -37,7 +38,17 @@ impl NetcdfEncoder {
             n_atoms,
             has_cell,
             fields,
+            always_cdf5: false,
         })
+    }
+
+    /// The same, as CDF-5 also where CDF-2 has room.
+    #[must_use]
+    pub fn as_cdf5(self) -> Self {
+        NetcdfEncoder {
+            always_cdf5: true,
+            ..self
+        }
     }
 
     /// The variables of a record, in their order. What is small comes first: so a reader of the
@@ -101,7 +112,8 @@ impl NetcdfEncoder {
 impl Encoder for NetcdfEncoder {
     fn head(&self, series: &Series) -> Vec<u8> {
         let variables = self.variables();
-        let large = variables.iter().any(|variable| variable.size > CDF2_MOST);
+        let too_large = |variable: &Entry| variable.size > CDF2_MOST;
+        let large = self.always_cdf5 || variables.iter().any(too_large);
         let has_cell = self.has_cell;
         Describe::new(large, self.n_atoms as u64, has_cell).header(series.n_frames, &variables)
     }

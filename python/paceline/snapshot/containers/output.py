@@ -1,0 +1,197 @@
+"""The file on the disk: of another name until there is a frame in it."""
+
+import contextlib
+import os
+from typing import Self
+
+from paceline.files import refuse_impossible, temporary_name, writing_to
+
+#: Bytes that are copied at a time.
+_PIECE = 4 * 2**20
+
+
+class Output:
+    """A file of which one process writes the headers, while others write the atoms.
+
+    Parameters
+    ----------
+    path : str
+        Final name.
+    descriptor : int
+        Open for reading and writing.
+    temporary : str, optional
+        What it is called until it is published.
+
+    Attributes
+    ----------
+    path : str
+        Final name.
+    """
+
+    def __init__(self, path: str, descriptor: int, temporary: str | None = None):
+        self.path = path
+        self._descriptor = descriptor
+        self._temporary = temporary
+
+    @classmethod
+    def new(cls, path: str) -> Self:
+        """Make a file that appears under its name when it is published.
+
+        Parameters
+        ----------
+        path : str
+            Final name.
+
+        Returns
+        -------
+        Output
+
+        Raises
+        ------
+        OSError
+            It cannot be made.
+        """
+        temporary = os.fspath(temporary_name(path))
+        with writing_to(path):
+            return cls(path, os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), temporary)
+
+    @classmethod
+    def existing(cls, path: str) -> Self:
+        """Open a file that is to grow.
+
+        Parameters
+        ----------
+        path : str
+            Its name.
+
+        Returns
+        -------
+        Output
+
+        Raises
+        ------
+        OSError
+            It cannot be opened, or not written.
+        """
+        return cls(path, os.open(path, os.O_RDWR))
+
+    @property
+    def name(self) -> str:
+        """What the file is called now."""
+        return self._temporary or self.path
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read bytes, fewer where the file ends.
+
+        Parameters
+        ----------
+        offset, size : int
+            Which.
+
+        Returns
+        -------
+        bytes
+        """
+        pieces = []
+        while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
+            pieces.append(piece)
+            offset, size = offset + len(piece), size - len(piece)
+        return b"".join(pieces)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Write all of some bytes to their place.
+
+        Parameters
+        ----------
+        offset : int
+            Of the first.
+        data : bytes-like
+            What.
+
+        Raises
+        ------
+        OSError
+            The system could not write.
+        """
+        left = memoryview(data)
+        with writing_to(self.path):
+            while left:
+                done = os.pwrite(self._descriptor, left, offset)
+                left, offset = left[done:], offset + done
+
+    def reserve(self, offset: int, size: int) -> None:
+        """Make sure that there is room on the disk for bytes, where the system can do that.
+
+        Parameters
+        ----------
+        offset, size : int
+            Which.
+
+        Raises
+        ------
+        OSError
+            There is none; what the file holds is as it was.
+        """
+        if size > 0 and hasattr(os, "posix_fallocate"):
+            with writing_to(self.path):
+                os.posix_fallocate(self._descriptor, offset, size)
+
+    def cut(self, size: int) -> None:
+        """Leave only the first bytes, or let the file have so many.
+
+        Parameters
+        ----------
+        size : int
+            So many.
+        """
+        with writing_to(self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def move(self, start: int, to: int, size: int) -> None:
+        """Copy bytes to another place of the file, which may overlap.
+
+        Parameters
+        ----------
+        start, to, size : int
+            Where they are, where they go, and how many.
+        """
+        pieces = range(0, size if start != to else 0, _PIECE)
+        for done in pieces if to < start else reversed(pieces):
+            self.write(to + done, self.read(start + done, min(_PIECE, size - done)))
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        with writing_to(self.path):
+            os.fsync(self._descriptor)
+
+    def publish(self, *, overwrite: bool) -> None:
+        """Let the file appear under its name, if it has not yet.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Whether a file of that name may be replaced.
+
+        Raises
+        ------
+        FileExistsError
+            There is a file of that name and it is not to be replaced.
+        """
+        if self._temporary is None:
+            return
+        refuse_impossible(self.path, overwrite=overwrite)
+        with writing_to(self.path):
+            os.replace(self._temporary, self.path)
+        self._temporary = None
+
+    def close(self) -> None:
+        """Let go of the file; one that has not appeared is removed."""
+        os.close(self._descriptor)
+        if self._temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
