@@ -108,9 +108,7 @@ mod _core {
     #[pymodule_export]
     use super::chunks::ChunkReader;
     #[pymodule_export]
-    use super::dlpoly::{
-        dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon,
-    };
+    use super::dlpoly::{dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon};
     #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]

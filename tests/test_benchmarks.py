@@ -70,6 +70,12 @@ def test_radial_distribution(folder):
     assert tools_of("rdf", "8", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
 
 
+@pytest.mark.skipif(shutil.which("gfortran") is None, reason="there is no gfortran")
+def test_formatting(folder):
+    tools = {"Fortran, to strings", "Fortran, to a file", "paceline"}
+    assert tools_of("formatting", "CONFIG", folder) == tools
+
+
 def test_splitting(folder):
     tools = {"cp", "paceline split", "paceline join"}
     assert tools_of("split", "adk.xtc", folder) == tools

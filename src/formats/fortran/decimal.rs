@@ -18,36 +18,59 @@ const FIVES: [u64; 28] = {
 /// The least exponent of ten with which [`ten_digits`] needs no help: 9 + 18 = 27.
 const LEAST: i32 = -18;
 
-/// 10^`LEAST` to 10¹⁰. The inexact ones do no harm: a number that lies between the power and its
-/// double has ten nines, which round to the same ten digits from either side.
-const TENS: [f64; 29] = [
-    1e-18, 1e-17, 1e-16, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5,
-    1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10,
+/// From where on ten digits round up to 10^`LEAST`, …, 10¹⁰. From 1 on these are gfortran's own
+/// borders, which it computes with a rounding error: 0.99999999995, a little less than halfway, is
+/// written as 1.000000000, and so are the first 9.9999999995, 99.999999995, 999.99999995,
+/// 9999.9999995 and 999999.99995.
+const BORDERS: [f64; 29] = [
+    9.9999999995e-19,
+    9.9999999995e-18,
+    9.9999999995e-17,
+    9.999999999500001e-16,
+    9.999999999500001e-15,
+    9.9999999995e-14,
+    9.999999999500002e-13,
+    9.999999999500001e-12,
+    9.999999999500001e-11,
+    9.9999999995e-10,
+    9.999999999500001e-9,
+    9.999999999500001e-8,
+    9.9999999995e-7,
+    9.9999999995e-6,
+    9.9999999995e-5,
+    9.9999999995e-4,
+    9.9999999995e-3,
+    9.9999999995e-2,
+    9.9999999995e-1,
+    9.9999999995e0,
+    9.9999999995e1,
+    9.9999999995e2,
+    9.9999999995e3,
+    9.9999999995e4,
+    9.9999999995e5,
+    9.9999999995e6,
+    9.9999999995e7,
+    9.9999999995e8,
+    9.9999999995e9,
 ];
-
-const TEN_DIGITS: u64 = 10_000_000_000;
 
 /// `value` as d × 10^(q − 9), with d of ten digits, or 0. `value` is finite and not negative.
 pub(super) fn ten_digits(value: f64) -> (u64, i32) {
     if value == 0.0 {
         return (0, 0);
     }
-    if !(TENS[0]..TENS[TENS.len() - 1]).contains(&value) {
+    if !(BORDERS[0]..BORDERS[BORDERS.len() - 1]).contains(&value) {
         return by_library(value);
     }
     let (mantissa, exponent) = parts(value);
     // ⌊log₁₀ 2ⁿ⌋ for 2ⁿ ≤ value < 2ⁿ⁺¹, which is the exponent of ten or one less.
     let n = exponent + 52;
     let below = (n * 1233) >> 12;
-    let above = TENS[(below + 1 - LEAST) as usize];
-    let q = below + i32::from(value >= above);
+    let border = BORDERS[(below + 1 - LEAST) as usize];
+    let q = below + i32::from(value >= border);
     let k = 9 - q;
     let product = u128::from(mantissa) * u128::from(FIVES[k as usize]);
-    let digits = shifted(product, (-(exponent + k)) as u32) as u64;
-    match digits {
-        TEN_DIGITS => (TEN_DIGITS / 10, q + 1),
-        digits => (digits, q),
-    }
+    (shifted(product, (-(exponent + k)) as u32) as u64, q)
 }
 
 /// As [`ten_digits`], of any number.

@@ -56,14 +56,14 @@ fn columns(digits: u64, before: u32, negative: bool) -> u128 {
 /// The ten characters of a number below 10¹⁰, the first in the lowest byte.
 fn ten_characters(digits: u64) -> u128 {
     let (first, others) = (digits / 100_000_000, digits % 100_000_000);
-    let first = first / 10 | (first % 10) << 8 | 0x3030;
+    let first = (first / 10) | ((first % 10) << 8) | 0x3030;
     u128::from(first) | u128::from(eight_characters(others)) << 16
 }
 
 /// The eight characters of a number below 10⁸: halves, quarters and digits, all side by side.
 /// Multiplication and shift divide by 100 and 10 exactly for numbers as small as these.
 fn eight_characters(digits: u64) -> u64 {
-    let halves = digits / 10_000 | (digits % 10_000) << 32;
+    let halves = (digits / 10_000) | ((digits % 10_000) << 32);
     let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let quarters = hundreds | (halves - 100 * hundreds) << 16;
     let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;

@@ -1,0 +1,55 @@
+//! Small programs in Fortran.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+pub struct Program(PathBuf);
+
+impl Program {
+    /// `NAME.f90` of this folder; `None`, with a word about it, where there is no gfortran.
+    pub fn compile(name: &str) -> Option<Program> {
+        let source = format!("{}/tests/fortran/{name}.f90", env!("CARGO_MANIFEST_DIR"));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fortran");
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(format!("{name}-{}", std::process::id()));
+        let compiler = Command::new("gfortran")
+            .args(["-O1", "-o"])
+            .arg(&program)
+            .arg(source)
+            .status();
+        match compiler {
+            Ok(status) => {
+                assert!(status.success());
+                Some(Program(program))
+            }
+            Err(_) => {
+                eprintln!("gfortran is not installed; nothing was compared with it");
+                None
+            }
+        }
+    }
+
+    /// What it prints on `input`.
+    pub fn run(&self, input: &str) -> String {
+        let mut process = Command::new(&self.0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = process.stdin.take().unwrap();
+        let input = input.to_owned();
+        // From a thread: the program prints while it reads.
+        let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+        let output = process.wait_with_output().unwrap();
+        writer.join().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
