@@ -3,10 +3,12 @@
 
 mod chunk_encoder;
 mod chunks;
+mod communicator;
 mod dlpoly;
 mod encoder;
 mod kernels;
 mod reader;
+mod snapshot;
 mod trajectory;
 mod transforms;
 
@@ -115,6 +117,8 @@ mod _core {
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]
     use super::reader::Reader;
+    #[pymodule_export]
+    use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
     #[pymodule_export]

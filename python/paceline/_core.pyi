@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, final
+from typing import Any, Literal, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -380,20 +380,35 @@ class SnapshotFormat:
     @property
     def sections(self) -> list[int]: ...
     def encode(self, section: int, atoms: SnapshotAtoms) -> bytes: ...
+    def encode_into(self, section: int, atoms: SnapshotAtoms, out: NDArray[np.uint8]) -> None: ...
+    def __getnewargs_ex__(
+        self,
+    ) -> tuple[tuple[str, int], dict[str, str | tuple[float, float, float]]]: ...
 
-class SnapshotCost(NamedTuple):
-    """What one rank did for one frame: seconds, and numbers of things."""
+@final
+class SnapshotCost:
+    """What one frame cost one rank: seconds, and numbers of things."""
 
-    communicate: float
-    sort: float
-    format: float
-    write: float
-    n_messages: int
-    bytes_sent: int
-    n_writes: int
-    bytes_written: int
-    n_batches: int
-    peak_buffer: int
+    @property
+    def communicate(self) -> float: ...
+    @property
+    def sort(self) -> float: ...
+    @property
+    def format(self) -> float: ...
+    @property
+    def write(self) -> float: ...
+    @property
+    def n_messages(self) -> int: ...
+    @property
+    def bytes_sent(self) -> int: ...
+    @property
+    def n_writes(self) -> int: ...
+    @property
+    def bytes_written(self) -> int: ...
+    @property
+    def n_batches(self) -> int: ...
+    @property
+    def peak_buffer(self) -> int: ...
 
 def check_snapshot(
     comm: _Communicator, format: SnapshotFormat, n_atoms: int, atoms: SnapshotAtoms

@@ -1,5 +1,7 @@
 //! The atoms of one rank.
 
+use std::ops::Range;
+
 use crate::formats::Fields;
 
 /// Three numbers an atom.
@@ -10,28 +12,18 @@ pub enum Vectors<'a> {
 }
 
 impl Vectors<'_> {
-    /// Number of atoms.
-    pub fn len(&self) -> usize {
-        match self {
-            Vectors::F32(values) => values.len() / 3,
-            Vectors::F64(values) => values.len() / 3,
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The first of an atom's numbers that is not finite.
-    pub fn odd(&self, atom: usize) -> Option<f64> {
-        let odd = |value: &f64| !value.is_finite();
-        self.get(atom).into_iter().find(odd)
-    }
-
     pub fn get(&self, atom: usize) -> [f64; 3] {
         match self {
             Vectors::F32(values) => std::array::from_fn(|axis| values[3 * atom + axis].into()),
             Vectors::F64(values) => std::array::from_fn(|axis| values[3 * atom + axis]),
+        }
+    }
+
+    fn part(&self, atoms: Range<usize>) -> Self {
+        let numbers = 3 * atoms.start..3 * atoms.end;
+        match self {
+            Vectors::F32(values) => Vectors::F32(&values[numbers]),
+            Vectors::F64(values) => Vectors::F64(&values[numbers]),
         }
     }
 }
@@ -59,6 +51,11 @@ impl<'a> Atoms<'a> {
         self.ids.is_empty()
     }
 
+    /// Whether vectors are of f64.
+    pub fn is_wide(&self) -> bool {
+        matches!(self.positions, Vectors::F64(_))
+    }
+
     /// Which vectors are there.
     pub fn fields(&self) -> Fields {
         Fields {
@@ -68,14 +65,27 @@ impl<'a> Atoms<'a> {
         }
     }
 
-    /// The vectors that are there, and the name of one of them.
-    pub fn vectors(&self) -> impl Iterator<Item = (&'static str, Vectors<'a>)> {
+    /// Vectors by what one is called.
+    pub fn vectors(&self) -> [(&'static str, Option<Vectors<'a>>); 3] {
         [
             ("position", Some(self.positions)),
             ("velocity", self.velocities),
             ("force", self.forces),
         ]
-        .into_iter()
-        .filter_map(|(name, vectors)| Some((name, vectors?)))
+    }
+
+    /// Some of them, neighbours.
+    pub fn part(&self, atoms: Range<usize>) -> Self {
+        let part = |vectors: Vectors<'a>| vectors.part(atoms.clone());
+        let numbers = |values: &'a [f64]| &values[atoms.clone()];
+        Atoms {
+            ids: &self.ids[atoms.clone()],
+            positions: part(self.positions),
+            velocities: self.velocities.map(part),
+            forces: self.forces.map(part),
+            names: self.names.map(|names| &names[atoms.clone()]),
+            masses: self.masses.map(numbers),
+            charges: self.charges.map(numbers),
+        }
     }
 }

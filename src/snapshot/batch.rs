@@ -1,10 +1,12 @@
 //! Atoms in the order in which they are written.
 
+use std::ops::Range;
+
 use bytemuck::cast_slice;
 
 use super::{Atoms, Vectors};
 
-/// Something of each atom, as bytes: that of atom k begins at `first + k * stride`.
+/// Something of each atom, as bytes: that of the atom in place k begins at `first + k * stride`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
     pub bytes: &'a [u8],
@@ -21,15 +23,15 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn get<const N: usize>(&self, atom: usize) -> [u8; N] {
-        let start = self.first + atom * self.stride;
+    pub fn get<const N: usize>(&self, place: usize) -> [u8; N] {
+        let start = self.first + place * self.stride;
         let mut value = [0; N];
         value.copy_from_slice(&self.bytes[start..start + N]);
         value
     }
 }
 
-/// A column of vectors, of four or eight bytes a number.
+/// A column of vectors, of eight or four bytes a number.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorColumn<'a> {
     pub column: Column<'a>,
@@ -47,22 +49,21 @@ impl<'a> From<Vectors<'a>> for VectorColumn<'a> {
 }
 
 impl VectorColumn<'_> {
-    fn get(&self, atom: usize) -> [f64; 3] {
+    fn get(&self, place: usize) -> [f64; 3] {
         match self.wide {
-            true => bytemuck::cast(self.column.get::<24>(atom)),
-            false => bytemuck::cast::<_, [f32; 3]>(self.column.get::<12>(atom)).map(f64::from),
+            true => bytemuck::cast(self.column.get::<24>(place)),
+            false => bytemuck::cast::<_, [f32; 3]>(self.column.get::<12>(place)).map(f64::from),
         }
     }
 }
 
-/// Atoms in the order in which they are written: a rank's own, or such as came from all ranks.
+/// Atoms in the order in which they are written: a rank's own, or those that came from all ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// Place of each atom in the columns; None where that is their own order.
-    pub order: Option<&'a [u32]>,
-    pub n_atoms: usize,
+    /// Place of each atom in the columns.
+    pub order: Order<'a>,
     pub ids: Column<'a>,
-    pub positions: VectorColumn<'a>,
+    pub positions: Option<VectorColumn<'a>>,
     pub velocities: Option<VectorColumn<'a>>,
     pub forces: Option<VectorColumn<'a>>,
     pub names: Option<Column<'a>>,
@@ -70,14 +71,25 @@ pub struct Batch<'a> {
     pub charges: Option<Column<'a>>,
 }
 
+/// Places of atoms in columns.
+#[derive(Debug, Clone, Copy)]
+pub enum Order<'a> {
+    /// As many as they are, from a first one.
+    Own {
+        first: usize,
+        n_atoms: usize,
+    },
+    Sorted(&'a [u32]),
+}
+
 impl<'a> From<&Atoms<'a>> for Batch<'a> {
     /// Atoms in their own order.
     fn from(atoms: &Atoms<'a>) -> Self {
+        let n_atoms = atoms.len();
         Batch {
-            order: None,
-            n_atoms: atoms.len(),
+            order: Order::Own { first: 0, n_atoms },
             ids: Column::of(atoms.ids, 8),
-            positions: atoms.positions.into(),
+            positions: Some(atoms.positions.into()),
             velocities: atoms.velocities.map(VectorColumn::from),
             forces: atoms.forces.map(VectorColumn::from),
             names: atoms.names.map(|names| Column::of(names, 8)),
@@ -89,53 +101,72 @@ impl<'a> From<&Atoms<'a>> for Batch<'a> {
 
 impl Batch<'_> {
     pub fn len(&self) -> usize {
-        self.n_atoms
+        match self.order {
+            Order::Own { n_atoms, .. } => n_atoms,
+            Order::Sorted(order) => order.len(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.n_atoms == 0
+        self.len() == 0
+    }
+
+    /// Some of them, neighbours.
+    pub fn part(&self, atoms: Range<usize>) -> Self {
+        let order = match self.order {
+            Order::Own { first, .. } => Order::Own {
+                first: first + atoms.start,
+                n_atoms: atoms.len(),
+            },
+            Order::Sorted(order) => Order::Sorted(&order[atoms]),
+        };
+        Batch { order, ..*self }
     }
 
     fn place(&self, k: usize) -> usize {
-        self.order.map_or(k, |order| order[k] as usize)
+        match self.order {
+            Order::Own { first, .. } => first + k,
+            Order::Sorted(order) => order[k] as usize,
+        }
     }
 
     pub fn id(&self, k: usize) -> u64 {
         u64::from_ne_bytes(self.ids.get(self.place(k)))
     }
 
-    /// Å.
+    /// Å; zeros where there are none, as for all that follow.
     pub fn position(&self, k: usize) -> [f64; 3] {
-        self.positions.get(self.place(k))
+        vector(self.positions, self.place(k))
     }
 
-    /// Å/ps; zeros where there are none.
+    /// Å/ps.
     pub fn velocity(&self, k: usize) -> [f64; 3] {
-        self.velocities
-            .map_or([0.0; 3], |column| column.get(self.place(k)))
+        vector(self.velocities, self.place(k))
     }
 
-    /// kJ/(mol·Å); zeros where there are none.
+    /// kJ/(mol·Å).
     pub fn force(&self, k: usize) -> [f64; 3] {
-        self.forces
-            .map_or([0.0; 3], |column| column.get(self.place(k)))
+        vector(self.forces, self.place(k))
     }
 
-    /// Blanks where there are none.
     pub fn name(&self, k: usize) -> [u8; 8] {
-        self.names
-            .map_or([b' '; 8], |column| column.get(self.place(k)))
+        let place = self.place(k);
+        self.names.map_or([0; 8], |column| column.get(place))
     }
 
-    /// u; 0 where there are none.
+    /// u.
     pub fn mass(&self, k: usize) -> f64 {
         number(self.masses, self.place(k))
     }
 
-    /// e; 0 where there are none.
+    /// e.
     pub fn charge(&self, k: usize) -> f64 {
         number(self.charges, self.place(k))
     }
+}
+
+fn vector(column: Option<VectorColumn<'_>>, place: usize) -> [f64; 3] {
+    column.map_or([0.0; 3], |column| column.get(place))
 }
 
 fn number(column: Option<Column<'_>>, place: usize) -> f64 {

@@ -11,14 +11,18 @@ pub trait Records: Sync {
     /// The vectors that are written.
     fn fields(&self) -> Fields;
 
-    /// Whether names, masses and charges are written. Without masses and charges, zeros are.
-    fn names(&self) -> bool;
+    /// Whether names are written, which then must be there.
+    fn has_names(&self) -> bool;
 
-    fn masses_and_charges(&self) -> bool;
+    /// Whether masses and charges are written; zeros where there are none.
+    fn has_masses(&self) -> bool;
 
-    /// Refuse what this format cannot hold: the first such atom's place in `atoms`, and why.
+    /// Refuse what this format cannot hold.
+    ///
+    /// # Errors
+    /// The first such atom's place in `atoms`, and why, in a sentence.
     fn check(&self, atoms: &Atoms<'_>) -> Result<(), (usize, String)>;
 
-    /// Append the bytes of all atoms of a batch, in its order, for one section.
-    fn encode(&self, section: usize, batch: &Batch<'_>, bytes: &mut Vec<u8>);
+    /// Write all atoms of a batch, in its order, over the bytes that they take in one section.
+    fn put(&self, section: usize, batch: &Batch<'_>, bytes: &mut [u8]);
 }

@@ -1,0 +1,153 @@
+//! Refuses atoms that do not make a whole frame, before anything is written.
+//!
+//! The ids of all ranks must be each number from 1 to the number of atoms, once. All ranks add up a
+//! mixed number of each of their ids, and take off those of an equal share of the numbers that must
+//! be there: zero is left where the ids are right, and where they are wrong with a chance of 2⁻⁶⁴.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use super::failure::{Failure, Result, agree};
+use super::{Atoms, Communicator, Records, Reduce};
+
+/// Refuse what cannot be written, on all ranks together.
+///
+/// # Errors
+/// [`Failure`], the same on every rank.
+pub fn check(
+    comm: &dyn Communicator,
+    records: &dyn Records,
+    n_atoms: u64,
+    atoms: &Atoms<'_>,
+) -> Result<()> {
+    check_agreement(comm, records, n_atoms, atoms)?;
+    let own = check_own(records, n_atoms, atoms).map_err(Failure::Unwritable);
+    agree(comm, Path::new(""), own)?;
+    check_ids(comm, n_atoms, atoms.ids)
+}
+
+/// Refuse arguments that are not the same on all ranks. What a rank has of each atom is left open
+/// where it has no atoms.
+fn check_agreement(
+    comm: &dyn Communicator,
+    records: &dyn Records,
+    n_atoms: u64,
+    atoms: &Atoms<'_>,
+) -> Result<()> {
+    let of_an_atom = |number: u64| (!atoms.is_empty()).then_some(number);
+    let said = [
+        ("the number of atoms", Some(n_atoms)),
+        (
+            "the bytes of an atom in the file",
+            Some(records.sections().iter().sum::<usize>() as u64),
+        ),
+        (
+            "the bytes of a number of an atom",
+            of_an_atom(if atoms.is_wide() { 8 } else { 4 }),
+        ),
+        (
+            "the masses of an atom",
+            of_an_atom(atoms.masses.is_some().into()),
+        ),
+        (
+            "the charges of an atom",
+            of_an_atom(atoms.charges.is_some().into()),
+        ),
+    ];
+    // The most of each number, and the least, as the most of what is left to the largest number.
+    let mut most: Vec<u64> = said
+        .iter()
+        .flat_map(|(_, number)| number.map_or([0, 0], |number| [number, !number]))
+        .collect();
+    comm.all_reduce(&mut most, Reduce::Max)?;
+    for ((what, _), &[most, left]) in said.iter().zip(most.as_chunks::<2>().0) {
+        let nobody_says = [most, left] == [0, 0];
+        if most != !left && !nobody_says {
+            return Err(Failure::Unwritable(format!(
+                "the ranks disagree about {what}: {} on one, {most} on another",
+                !left
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuse what this rank can see by itself.
+fn check_own(
+    records: &dyn Records,
+    n_atoms: u64,
+    atoms: &Atoms<'_>,
+) -> std::result::Result<(), String> {
+    if atoms.is_empty() {
+        return Ok(());
+    }
+    if let Some(missing) = records.fields().beyond(atoms.fields()) {
+        return Err(format!("expected {missing} to be written, found none"));
+    }
+    if records.has_names() && atoms.names.is_none() {
+        return Err("expected names to be written, found none".into());
+    }
+    let out_of_range = |&&id: &&i64| id < 1 || id as u64 > n_atoms;
+    if let Some(id) = atoms.ids.iter().find(out_of_range) {
+        return Err(format!("expected ids from 1 to {n_atoms}, found {id}"));
+    }
+    records
+        .check(atoms)
+        .map_err(|(at, reason)| format!("atom {}: {reason}", atoms.ids[at]))
+}
+
+/// Refuse ids that are not those from 1 to `n_atoms`, each once.
+fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
+    let mut sums = [ids.len() as u64, surplus(comm, ids, 1..=n_atoms)];
+    comm.all_reduce(&mut sums, Reduce::Sum)?;
+    if sums == [n_atoms, 0] {
+        return Ok(());
+    }
+    let [found, _] = sums;
+    let (id, holders) = find_wrong(comm, n_atoms, ids)?;
+    let held = match &holders[..] {
+        [] => "is missing".into(),
+        [rank] => format!("is there more than once, on rank {rank}"),
+        [first, .., last] => format!("is there more than once, on ranks {first} and {last}"),
+    };
+    Err(Failure::Unwritable(format!(
+        "expected each id from 1 to {n_atoms} once, found {found} ids: {id} {held}"
+    )))
+}
+
+/// An id that is missing or there twice, and the ranks that have it, found by halving the ids.
+fn find_wrong(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(u64, Vec<usize>)> {
+    let (mut first, mut last) = (1, n_atoms.max(1));
+    while first < last {
+        let middle = first + (last - first) / 2;
+        let mut sum = [surplus(comm, ids, first..=middle)];
+        comm.all_reduce(&mut sum, Reduce::Sum)?;
+        match sum {
+            [0] => first = middle + 1,
+            _ => last = middle,
+        }
+    }
+    let has_it = ids.iter().any(|&id| id as u64 == first);
+    let all = comm.all_gather(&[u8::from(has_it)])?;
+    let holders = (0..all.len()).filter(|&rank| all[rank] == [1]);
+    Ok((first, holders.collect()))
+}
+
+/// What this rank adds to the sum over ids of a range that must be zero.
+fn surplus(comm: &dyn Communicator, ids: &[i64], range: RangeInclusive<u64>) -> u64 {
+    let (first, n_ids) = (*range.start(), (range.end() + 1 - range.start()) as u128);
+    let cut = |rank: usize| first + (n_ids * rank as u128 / comm.size() as u128) as u64;
+    let sum = |sum: u64, id: u64| sum.wrapping_add(mixed(id));
+    let there = ids.iter().map(|&id| id as u64);
+    let there = there.filter(|id| range.contains(id)).fold(0, sum);
+    let wanted = (cut(comm.rank())..cut(comm.rank() + 1)).fold(0, sum);
+    there.wrapping_sub(wanted)
+}
+
+/// A number that says nothing of its neighbours: the finalizer of SplitMix64 (Steele, Lea & Flood
+/// 2014, doi:10.1145/2660193.2660195).
+fn mixed(id: u64) -> u64 {
+    let x = (id ^ id >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}

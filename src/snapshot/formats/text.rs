@@ -1,0 +1,112 @@
+//! Lines of an atom in DL_POLY's files.
+
+use super::finite::all_finite;
+use crate::formats::Fields;
+use crate::formats::dlpoly::encode::{self, Atom, FORCE};
+use crate::snapshot::{Atoms, Batch, Records};
+
+/// Magnitudes below it fit in 12 columns with 6 decimals, with a sign too.
+const SURE_TO_FIT: f64 = 9999.0;
+
+/// CONFIG or HISTORY: an atom's lines stand together.
+#[derive(Debug, Clone)]
+pub struct Text {
+    history: bool,
+    level: usize,
+    size: [usize; 1],
+}
+
+impl Text {
+    /// # Errors
+    /// Fields that these files do not hold together, in a sentence.
+    pub fn new(history: bool, fields: Fields) -> Result<Self, String> {
+        let level = encode::level(fields)?;
+        Ok(Text {
+            history,
+            level,
+            size: [encode::atom_size(level)],
+        })
+    }
+
+    /// Whether all atoms surely fit, seen without a look at each number by itself.
+    fn fit(&self, atoms: &Atoms<'_>) -> bool {
+        let vectors = atoms.vectors();
+        let mut written = vectors.iter().take(1 + self.level);
+        let numbers = |numbers: Option<&[f64]>| {
+            let fits = |x: &f64| x.abs() < SURE_TO_FIT;
+            !self.history || numbers.is_none_or(|numbers| numbers.iter().all(fits))
+        };
+        written.all(|(_, vectors)| vectors.is_none_or(|vectors| all_finite(&vectors)))
+            && atoms.ids.iter().all(|&id| id < 10_000_000_000)
+            && atoms.names.is_some_and(|names| names.iter().all(is_word))
+            && numbers(atoms.masses)
+            && numbers(atoms.charges)
+    }
+
+    fn each<T>(&self, batch: &Batch<'_>, k: usize, function: impl FnOnce(&Atom<'_>) -> T) -> T {
+        let force = batch.force(k).map(|value| FORCE * value);
+        let vectors = [batch.position(k), batch.velocity(k), force];
+        function(&Atom {
+            id: batch.id(k),
+            name: batch.name(k),
+            mass: batch.mass(k),
+            charge: batch.charge(k),
+            vectors: &vectors[..=self.level],
+        })
+    }
+}
+
+/// Whether a name has printable characters at first, and only blanks or zeros after them.
+fn is_word(name: &[u8; 8]) -> bool {
+    let marks = |test: fn(u8) -> bool| {
+        let mark = |marks, k: usize| marks | u16::from(test(name[k])) << k;
+        (0..8).fold(0, mark)
+    };
+    let word = marks(|character| character.is_ascii_graphic());
+    let end = marks(|character| character == b' ' || character == 0);
+    word != 0 && word & (word + 1) == 0 && word | end == 0xff
+}
+
+impl Records for Text {
+    fn sections(&self) -> &[usize] {
+        &self.size
+    }
+
+    fn fields(&self) -> Fields {
+        Fields {
+            positions: true,
+            velocities: self.level > 0,
+            forces: self.level > 1,
+        }
+    }
+
+    fn has_names(&self) -> bool {
+        true
+    }
+
+    fn has_masses(&self) -> bool {
+        self.history
+    }
+
+    fn check(&self, atoms: &Atoms<'_>) -> Result<(), (usize, String)> {
+        if self.fit(atoms) {
+            return Ok(());
+        }
+        let batch = Batch::from(atoms);
+        let check = |atom: &Atom<'_>| match self.history {
+            true => atom.check_history(),
+            false => atom.check_config(),
+        };
+        (0..batch.len()).try_for_each(|k| self.each(&batch, k, check).map_err(|reason| (k, reason)))
+    }
+
+    fn put(&self, _section: usize, batch: &Batch<'_>, bytes: &mut [u8]) {
+        let [size] = self.size;
+        for (k, bytes) in bytes.chunks_exact_mut(size).enumerate() {
+            self.each(batch, k, |atom| match self.history {
+                true => atom.put_history(bytes),
+                false => atom.put_config(bytes),
+            });
+        }
+    }
+}

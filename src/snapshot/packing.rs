@@ -1,0 +1,147 @@
+//! Atoms as they travel: one after another, each with all that is written of it.
+//!
+//! ```text
+//! id            u64
+//! position      3 × f32 or f64, as the ranks have them
+//! velocity      the same, where they are written
+//! force         the same, where they are written
+//! name          8 characters, where they are written
+//! mass, charge  2 × f64, where they are written
+//! ```
+
+use super::batch::{Column, Order, VectorColumn};
+use super::{Atoms, Batch, Records};
+
+/// Where the parts of an atom are.
+#[derive(Debug, Clone, Copy)]
+pub struct Packing {
+    /// Whether vectors are of f64.
+    wide: bool,
+    /// Positions, velocities, forces.
+    vectors: [Option<usize>; 3],
+    name: Option<usize>,
+    masses: Option<usize>,
+    size: usize,
+}
+
+/// What of an atom goes where.
+struct Part<'a> {
+    from: Option<Column<'a>>,
+    at: usize,
+    size: usize,
+}
+
+impl Packing {
+    /// All that a format writes of atoms whose vectors are of f64, or of f32.
+    pub fn new(records: &dyn Records, wide: bool) -> Self {
+        let fields = records.fields();
+        let mut size = 8;
+        let mut room = |wanted: bool, bytes: usize| {
+            let at = size;
+            size += if wanted { bytes } else { 0 };
+            wanted.then_some(at)
+        };
+        let vector = if wide { 24 } else { 12 };
+        let vectors =
+            [fields.positions, fields.velocities, fields.forces].map(|wanted| room(wanted, vector));
+        Packing {
+            wide,
+            vectors,
+            name: room(records.has_names(), 8),
+            masses: room(records.has_masses(), 16),
+            size,
+        }
+    }
+
+    /// Bytes of an atom.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Put the atoms at some places of `atoms` into `bytes`, one after another. Vectors must be of
+    /// the type that this packing is for.
+    pub fn pack(&self, atoms: &Atoms<'_>, places: impl Iterator<Item = usize>, bytes: &mut [u8]) {
+        let parts = self.parts(atoms);
+        for (place, packed) in places.zip(bytes.chunks_exact_mut(self.size)) {
+            for part in &parts {
+                part.copy(place, packed);
+            }
+        }
+    }
+
+    /// The ids of packed atoms.
+    pub fn ids(&self, packed: &[u8]) -> impl Iterator<Item = u64> {
+        let heads = packed
+            .chunks_exact(self.size)
+            .filter_map(<[u8]>::first_chunk);
+        heads.map(|&head| u64::from_ne_bytes(head))
+    }
+
+    /// Packed atoms in an order in which they are written.
+    pub fn batch<'a>(&self, packed: &'a [u8], order: Order<'a>) -> Batch<'a> {
+        let column = |first| Column {
+            bytes: packed,
+            first,
+            stride: self.size,
+        };
+        let vectors = |at: Option<usize>| {
+            let wide = self.wide;
+            at.map(|at| VectorColumn {
+                column: column(at),
+                wide,
+            })
+        };
+        let [positions, velocities, forces] = self.vectors;
+        Batch {
+            order,
+            ids: column(0),
+            positions: vectors(positions),
+            velocities: vectors(velocities),
+            forces: vectors(forces),
+            names: self.name.map(column),
+            masses: self.masses.map(column),
+            charges: self.masses.map(|at| column(at + 8)),
+        }
+    }
+
+    /// Whether it is for vectors of f64.
+    pub fn is_wide(&self) -> bool {
+        self.wide
+    }
+
+    fn parts<'a>(&self, atoms: &Atoms<'a>) -> Vec<Part<'a>> {
+        let batch = Batch::from(atoms);
+        let size = if self.wide { 24 } else { 12 };
+        let vector = |column: VectorColumn<'a>| column.column;
+        let [position, velocity, force] = self.vectors;
+        let columns = [
+            (Some(0), Some(batch.ids), 8),
+            (position, batch.positions.map(vector), size),
+            (velocity, batch.velocities.map(vector), size),
+            (force, batch.forces.map(vector), size),
+            (self.name, batch.names, 8),
+            (self.masses, batch.masses, 8),
+            (self.masses.map(|at| at + 8), batch.charges, 8),
+        ];
+        let part = |(at, from, size)| {
+            Some(Part {
+                from,
+                at: at?,
+                size,
+            })
+        };
+        columns.into_iter().filter_map(part).collect()
+    }
+}
+
+impl Part<'_> {
+    fn copy(&self, place: usize, packed: &mut [u8]) {
+        let to = &mut packed[self.at..self.at + self.size];
+        match (self.from, self.size) {
+            (Some(column), 8) => to.copy_from_slice(&column.get::<8>(place)),
+            (Some(column), 12) => to.copy_from_slice(&column.get::<12>(place)),
+            (Some(column), _) => to.copy_from_slice(&column.get::<24>(place)),
+            (None, _) => to.fill(0),
+        }
+    }
+}

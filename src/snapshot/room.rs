@@ -1,0 +1,48 @@
+//! How the memory of a rank is shared out.
+
+use super::failure::{Failure, Result};
+use crate::error::Error;
+
+/// Bytes of text that are made before they are written: what the cache still has when the system
+/// takes them, and enough for one write.
+const TEXT: usize = 4 << 20;
+
+/// The most bytes that one rank gives to, or gets from, one exchange: MPI may count to 2³¹.
+const EXCHANGED: usize = 1 << 30;
+
+/// Atoms for which a rank has memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Whose bytes are made at a time.
+    pub written: usize,
+    /// Put in order at a time.
+    pub sorted: usize,
+    /// Packed at a time, for all others.
+    pub packed: usize,
+    /// Of its own, whose turn it knows.
+    pub known: usize,
+}
+
+impl Room {
+    /// Share out `buffer` bytes: a quarter for atoms that leave, an eighth for their order, as much
+    /// for text, the rest for those that come.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where that is not enough for an atom from each rank to each writer.
+    pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
+        let room = Room {
+            written: TEXT.min(buffer / 8) / text.max(1),
+            sorted: EXCHANGED.min(buffer / 2) / (packed + size_of::<u32>()),
+            packed: EXCHANGED.min(buffer / 4) / packed,
+            known: buffer / 8 / size_of::<u32>(),
+        };
+        let least = [room.written, room.sorted, room.packed / n_writers.max(1)];
+        if least.contains(&0) {
+            return Err(Failure::Error(Error::Argument(format!(
+                "a buffer of {buffer} bytes is not enough for {n_writers} writers and atoms of \
+                 {text} bytes"
+            ))));
+        }
+        Ok(room)
+    }
+}

@@ -1,0 +1,172 @@
+//! One error for all ranks, and nothing written where atoms are wrong.
+
+use std::path::Path;
+
+use super::threads::on_ranks;
+use super::{Own, Random, Scratch, Setting, frame, scatter, system};
+use crate::error::Error;
+use crate::formats::Fields;
+use crate::snapshot::formats::Text;
+use crate::snapshot::{Failure, Method};
+
+const N_ATOMS: usize = 300;
+const N_RANKS: usize = 4;
+
+fn ranks() -> Vec<Own> {
+    let mut random = Random(4);
+    let all = system(N_ATOMS, &mut random);
+    scatter(&all, N_RANKS, &mut random, |_, random| {
+        random.below(N_RANKS)
+    })
+}
+
+fn try_to_write(ranks: &[Own], path: &Path) -> Vec<Failure> {
+    let records = Text::new(true, Fields::ALL).unwrap();
+    let setting = Setting {
+        records: &records,
+        n_atoms: N_ATOMS,
+        method: Method::Sorted,
+        writers: &[1, 2],
+        buffer: 1 << 20,
+    };
+    on_ranks(ranks.len(), |comm| {
+        frame(comm, &setting, &ranks[comm.rank()], path).unwrap_err()
+    })
+}
+
+/// What all ranks say of atoms that are wrong.
+fn refused(name: &str, ranks: &[Own]) -> String {
+    let file = Scratch::new(name);
+    let reasons = try_to_write(ranks, &file.0)
+        .into_iter()
+        .map(|failure| match failure {
+            Failure::Unwritable(reason) => reason,
+            Failure::Error(error) => panic!("{error}"),
+        });
+    let reasons: Vec<String> = reasons.collect();
+    assert!(
+        reasons.iter().all(|reason| *reason == reasons[0]),
+        "{reasons:?}"
+    );
+    assert_eq!(std::fs::read(&file.0).unwrap(), b"");
+    reasons[0].clone()
+}
+
+/// The rank and the place of an atom there.
+fn find(ranks: &[Own], id: i64) -> (usize, usize) {
+    let place = |own: &Own| own.ids.iter().position(|&own| own == id);
+    let mut found = ranks.iter().map(place).enumerate();
+    found.find_map(|(rank, at)| Some((rank, at?))).unwrap()
+}
+
+#[test]
+fn ids_that_are_not_each_there_once_are_named() {
+    for id in [1, 2, 150, 299, 300] {
+        let mut wrong = ranks();
+        let (rank, at) = find(&wrong, id);
+        wrong[rank].ids[at] = if id == 150 { 151 } else { 150 };
+        let (twice, missing) = (if id == 150 { 151 } else { 150 }, id);
+        let reason = refused("twice", &wrong);
+        let start = format!("expected each id from 1 to {N_ATOMS} once, found {N_ATOMS} ids: ");
+        let named = reason.strip_prefix(&start).unwrap();
+        let lowest = format!("{} is", twice.min(missing));
+        assert!(named.starts_with(&lowest), "{reason}");
+        let (rank, at) = find(&wrong, twice);
+        if twice < missing && !wrong[rank].ids[at + 1..].contains(&twice) {
+            let (last, _) = (0..N_RANKS)
+                .rev()
+                .find_map(|rank| wrong[rank].ids.contains(&twice).then_some((rank, ())))
+                .unwrap();
+            assert!(
+                named.ends_with(&format!("on ranks {rank} and {last}")),
+                "{reason}"
+            );
+        }
+    }
+}
+
+#[test]
+fn atoms_that_are_missing_or_out_of_range_are_named() {
+    let mut wrong = ranks();
+    let (rank, at) = find(&wrong, 17);
+    wrong[rank] = {
+        let mut random = Random(5);
+        let mut less = wrong[rank].clone();
+        less.ids.remove(at);
+        less.vectors
+            .iter_mut()
+            .for_each(|v| drop(v.drain(3 * at..3 * at + 3)));
+        less.names.remove(at);
+        less.masses.remove(at);
+        less.charges.remove(at);
+        random.next();
+        less
+    };
+    assert_eq!(
+        refused("missing", &wrong),
+        "expected each id from 1 to 300 once, found 299 ids: 17 is missing"
+    );
+    for id in [0, -1, 301, i64::MAX, i64::MIN] {
+        let mut wrong = ranks();
+        let (rank, at) = find(&wrong, 40);
+        wrong[rank].ids[at] = id;
+        assert_eq!(
+            refused("range", &wrong),
+            format!("rank {rank}: expected ids from 1 to 300, found {id}")
+        );
+    }
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_named_with_their_rank() {
+    for (vector, value, says) in [
+        (0, f64::NAN, "a finite position, found NaN"),
+        (1, f64::INFINITY, "a finite velocity, found inf"),
+        (2, -f64::INFINITY, "a finite force, found -inf"),
+    ] {
+        let mut wrong = ranks();
+        let (rank, at) = find(&wrong, 200);
+        wrong[rank].vectors[vector][3 * at + 1] = value;
+        assert_eq!(
+            refused("finite", &wrong),
+            format!("rank {rank}: atom 200: expected {says}")
+        );
+    }
+    let mut wrong = ranks();
+    let (rank, at) = find(&wrong, 3);
+    wrong[rank].masses[at] = 1e6;
+    assert_eq!(
+        refused("mass", &wrong),
+        format!(
+            "rank {rank}: atom 3: the mass, 1000000, does not fit in 12 columns with 6 decimals"
+        )
+    );
+    wrong[rank].masses[at] = 99999.5;
+    wrong[rank].names[at] = *b"a b     ";
+    assert!(refused("name", &wrong).contains("atom 3: expected a name"));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_an_error_on_every_rank() {
+    for failure in try_to_write(&ranks(), Path::new("/nowhere/HISTORY")) {
+        match failure {
+            Failure::Error(Error::Io { action, source, .. }) => {
+                assert_eq!(action, "rank 1: cannot open");
+                assert_eq!(source.raw_os_error(), Some(libc::ENOENT));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_on_every_rank() {
+    for failure in try_to_write(&ranks(), Path::new("/dev/full")) {
+        match failure {
+            Failure::Error(Error::Io { source, .. }) => {
+                assert_eq!(source.raw_os_error(), Some(libc::ENOSPC));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
