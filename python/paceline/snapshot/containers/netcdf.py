@@ -21,8 +21,6 @@ from paceline.snapshot.formats import VELOCITY_SCALE
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
 _CELL = ("cell_lengths", "cell_angles")
-
-
 #: Bytes in which a header ends, if it is one of a trajectory.
 _LONGEST_HEADER = 2**20
 
