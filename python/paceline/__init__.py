@@ -33,6 +33,7 @@ __all__ = [
     "errors",
     "join",
     "run",
+    "snapshot",
     "split",
     "transform",
     "validate",
@@ -54,7 +55,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "backends", "errors", "transform"):
+    if name in ("analysis", "backends", "errors", "snapshot", "transform"):
         return import_module(f"paceline.{name}")
     try:
         home = _HOMES[name]

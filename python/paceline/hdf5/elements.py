@@ -129,7 +129,7 @@ class Elements:
         step, time = group.array("step"), group.array("time")
         if step is None and rank in (None, len(values.shape)):
             return Sampled(group.name, values, unit=unit_of(values))
-        n_rows = self._n_rows(values)
+        n_rows = self._n_written(values, step)
         for array in (step, time):
             if array is not None:
                 self._clocks.refuse_others(array, values, n_rows)
@@ -137,6 +137,12 @@ class Elements:
         return Sampled(
             group.name, values, steps, time, self._clocks, unit_of(values), step is not None
         )
+
+    def _n_written(self, values: Array, step: Array | None) -> int:
+        """Samples: of contiguous space, which cannot grow, those to which steps have grown."""
+        n_rows = self._n_rows(values)
+        grows = step is not None and step.chunk is not None and values.chunk is None
+        return min(n_rows, step.shape[0]) if grows and step.shape else n_rows
 
     def _n_rows(self, values: Array) -> int:
         """Its samples: no more than its bytes can stand for."""

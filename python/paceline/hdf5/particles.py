@@ -70,6 +70,7 @@ class Particles:
                 f"found {', '.join(self.group.names()) or 'nothing'}"
             )
         self.n_places = self._n_places()
+        self._note_room()
         moving = [vector for vector in self.vectors.values() if vector.steps is not None]
         self.frames = moving[0] if moving else _one_frame(next(iter(self.vectors.values())))
 
@@ -97,6 +98,16 @@ class Particles:
             found = f"{n_atoms}, in a file of {self.file.size} bytes"
             raise damaged(self.file.path, first.name, "atoms that the file could hold", found)
         return n_atoms
+
+    def _note_room(self) -> None:
+        """Tell of a program that has not written all the frames for which it made room."""
+        for vector in self.vectors.values():
+            room = len(vector.values.shape) == 3 and vector.values.shape[0]
+            if room and room > vector.n_rows:
+                self.notes.append(
+                    f"{vector.values.name} has room for {room} frames, of which {vector.n_rows} "
+                    "have been written"
+                )
 
     @cached_property
     def order(self) -> Order | None:

@@ -50,9 +50,7 @@ def cell_of(box: Any) -> np.ndarray | None:
     return vectors
 
 
-def _vectors(
-    a: float, b: float, c: float, alpha: float, beta: float, gamma: float
-) -> np.ndarray:
+def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: float) -> np.ndarray:
     """Vectors of lengths and angles; NaN where there is no such cell."""
     # The sine of what lacks to a right angle makes that angle's cosine exactly 0.
     cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))

@@ -111,7 +111,11 @@ class Container(ABC):
     ----------
     n_frames : int
         That are whole.
+    double : bool
+        Whether its numbers have 64 bits, where there is a choice.
     """
+
+    double = False
 
     def __init__(self, settings: Settings):
         self._settings = settings

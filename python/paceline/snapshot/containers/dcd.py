@@ -77,7 +77,7 @@ class Dcd(Series):
         return Frame(tuple(start + 4 for start in records[:3]), furniture, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
-        """Learn from the first two frames what the head tells of times, and see that others keep it."""
+        """Learn from two frames what the head tells of times, and see that others keep it."""
         if self.n_frames < 2:
             self._clock = [*self._clock[: self.n_frames], (heading.time, heading.step)]
             encoder = _core.Encoder("DCD", self._settings.n_atoms, None, contents.has_cell, 1)

@@ -1,6 +1,5 @@
 """DL_POLY: one configuration, CONFIG or REVCON, and HISTORY, a series of them."""
 
-
 import numpy as np
 
 from paceline import _core
@@ -156,7 +155,7 @@ class History(Series):
         for frame in {0, self.n_frames - 1} if self.n_frames else ():
             if not self._is_whole(output, self._first + frame * size):
                 raise UnsupportedError(
-                    f"{path}, frame {frame}: expected \"timestep\" at byte "
+                    f'{path}, frame {frame}: expected "timestep" at byte '
                     f"{self._first + frame * size}: only a HISTORY whose frames are of one size, "
                     "in records of 73 bytes, can be continued"
                 )

@@ -1,4 +1,4 @@
-"""H5MD: HDF5's library keeps the catalogue, and ranks write numbers to the offsets that it names."""
+"""H5MD: HDF5's library keeps the catalogue, ranks write numbers to the offsets that it names."""
 
 import contextlib
 import os
@@ -152,7 +152,7 @@ class H5MD(Container):
         describe(self._file, GROUP, Description(Atoms(n_atoms), origin))
 
     def _make_clock(self, contents: Contents) -> None:
-        """Make what grows by a row a frame: steps and times, which all elements share, and cells."""
+        """Make what grows by a row a frame: steps and times, which elements share, and cells."""
         particles = self._file[f"particles/{GROUP}"]
         first, *others = (particles[ELEMENTS[field]] for field in contents.fields)
         _growing(first, "step", (), "<i8")

@@ -16,14 +16,11 @@ from paceline.snapshot.containers.base import (
 from paceline.snapshot.containers.cdf import BadHeader, Header, Variable, parse_header
 from paceline.snapshot.containers.output import Output
 from paceline.snapshot.containers.series import Frame, Piece, Series
+from paceline.snapshot.formats import VELOCITY_SCALE
 
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
 _CELL = ("cell_lengths", "cell_angles")
-#: What Amber divides velocities by: its unit of time is 1/20.455 ps.
-VELOCITY_SCALE = 20.455
-#: kJ/mol in a kcal/mol.
-KILOJOULES = 4.184
 #: Bytes in which a header ends, if it is one of a trajectory.
 _LONGEST_HEADER = 2**20
 

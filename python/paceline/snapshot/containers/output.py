@@ -53,7 +53,9 @@ class Output:
         """
         temporary = os.fspath(temporary_name(path))
         with writing_to(path):
-            return cls(path, os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), temporary)
+            return cls(
+                path, os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), temporary
+            )
 
     @classmethod
     def existing(cls, path: str) -> Self:

@@ -94,9 +94,10 @@ class Staged(io.RawIOBase):
         return size
 
     def write(self, data: Any) -> int:
-        """Keep bytes for `apply`, or write them where nothing is. What the system refuses is told there.
+        """Keep bytes for `apply`, or write them where nothing is.
 
-        HDF5 is not told: when it cannot write, it can neither close the file nor forget it.
+        What the system refuses is told by `apply`, not to HDF5: when it cannot write, it can
+        neither close the file nor forget it.
 
         Parameters
         ----------

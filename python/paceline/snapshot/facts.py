@@ -1,0 +1,108 @@
+"""What does not change of atoms, between ranks that have them in any order and a file in order."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from paceline.errors import UnwritableError
+from paceline.snapshot.company import Company
+
+#: Atoms at a time: as many as a chunk of such facts in HDF5 has.
+BATCH = 2**16
+
+
+def gather_facts(
+    company: Company,
+    ids: np.ndarray,
+    facts: Mapping[str, np.ndarray],
+    n_atoms: int,
+    put: Callable[[int, np.ndarray], None],
+) -> None:
+    """Bring facts of all atoms to rank 0, a batch of ids after the other.
+
+    Parameters
+    ----------
+    company : Company
+        All ranks.
+    ids : numpy.ndarray of int64, shape (n,)
+        Of this rank's atoms.
+    facts : mapping of str to numpy.ndarray, shape (n,)
+        The same of each atom, by name.
+    n_atoms : int
+        Of all ranks.
+    put : callable
+        On rank 0 takes the first atom of a batch, counted from 0, and records of its facts.
+    """
+    kind = [(name, values.dtype) for name, values in facts.items()]
+    order = np.argsort(ids)
+    ordered = ids[order]
+    for first in range(0, n_atoms, BATCH):
+        begin, end = np.searchsorted(ordered, [first + 1, first + BATCH + 1])
+        chosen = order[begin:end]
+        records = np.empty(len(chosen), dtype=[("id", np.int64), *kind])
+        records["id"] = ids[chosen]
+        for name, values in facts.items():
+            records[name] = values[chosen]
+        came = _to_first(company, records)
+        batch = np.empty(min(BATCH, n_atoms - first) if company.is_first else 0, dtype=kind)
+        for name in facts:
+            batch[name][came["id"] - 1 - first] = came[name]
+        company.first(lambda first=first, batch=batch: put(first, batch))  # type: ignore[misc]
+
+
+def _to_first(company: Company, records: np.ndarray) -> np.ndarray:
+    """Records of all ranks on rank 0, none on others."""
+    wires = company.communicator
+    sent = np.zeros(wires.size, dtype=np.uint64)
+    sent[0] = records.nbytes
+    received = wires.all_to_all(sent)
+    room = np.empty(int(received.sum()), dtype=np.uint8)
+    wires.exchange(records.view(np.uint8), sent, room, received)
+    return room.view(records.dtype)
+
+
+def refuse_other_names(
+    company: Company,
+    path: str,
+    ids: np.ndarray,
+    names: np.ndarray,
+    n_atoms: int,
+    held: Callable[[int, int], np.ndarray | None],
+) -> None:
+    """Raise `UnwritableError` where atoms have other names than in a file that is to grow.
+
+    Parameters
+    ----------
+    company : Company
+        All ranks.
+    path : str
+        The file.
+    ids : numpy.ndarray of int64, shape (n,)
+        Of this rank's atoms.
+    names : numpy.ndarray of uint8, shape (n, 8)
+        Theirs.
+    n_atoms : int
+        Of all ranks.
+    held : callable
+        On rank 0 gives names in the file, of the first atom, counted from 0, and a number of them.
+    """
+    for first in range(0, n_atoms, BATCH):
+        size = min(BATCH, n_atoms - first)
+        expected = company.first(lambda first=first, size=size: held(first, size))  # type: ignore[misc]
+        if expected is None:
+            return
+        here = np.flatnonzero((ids > first) & (ids <= first + size))
+        wanted = expected[ids[here] - 1 - first]
+        unlike = (wanted != names[here]).any(axis=1)
+
+        def compare(here=here, wanted=wanted, unlike=unlike) -> None:
+            for k in np.flatnonzero(unlike)[:1]:
+                expected, found = (
+                    one.tobytes().decode("latin-1").strip() for one in (wanted[k], names[here[k]])
+                )
+                raise UnwritableError(
+                    f"{path} is of another system: expected atom {ids[here[k]]} to be "
+                    f"{expected!r}, found {found!r}"
+                )
+
+        company.share(compare)

@@ -1,0 +1,193 @@
+"""What one rank hands over: its own atoms, and what it says of the frame."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.block import FIELDS
+from paceline.errors import UnwritableError
+from paceline.snapshot.cell import cell_of
+from paceline.snapshot.containers.base import Heading
+from paceline.snapshot.names import names_as_bytes
+
+
+@dataclass(frozen=True)
+class Own:
+    """Atoms of one rank, in any order.
+
+    Attributes
+    ----------
+    heading : Heading
+        Of the frame.
+    ids : numpy.ndarray of int64, shape (n,)
+        From 1 to the number of all atoms.
+    positions : numpy.ndarray of float32 or float64, shape (n, 3)
+        Å.
+    velocities, forces : numpy.ndarray of the same type, shape (n, 3), or None
+        Å/ps and kJ/(mol·Å).
+    names : numpy.ndarray of uint8, shape (n, 8), or None
+        Filled up with blanks.
+    masses, charges : numpy.ndarray of float64, shape (n,), or None
+        u and e.
+    """
+
+    heading: Heading
+    ids: np.ndarray
+    positions: np.ndarray
+    velocities: np.ndarray | None
+    forces: np.ndarray | None
+    names: np.ndarray | None
+    masses: np.ndarray | None
+    charges: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        ids: Any,
+        vectors: Mapping[str, Any],
+        names: Any,
+        numbers: Mapping[str, Any],
+        *,
+        box: Any,
+        step: int,
+        time: float,
+    ) -> Self:
+        """Make arrays of the core's types of whatever a user has.
+
+        Parameters
+        ----------
+        ids : array-like of int, shape (n,)
+            As above, like all that follows.
+        vectors : mapping
+            "positions", "velocities" and "forces", each array-like or None.
+        names : array-like or None
+            See `names_as_bytes`.
+        numbers : mapping
+            "masses" and "charges", each array-like or None.
+        box : array-like or None
+            See `cell_of`.
+        step : int
+            Of the simulation.
+        time : float
+            ps.
+
+        Returns
+        -------
+        Own
+
+        Raises
+        ------
+        UnwritableError
+            Shapes or types are others.
+        """
+        heading = Heading(int(step), float(time), cell_of(box))
+        if not np.isfinite(heading.time):
+            raise UnwritableError(f"expected a finite time, found {heading.time} ps")
+        found = _ids(ids)
+        arrays = {name: np.asarray(one) for name, one in vectors.items() if one is not None}
+        single = all(one.dtype == np.float32 for one in arrays.values())
+        kind = np.float32 if single else np.float64
+        taken = {name: _numbers(name, one, kind, (len(found), 3)) for name, one in arrays.items()}
+        taken |= {
+            name: _numbers(name, one, np.float64, (len(found),))
+            for name, one in numbers.items()
+            if one is not None
+        }
+        if names is not None:
+            taken["names"] = names_as_bytes(names, found)
+        beside = ("velocities", "forces", "names", "masses", "charges")
+        return cls(heading, found, **dict.fromkeys(beside), **taken)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Vectors that there are."""
+        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+
+    @property
+    def double(self) -> bool:
+        """Whether vectors have 64 bits a number."""
+        return self.positions.dtype == np.float64
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        for field in fields(self)[1:]:
+            if getattr(self, field.name) is not None:
+                yield field.name, getattr(self, field.name)
+
+    def copied(self) -> Self:
+        """The same in arrays that nobody else has."""
+        return replace(self, **{name: array.copy() for name, array in self._arrays()})
+
+    def without(self, *names: str) -> Self:
+        """The same without some of it."""
+        return replace(self, **dict.fromkeys(names))
+
+    def as_double(self, double: bool) -> Self:
+        """The same with vectors of 64 or of 32 bits: for a rank without atoms, which has no say."""
+        kind = np.float64 if double else np.float32
+        return replace(self, **{name: getattr(self, name).astype(kind) for name in self.fields})
+
+    def told(self) -> dict[str, Any]:
+        """What other ranks must say, too."""
+        cell = self.heading.cell
+        return {
+            "step": self.heading.step,
+            "time": self.heading.time,
+            "box": None if cell is None else cell.tolist(),
+            "fields": self.fields,
+            **{name: getattr(self, name) is not None for name in ("names", "masses", "charges")},
+            "type": str(self.positions.dtype) if len(self.ids) else None,
+        }
+
+    def for_core(self) -> tuple[np.ndarray | None, ...]:
+        """As the core takes it."""
+        return (
+            self.ids,
+            self.positions,
+            self.velocities,
+            self.forces,
+            self.names,
+            self.masses,
+            self.charges,
+        )
+
+
+def refuse_disagreement(told: list[dict[str, Any]]) -> None:
+    """Raise `UnwritableError` where one rank says something else than another.
+
+    Parameters
+    ----------
+    told : list of dict
+        By rank; what is None under "type" may be anything.
+    """
+    for name in told[0]:
+        values = [(rank, one[name]) for rank, one in enumerate(told)]
+        if name == "type":
+            values = [pair for pair in values if pair[1] is not None]
+        for rank, value in values:
+            if value != values[0][1]:
+                raise UnwritableError(
+                    f"ranks disagree about {name}: {values[0][1]} on rank {values[0][0]}, {value} "
+                    f"on rank {rank}"
+                )
+
+
+def _ids(ids: Any) -> np.ndarray:
+    found = np.asarray(ids)
+    if found.ndim != 1:
+        raise UnwritableError(f"expected ids of shape (n,), found {found.shape}")
+    if found.size and found.dtype.kind not in "iu":
+        raise UnwritableError(f"expected whole numbers as ids, found {found.dtype}")
+    if found.dtype == np.uint64 and found.size and found.max() >= 2**63:
+        raise UnwritableError(f"id {found.max()} is out of range")
+    return np.ascontiguousarray(found, dtype=np.int64)
+
+
+def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(found)
+    if array.dtype.kind not in "iuf":
+        raise UnwritableError(f"expected numbers as {name}, found {array.dtype}")
+    if array.shape != shape:
+        raise UnwritableError(f"expected {name} of shape {shape}, found {array.shape}")
+    return np.ascontiguousarray(array, dtype=kind)

@@ -1,0 +1,454 @@
+"""Writing frames whose atoms are spread over ranks."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.errors import UnsupportedError, UnwritableError
+from paceline.files import size_of_words
+from paceline.snapshot.background import Background
+from paceline.snapshot.company import TOLD, Company
+from paceline.snapshot.containers.base import Container, Contents, Settings
+from paceline.snapshot.facts import gather_facts, refuse_other_names
+from paceline.snapshot.formats import Format, format_of
+from paceline.snapshot.own import Own, refuse_disagreement
+from paceline.snapshot.writers import choose_writers, given_writers
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+METHODS = ("sorted", "serial", "direct", "mpiio")
+#: What there is to choose of some formats only, and what it is where nobody says.
+_OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
+
+
+class Writer:
+    """Write frames whose atoms are spread over ranks into one file, ordered by id.
+
+    Making one, `write` and `close` are collective: all ranks of `comm` call them, in the same
+    order. An error is the same on all ranks, and leaves the file with the frames before it; the
+    next frame may follow. Where a rank is stopped within a call, the job ends, since the others
+    would wait for ever.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        The ranks. Messages travel on a duplicate of it.
+    path : path-like
+        The file. Its name tells the format: CONFIG, REVCON or HISTORY (also as a part of the name
+        between dots: nacl.HISTORY), or a name in .h5md, .h5, .hdf5 (H5MD), .nc, .ncdf (Amber
+        NetCDF, CDF-5) or .dcd. CONFIG and REVCON hold one frame, which each `write` replaces as a
+        whole; to others frames are added in place.
+    n_atoms : int
+        Of all ranks; ids are 1 to `n_atoms`.
+    format : str, optional
+        "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", where the name does not tell.
+    method : {"sorted", "serial", "direct", "mpiio"}
+        "sorted": atoms travel to some of the ranks, are put in order there, and leave as few large
+        writes. "serial": each rank in turn sends to rank 0, which writes each record to its place.
+        "direct": each rank writes its own records; "mpiio": the same through MPI-IO. All make the
+        same bytes.
+    writers : int or sequence of int, optional
+        How many ranks write, or which, where `method="sorted"`; see `choose_writers`.
+    buffer : str or int
+        Memory of a writer beyond its own atoms, whatever `n_atoms` is: bytes, or "64 MiB".
+    append : bool
+        Whether a file that is there grows. It must hold the same number of atoms, the same fields
+        and, where it has them, the same names. What a killed program left of a last frame is cut.
+    overwrite : bool
+        Whether a file that is there is replaced, when the first frame is whole.
+    n_frames : int, optional
+        H5MD: how many frames there will be at the most, for contiguous space instead of chunks.
+    double : bool
+        H5MD: whether numbers have 64 bits.
+    dt : float, optional
+        CONFIG, REVCON, HISTORY: length of a step (ps), which these files tell; by default time by
+        step.
+    title : str
+        CONFIG, REVCON, HISTORY: up to 72 characters; H5MD: any.
+    sync : bool
+        Whether each frame is on the disk (fsync) before `write` ends.
+    wait : bool
+        Whether `write` returns when the frame is written. Otherwise it copies this rank's atoms,
+        which remain the caller's, and a thread writes them; the next `write` or `close` waits for
+        it, and raises its error. This takes an MPI that allows threads (MPI.THREAD_MULTIPLE).
+
+    Attributes
+    ----------
+    n_frames : int
+        Frames in the file; for CONFIG and REVCON, those that were written.
+    writers : list of int
+        Ranks that write, known from the first frame on.
+    costs : list of SnapshotCost
+        What each frame cost this rank: seconds to `communicate`, `sort`, `format` and `write`;
+        `n_messages`, `bytes_sent`, `n_writes`, `bytes_written`, `n_batches`, and `peak_buffer`,
+        bytes.
+
+    Raises
+    ------
+    FileExistsError
+        The file is there, and neither to grow nor to be replaced.
+    AtomCountError
+        The file that is to grow has another number of atoms.
+    UnsupportedError
+        There is no such format, method or writer; or a file that is to grow is of a kind that
+        cannot.
+    DamagedFileError
+        The file that is to grow is damaged.
+    UnwritableError
+        Ranks disagree about what is to be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mpi4py import MPI
+    >>> path = os.path.join(tempfile.mkdtemp(), "CONFIG")
+    >>> with Writer(MPI.COMM_WORLD, path, n_atoms=2) as writer:
+    ...     writer.write([2, 1], [[3, 0, 0], [0, 0, 0]], names=["Cl-", "Na+"])
+    >>> [line.split()[0] for line in open(path)][2::2]
+    ['Na+', 'Cl-']
+    """
+
+    def __init__(
+        self,
+        comm: "MPI.Intracomm",
+        path: str | os.PathLike,
+        n_atoms: int,
+        *,
+        format: str | None = None,
+        method: str = "sorted",
+        writers: int | Sequence[int] | None = None,
+        buffer: str | int = "64 MiB",
+        append: bool = False,
+        overwrite: bool = False,
+        n_frames: int | None = None,
+        double: bool = False,
+        dt: float | None = None,
+        title: str = "",
+        sync: bool = False,
+        wait: bool = True,
+    ):
+        from paceline.snapshot.communicator import Communicator
+
+        self.costs: list[_core.SnapshotCost] = []
+        self.writers: list[int] = []
+        self._own_comm = comm.Dup()
+        self._company = Company(Communicator(self._own_comm))
+        self._container: Container | None = None
+        self._codings: dict[Contents, _core.SnapshotFormat] = {}
+        self._method, self._wanted_writers = method, writers
+        self._background = None if wait else Background()
+        self._closed = False
+        self._checked_names = False
+        chosen = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
+
+        def told() -> dict[str, Any]:
+            self._format = _chosen_format(path, format, method, chosen, wait=wait)
+            self._buffer = (
+                size_of_words(buffer.replace(" ", "")) if isinstance(buffer, str) else buffer
+            )
+            self._settings = Settings(
+                path=os.path.abspath(path),
+                n_atoms=_count(n_atoms),
+                append=append,
+                overwrite=overwrite,
+                sync=sync,
+                **chosen,
+            )
+            given = writers if writers is None or isinstance(writers, int) else list(writers)
+            return {
+                "path": os.fspath(path),
+                "format": self._format.name,
+                "n_atoms": n_atoms,
+                "method": method,
+                "writers": given,
+                "buffer": self._buffer,
+                "wait": wait,
+                "append, overwrite, sync": (append, overwrite, sync),
+                **chosen,
+            }
+
+        try:
+            with self._company.unbroken():
+                self._prepare(told)
+        except Exception:
+            self._own_comm.Free()
+            raise
+
+    def _prepare(self, told: Any) -> None:
+        """Agree on what is to be made, and open it on rank 0."""
+        company = self._company
+        everywhere = company.share(told)
+        with company.told():
+            refuse_disagreement(everywhere)
+        self._nodes = company.share(_node)
+        if self._wanted_writers is not None:
+            with company.told():
+                self.writers = given_writers(self._wanted_writers, self._nodes)
+
+        def begin() -> tuple[str, int, bool]:
+            container = self._container = self._format.container(self._settings)
+            return self._settings.path, container.n_frames, container.double
+
+        # The path is rank 0's: others may have another working directory.
+        self._path, self.n_frames, self._double = company.first(begin)
+        self._continues = self.n_frames > 0
+
+    def write(
+        self,
+        ids: Any,
+        positions: Any,
+        velocities: Any = None,
+        forces: Any = None,
+        names: Any = None,
+        masses: Any = None,
+        charges: Any = None,
+        *,
+        box: Any = None,
+        step: int = 0,
+        time: float = 0.0,
+    ) -> None:
+        """Write a frame. All ranks call this, each with its own atoms.
+
+        Parameters
+        ----------
+        ids : array-like of int, shape (n,)
+            Of this rank's atoms, in any order: of all ranks together each of 1 to `n_atoms` once.
+        positions : array-like of float32 or float64, shape (n, 3)
+            Å. A rank without atoms gives arrays of shape (0, 3).
+        velocities, forces : array-like, shape (n, 3), optional
+            Å/ps and kJ/(mol·Å). DCD holds none; DL_POLY's files hold forces only beside velocities.
+        names : array-like of str, shape (n,), or ndarray of uint8, shape (n, 8), optional
+            Up to 8 ASCII characters, which CONFIG, REVCON and HISTORY must have. H5MD holds those
+            of the first frame; NetCDF and DCD hold none, and they are ignored.
+        masses, charges : array-like, shape (n,), optional
+            u and e: for HISTORY, where they are 0 by default, and for H5MD, as names are.
+        box : array-like, shape (6,) or (3, 3), optional
+            Lengths (Å) and angles (degrees), as MDAnalysis's dimensions; or vectors (Å). The same
+            on all ranks, as are the following.
+        step : int
+            Of the simulation. In H5MD steps rise from frame to frame.
+        time : float
+            ps.
+
+        Raises
+        ------
+        UnwritableError
+            Ids are missing, twice there or out of range; a number is not finite, or too wide for
+            its field; ranks disagree; or the file cannot hold what is given, or holds something
+            else. Nothing is overwritten then.
+        OSError
+            The system could not write. The file keeps the frames before.
+        ValueError
+            The writer is closed.
+        """
+        if self._closed:
+            raise ValueError("the writer is closed: no more frames can be written")
+        own: Own | None = None
+        error: Exception | None = None
+        try:
+            own = Own.of(
+                ids,
+                {"positions": positions, "velocities": velocities, "forces": forces},
+                names,
+                {"masses": masses, "charges": charges},
+                box=box,
+                step=step,
+                time=time,
+            )
+        except TOLD as reason:
+            error = UnwritableError(f"rank {self._company.communicator.rank}: {reason}")
+        if self._background is None:
+            self._write(own, error)
+            return
+        with self._company.unbroken():
+            self._background.wait()
+        mine = None if own is None else own.copied()
+        self._background.begin(lambda: self._write(mine, error))
+
+    def _write(self, own: Own | None, error: Exception | None) -> None:
+        """Write a frame, of what this rank has or of why it has nothing."""
+        company = self._company
+
+        def told() -> dict[str, Any]:
+            if own is None:
+                assert error is not None
+                raise error
+            return own.told()
+
+        with company.unbroken():
+            everywhere = company.share(told)
+            assert own is not None
+            with company.told():
+                refuse_disagreement(everywhere)
+                contents = Contents(own.fields, own.heading.cell is not None)
+                self._format.refuse(self._path, own, contents)
+                coding = self._coding(contents)
+            types = {one["type"] for one in everywhere} - {None}
+            own = own.as_double("float64" in types)
+            atoms = own if self._format.in_lines else own.without("names", "masses", "charges")
+            with company.told():
+                _core.check_snapshot(
+                    company.communicator, coding, self._settings.n_atoms, atoms.for_core()
+                )
+            try:
+                self._write_checked(own, atoms, contents, coding)
+            except Exception:
+                self._cut_back()
+                raise
+
+    def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
+        """What makes bytes of atoms."""
+        if contents not in self._codings:
+            try:
+                self._codings[contents] = self._format.coding(contents.fields, self._double)
+            except UnwritableError as error:
+                raise UnwritableError(f"{self._path}: {error}") from None
+        return self._codings[contents]
+
+    def _write_checked(
+        self, own: Own, atoms: Own, contents: Contents, coding: "_core.SnapshotFormat"
+    ) -> None:
+        """Write a frame that the file can hold."""
+        company, n_atoms = self._company, self._settings.n_atoms
+        container = self._container
+        path, starts = company.first(lambda: container.place(contents, own.heading))  # type: ignore[union-attr]
+        if self.n_frames == 0 and self._format.in_facts:
+            self._put_facts(own)
+        if self._continues and not self._checked_names and own.names is not None:
+            refuse_other_names(
+                company,
+                self._path,
+                own.ids,
+                own.names,
+                n_atoms,
+                lambda first, size: container.names_held(first, size),  # type: ignore[union-attr]
+            )
+            self._checked_names = True
+        if not self.writers:
+            self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
+        with company.told():
+            cost = _core.write_snapshot(
+                company.communicator,
+                path,
+                coding,
+                starts,
+                n_atoms,
+                atoms.for_core(),
+                method=self._method,
+                writers=self.writers,
+                buffer=self._buffer,
+                sync=self._settings.sync,
+            )
+        company.first(lambda: container.commit())  # type: ignore[union-attr]
+        self.n_frames += 1
+        self.costs.append(cost)
+
+    def _put_facts(self, own: Own) -> None:
+        """Write what does not change of atoms."""
+        facts = {"mass": own.masses, "charge": own.charges}
+        if own.names is not None:
+            facts["name"] = own.names.view("S8")[:, 0]
+        known = {name: values for name, values in facts.items() if values is not None}
+        if known:
+            container = self._container
+            gather_facts(
+                self._company,
+                own.ids,
+                known,
+                self._settings.n_atoms,
+                lambda first, batch: container.put_facts(first, batch),  # type: ignore[union-attr]
+            )
+
+    def _cut_back(self) -> None:
+        """Leave the frames before the one that was not written."""
+        if self._container is not None:
+            # Where that fails too, the file's head tells how many frames are whole.
+            with contextlib.suppress(OSError):
+                self._container.cut_back()
+
+    def close(self) -> None:
+        """Finish the file. All ranks call this.
+
+        Raises
+        ------
+        OSError
+            The system could not write.
+        Exception
+            Where `wait=False`, that of the last `write`; the file is closed nevertheless.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with self._company.unbroken():
+                try:
+                    if self._background is not None:
+                        self._background.wait()
+                finally:
+                    self._company.first(self._let_go)
+        finally:
+            self._own_comm.Free()
+
+    def _let_go(self) -> None:
+        if self._container is not None:
+            container, self._container = self._container, None
+            container.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file; after an error, which other ranks may not have, without them."""
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            self._closed = True
+            with contextlib.suppress(Exception):
+                if self._background is not None:
+                    self._background.wait()
+            self._let_go()
+
+
+def _chosen_format(
+    path: Any, name: str | None, method: str, chosen: dict[str, Any], *, wait: bool
+) -> Format:
+    """The format, where all that was chosen can be."""
+    found = format_of(path, name)
+    if method not in METHODS:
+        raise UnsupportedError(f"expected a method out of {', '.join(METHODS)}, found {method!r}")
+    for option, default in _OPTIONS.items():
+        if chosen[option] != default and option not in found.options:
+            raise UnsupportedError(f"{found.name} has no {option} to choose")
+    if not wait:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise UnsupportedError(
+                "wait=False takes an MPI that allows calls from several threads "
+                "(MPI.THREAD_MULTIPLE), which this one does not"
+            )
+    return found
+
+
+def _count(n_atoms: Any) -> int:
+    if not isinstance(n_atoms, int | np.integer) or n_atoms < 1:
+        raise UnsupportedError(f"expected n_atoms of at least 1, found {n_atoms!r}")
+    return int(n_atoms)
+
+
+def _node() -> str:
+    """Where this rank runs."""
+    from mpi4py import MPI
+
+    return MPI.Get_processor_name()
