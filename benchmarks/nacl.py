@@ -1,0 +1,100 @@
+"""Sodium chloride, synthetic: the two systems of Todorov and Bush's report, scattered over ranks.
+
+Ions stand about the sites of rock salt, with velocities and forces as in a warm crystal. Their ids
+are scrambled, so that no decomposition has them in order, as after a long run. A rank holds those
+in its part of the box, which is centred on the origin, as DL_POLY has it. The ions are the same
+whatever the number of ranks.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+#: Unit cells along an edge: 216,000 and 1,728,000 ions.
+SMALL, LARGE = 30, 60
+#: Edge of the unit cell, Å, and its sites by the edge: sodium on the first four.
+EDGE = 5.64
+SODIUM = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]) / 2
+SITES = np.concatenate([SODIUM, SODIUM + np.array([0.5, 0, 0])])
+NAMES = np.repeat(np.array([b"Na+     ", b"Cl-     "]), 4)
+MASSES = np.repeat([22.98977, 35.453], 4)
+CHARGES = np.repeat([1.0, -1.0], 4)
+#: Standard deviations along an axis: displacements, Å; forces, kJ/(mol·Å).
+MOTION, FORCE = 0.15, 80.0
+#: Boltzmann's constant times 300 K, amu Å²/ps².
+THERMAL = 0.831446 * 300
+SEED = 2008
+
+
+@dataclass(frozen=True)
+class Ions:
+    """Some of the ions, in no order.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray of int64, shape (n,)
+        From 1.
+    names : numpy.ndarray of bytes, shape (n,)
+        Eight characters each.
+    masses, charges : numpy.ndarray of float64, shape (n,)
+        amu, e.
+    positions, velocities, forces : numpy.ndarray of float64, shape (n, 3)
+        Å, Å/ps, kJ/(mol·Å).
+    """
+
+    ids: np.ndarray
+    names: np.ndarray
+    masses: np.ndarray
+    charges: np.ndarray
+    positions: np.ndarray
+    velocities: np.ndarray
+    forces: np.ndarray
+
+    def __getitem__(self, chosen: np.ndarray | slice) -> "Ions":
+        return Ions(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+def n_ions(cells: int) -> int:
+    """Ions of a crystal with so many unit cells along an edge."""
+    return len(SITES) * cells**3
+
+
+def box(cells: int) -> np.ndarray:
+    """Edges of the crystal, Å, and its angles, degrees."""
+    return np.array([cells * EDGE] * 3 + [90.0] * 3)
+
+
+def ions_of(cells: int, grid: Sequence[int] = (1, 1, 1), rank: int = 0) -> Ions:
+    """Ions in the part of the box that a rank has, out of a grid of equal parts."""
+    parts = [layer[domains(layer.positions, cells, grid) == rank] for layer in _layers(cells)]
+    return Ions(
+        *(np.concatenate([getattr(one, key.name) for one in parts]) for key in fields(Ions))
+    )
+
+
+def domains(positions: np.ndarray, cells: int, grid: Sequence[int]) -> np.ndarray:
+    """The rank in whose part of the box each position lies."""
+    cell = np.floor((positions / (cells * EDGE) + 0.5) * grid).astype(int)
+    return np.ravel_multi_index(tuple(cell.T), tuple(grid), mode="clip")
+
+
+def _layers(cells: int) -> Iterator[Ions]:
+    """Sheets of unit cells along z, each of random numbers of its own: no rank holds them all."""
+    size = len(SITES) * cells**2
+    ids = np.random.default_rng(SEED).permutation(np.arange(1, n_ions(cells) + 1, dtype=np.int32))
+    corners = np.stack(np.meshgrid(*[np.arange(cells)] * 2, [0], indexing="ij"), -1)
+    sites = EDGE * (corners.reshape(-1, 1, 3) + SITES).reshape(-1, 3)
+    names, masses, charges = (np.tile(one, cells**2) for one in (NAMES, MASSES, CHARGES))
+    for number in range(cells):
+        random = np.random.default_rng([SEED, number])
+        positions = sites + [0, 0, number * EDGE] + MOTION * random.standard_normal((size, 3))
+        yield Ions(
+            ids[number * size : (number + 1) * size].astype(np.int64),
+            names,
+            masses,
+            charges,
+            positions % (cells * EDGE) - cells * EDGE / 2,
+            np.sqrt(THERMAL / masses)[:, None] * random.standard_normal((size, 3)),
+            FORCE * random.standard_normal((size, 3)),
+        )

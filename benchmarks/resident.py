@@ -1,0 +1,24 @@
+"""How much memory a process comes to hold beyond what it held, on Linux."""
+
+from pathlib import Path
+
+PROCESS = Path("/proc/self")
+#: Written to `clear_refs`, it makes the peak what is held now.
+RESET_PEAK = "5"
+
+
+class Growth:
+    """Starts to look when it is made."""
+
+    def __init__(self) -> None:
+        (PROCESS / "clear_refs").write_text(RESET_PEAK)
+        self._held = _megabytes("VmRSS:")
+
+    def peak(self) -> float:
+        """Most that was held since, beyond what was held at first, MB."""
+        return _megabytes("VmHWM:") - self._held
+
+
+def _megabytes(key: str) -> float:
+    words = (PROCESS / "status").read_text().split()
+    return int(words[words.index(key) + 1]) * 1024 / 1e6
