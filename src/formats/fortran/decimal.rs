@@ -69,8 +69,8 @@ pub(super) fn ten_digits(value: f64) -> (u64, i32) {
     let border = BORDERS[(below + 1 - LEAST) as usize];
     let q = below + i32::from(value >= border);
     let k = 9 - q;
-    let product = u128::from(mantissa) * u128::from(FIVES[k as usize]);
-    (shifted(product, (-(exponent + k)) as u32) as u64, q)
+    let digits = shifted(mantissa, FIVES[k as usize], (-(exponent + k)) as u32);
+    (digits as u64, q)
 }
 
 /// As [`ten_digits`], of any number.
@@ -94,11 +94,13 @@ pub(super) fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
         return None;
     }
     let (mantissa, exponent) = parts(value);
-    let product = u128::from(mantissa) * u128::from(FIVES[DECIMALS]);
     match -(exponent + DECIMALS as i32) {
         // Of 2⁵² × 5⁶ or more.
         ..=0 => None,
-        shift @ 1..128 => u64::try_from(shifted(product, shift as u32)).ok(),
+        shift @ 1..128 => {
+            let digits = shifted(mantissa, FIVES[DECIMALS], shift as u32);
+            u64::try_from(digits).ok()
+        }
         _ => Some(0),
     }
 }
@@ -113,8 +115,11 @@ fn parts(value: f64) -> (u64, i32) {
     }
 }
 
-/// `product` / 2^`shift`, for shifts of 1 to 127 and a product below 2¹²⁷.
-fn shifted(product: u128, shift: u32) -> u128 {
-    let odd = (product >> shift) & 1;
-    (product + (1 << (shift - 1)) - 1 + odd) >> shift
+/// `mantissa` × `five` / 2^`shift`, for a power of five and shifts of 1 to 127.
+fn shifted(mantissa: u64, five: u64, shift: u32) -> u128 {
+    let product = u128::from(mantissa) * u128::from(five);
+    let rounded = ((product >> (shift - 1)) + 1) >> 1;
+    // A power of five is odd: halfway, the last bit of the product is the last of the mantissa.
+    let tie = mantissa.trailing_zeros() == shift - 1;
+    rounded & !u128::from(tie)
 }
