@@ -99,8 +99,8 @@ impl File {
     /// Atoms in the order in which they are written.
     fn order(&self) -> Vec<usize> {
         let n = self.n_atoms;
-        let step = (2..).find(|step| n % step != 0).unwrap_or(1);
-        let place = |k| if self.shuffled { k * step % n } else { k };
+        // A prime, so that every place is taken once.
+        let place = |k| if self.shuffled { k * 7919 % n } else { k };
         (0..n).map(place).collect()
     }
 
@@ -194,16 +194,17 @@ impl File {
 
     /// Records as the dialect has them.
     fn finished(&self, records: Vec<u8>) -> Vec<u8> {
-        let lines = records.split_inclusive(|&byte| byte == b'\n').enumerate();
+        let lines = records.split_inclusive(|&byte| byte == b'\n');
         match self.dialect {
             Dialect::Edited => lines
+                .enumerate()
                 .flat_map(|(k, line)| {
                     let blanks: &[u8] = if k % 5 == 4 { b"\n  \n" } else { b"\n" };
                     [line.trim_ascii_end(), blanks].concat()
                 })
                 .collect(),
             Dialect::Windows => lines
-                .flat_map(|(_, line)| [&line[..line.len() - 1], b"\r\n"].concat())
+                .flat_map(|line| [&line[..line.len() - 1], b"\r\n"].concat())
                 .collect(),
             _ => records,
         }
