@@ -26,6 +26,14 @@ impl Fault {
         }
     }
 
+    /// The same, counted from `offset` bytes before.
+    pub fn behind(mut self, offset: usize) -> Self {
+        match &mut self {
+            Fault::Short { needed: at } | Fault::Bad { at, .. } => *at += offset,
+        }
+        self
+    }
+
     /// What it is in a frame of `size` bytes: to ask for more than these would be to ask forever.
     pub fn within(self, size: u64) -> Self {
         match self {

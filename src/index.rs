@@ -1,13 +1,14 @@
 //! The frame index: for each frame of a file, where its bytes are and how they are coded.
 //!
-//! DCD and NetCDF need arithmetic and nothing else. XTC and TRR have to be scanned, header by
-//! header; what the scan finds is saved and recognised by the file's content, so that the next
+//! DCD and NetCDF need arithmetic and nothing else, and so do DL_POLY's files as it writes them.
+//! XTC and TRR have to be scanned, header by header, and edited HISTORY files line by line; what the scan finds is saved and recognised by the file's content, so that the next
 //! open reads none of the trajectory but some samples.
 //!
 //! Every byte of a scanned file belongs to a frame, as far as the last whole one. Where there is
 //! damage, the bytes from there to the next valid header are one entry of the index, which the
 //! decoder will refuse with its own words: no frame vanishes, and those behind stay reachable.
 
+mod dlpoly;
 mod fingerprint;
 mod framed;
 mod frames;
@@ -21,6 +22,7 @@ mod segments;
 mod store;
 #[cfg(test)]
 mod tests;
+mod text;
 mod walk;
 mod watch;
 
@@ -134,8 +136,15 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
     let head = read_head(source, size)?;
     match Format::detect(&head) {
-        Some(Format::Dcd) => Index::compute(source, size, regular::open_dcd),
-        Some(Format::Netcdf3) => Index::compute(source, size, regular::open_netcdf),
+        Some(Format::Dcd) => Index::computed(source, size, regular::open_dcd(source, size)?),
+        Some(Format::Netcdf3) => Index::computed(source, size, regular::open_netcdf(source, size)?),
+        Some(Format::Config) => {
+            Index::computed(source, size, dlpoly::open_config(source, size, options)?)
+        }
+        Some(Format::History) => match dlpoly::open_history(source, size, options)? {
+            dlpoly::Opened::ByArithmetic(opened) => Index::computed(source, size, opened),
+            dlpoly::Opened::ByScan(opened) => Ok(Index::from_listed(source, opened)),
+        },
         Some(Format::Xtc) => {
             let layout = |n_atoms| Layout::Xtc { n_atoms };
             let opened = listed::open(source, &framed::Xtc, layout, size, options)?;
@@ -166,6 +175,8 @@ fn check_room(path: &Path, listing: &store::Listing) -> Result<()> {
 }
 
 fn unknown(path: &Path, head: &[u8]) -> Error {
+    /// Enough for the magic numbers of other formats.
+    const SHOWN: usize = 12;
     // HDF5 files are opened elsewhere: those that come here are none.
     let known = format!("{} or HDF5", Format::ALL.map(Format::name).join(", "));
     if head.is_empty() {
@@ -181,14 +192,13 @@ fn unknown(path: &Path, head: &[u8]) -> Error {
         path: path.to_owned(),
         what: format!(
             "expected {known}, found a file that begins with \"{}\"",
-            head.escape_ascii()
+            head[..head.len().min(SHOWN)].escape_ascii()
         ),
     }
 }
 
 impl Index {
-    fn compute(source: &dyn Source, size: u64, open: regular::Open) -> Result<Index> {
-        let opened = open(source, size)?;
+    fn computed(source: &dyn Source, size: u64, opened: regular::Opened) -> Result<Index> {
         Ok(Index {
             fingerprint: Fingerprint::of(source, size)?,
             layout: opened.layout,
@@ -283,32 +293,43 @@ impl Index {
     /// What reading the trajectory gives, where the saved index has gone or is damaged.
     pub fn times(&self, source: &dyn Source) -> Result<Times> {
         match &self.layout {
-            Layout::Xtc { .. } => self.listed_times(source, &framed::Xtc),
-            Layout::Trr { .. } => self.listed_times(source, &framed::Trr),
+            Layout::Xtc { .. } => self.framed_times(source, &framed::Xtc),
+            Layout::Trr { .. } => self.framed_times(source, &framed::Trr),
             Layout::Dcd(layout) => Ok(regular::dcd_times(layout, self.n_frames())),
             Layout::Netcdf3(layout) => regular::netcdf_times(source, layout, self.n_frames()),
+            Layout::Dlpoly(layout) => {
+                let size = self.fingerprint.size();
+                match &self.frames {
+                    Frames::Listed(_) => self
+                        .listed_times(|| dlpoly::read_moments(source, layout, size, &self.frames)),
+                    _ => dlpoly::regular_times(source, layout, size, self.n_frames()),
+                }
+            }
         }
     }
 
-    fn listed_times(&self, source: &dyn Source, format: &dyn Framed) -> Result<Times> {
+    fn framed_times(&self, source: &dyn Source, format: &dyn Framed) -> Result<Times> {
+        self.listed_times(|| {
+            listed::read_moments(source, format, self.fingerprint.size(), &self.frames)
+        })
+    }
+
+    /// The times in memory, else those of the saved index, else what `read` gives.
+    fn listed_times(&self, read: impl FnOnce() -> Result<store::Moments>) -> Result<Times> {
+        let saved = |file| store::read_moments(file, &self.fingerprint, self.n_frames());
         let moments = match self.moments.get() {
             Some(moments) => moments,
             None => {
-                let moments = self.read_moments(source, format)?;
+                let moments = match self.file.as_deref().and_then(saved) {
+                    Some(moments) => moments,
+                    None => read()?,
+                };
                 self.moments.get_or_init(|| moments)
             }
         };
         Ok(Times {
             times: moments.times.clone(),
-            steps: moments.steps.iter().map(|&step| i64::from(step)).collect(),
+            steps: moments.steps.clone(),
         })
-    }
-
-    fn read_moments(&self, source: &dyn Source, format: &dyn Framed) -> Result<store::Moments> {
-        let read = |file| store::read_moments(file, &self.fingerprint, self.n_frames());
-        match self.file.as_deref().and_then(read) {
-            Some(moments) => Ok(moments),
-            None => listed::read_moments(source, format, self.fingerprint.size(), &self.frames),
-        }
     }
 }

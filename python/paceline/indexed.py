@@ -120,7 +120,7 @@ class IndexedMember:
 
 
 class IndexedFile(_core.Trajectory):
-    """A file of XTC, TRR, DCD or NetCDF-3, with its frame index: a `TrajectoryFile`.
+    """A file of XTC, TRR, DCD, NetCDF-3, HISTORY or CONFIG, with its index: a `TrajectoryFile`.
 
     Raises
     ------

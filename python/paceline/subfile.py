@@ -44,7 +44,7 @@ def split(
     Parameters
     ----------
     trajectory : path-like
-        An XTC, TRR or DCD file.
+        An XTC, TRR, DCD or HISTORY file.
     n : int, optional
         Number of pieces; their numbers of frames differ by at most one.
     frames : int, optional
@@ -123,7 +123,7 @@ def join(
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
-        XTC, TRR or DCD files, all of one format and the same number of atoms; or patterns such as
+        XTC, TRR, DCD or HISTORY files, all of one format and the same number of atoms; or patterns such as
         "md.part*.xtc", whose files are taken in the order in which people count.
     output : path-like
         The whole.

@@ -15,7 +15,10 @@ from paceline.opening import files_named
 from paceline.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
-_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC", "H5MD", "H5", "HDF5")
+_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC", "HISTORY", "CONFIG", "H5MD", "H5", "HDF5")
+
+#: DL_POLY's files, by names that have no ending.
+_DL_POLY = ("HISTORY", "CONFIG", "REVCON")
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -28,15 +31,16 @@ _USUAL_PARTS = (
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
 
-    XTC, TRR, DCD, Amber NetCDF and HDF5 (H5MD, MDTraj's, bare datasets) are recognised by their
-    content. Everything else is read by MDAnalysis's own reader, as if the Universe were an
-    ordinary one. Arguments are MDAnalysis's, but for those of HDF5 files.
+    XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY and CONFIG, and HDF5 (H5MD, MDTraj's, bare
+    datasets) are recognised by their content. Everything else is read by MDAnalysis's own reader,
+    as if the Universe were an ordinary one. Arguments are MDAnalysis's, but for those of HDF5
+    files.
 
     Parameters
     ----------
     topology : path-like or MDAnalysis.core.topology.Topology
-        The system. An HDF5 file that tells of its atoms, as GROMACS's and MDTraj's do, needs no
-        other topology, and no other name of its trajectory.
+        The system. An HDF5 file that tells of its atoms, as GROMACS's and MDTraj's do, and
+        DL_POLY's files need no other topology, and no other name of their trajectory.
     *coordinates : path-like
         Trajectories, one after another: names, a list of them, or a pattern such as
         "md.part*.xtc", whose files are taken in the order in which people count.
@@ -76,6 +80,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             name = os.fspath(topology)
             coordinates = coordinates or (name,)
             topology = topology_of(name, group=kwargs.get("group"))
+        elif kind := _dl_poly_format(topology, kwargs.get("topology_format")):
+            # By its name alone, MDAnalysis knows none of these files.
+            kwargs["topology_format"] = kind
+            coordinates = coordinates or (topology,)
         super().__init__(topology, *coordinates, **kwargs)
         if name is not None:
             self.filename = name
@@ -146,7 +154,7 @@ def is_ours(filename: Any, format: Any = None) -> bool:
         return False
     if format is not None:
         return isinstance(format, str) and format.upper() in _FORMATS
-    if Path(filename).suffix[1:].upper() in _FORMATS:
+    if Path(filename).suffix[1:].upper() in _FORMATS or Path(filename).name in _DL_POLY:
         return True
     if not os.path.isfile(filename):
         return False
@@ -156,6 +164,14 @@ def is_ours(filename: Any, format: Any = None) -> bool:
 def _tells_of_atoms(topology: Any, format: Any) -> bool:
     """Whether a topology is an HDF5 file, of which MDAnalysis makes none."""
     return format is None and _is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
+
+
+def _dl_poly_format(topology: Any, format: Any) -> str | None:
+    """What MDAnalysis calls the format of a topology that is one of DL_POLY's files."""
+    if format is not None or not _is_name(topology) or not os.path.isfile(topology):
+        return None
+    found = _core.detect_format(os.fspath(topology))
+    return found if found in ("HISTORY", "CONFIG") else None
 
 
 def _is_name(given: Any) -> bool:

@@ -1,6 +1,6 @@
 //! Which formats there are, and what a worker must know of a file to decode its frames.
 
-use super::{Fields, dcd, netcdf3, trr, xtc};
+use super::{Fields, dcd, dlpoly, netcdf3, trr, xtc};
 
 /// The formats that we index, by what their files begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,13 +9,22 @@ pub enum Format {
     Trr,
     Dcd,
     Netcdf3,
+    History,
+    Config,
 }
 
 impl Format {
-    pub const ALL: [Format; 4] = [Format::Xtc, Format::Trr, Format::Dcd, Format::Netcdf3];
+    pub const ALL: [Format; 6] = [
+        Format::Xtc,
+        Format::Trr,
+        Format::Dcd,
+        Format::Netcdf3,
+        Format::History,
+        Format::Config,
+    ];
 
-    /// Bytes that [`Format::detect`] looks at.
-    pub const HEAD_LEN: usize = 12;
+    /// Bytes that [`Format::detect`] looks at: of text, five lines as long as DL_POLY's longest.
+    pub const HEAD_LEN: usize = 1024;
 
     /// Recognise a file by its first bytes, never by its name.
     pub fn detect(head: &[u8]) -> Option<Format> {
@@ -36,6 +45,8 @@ impl Format {
             Format::Netcdf3 => [b"CDF\x01", b"CDF\x02", b"CDF\x05"]
                 .iter()
                 .any(|magic| head.starts_with(*magic)),
+            Format::History => dlpoly::detect(head) == Some(dlpoly::Kind::History),
+            Format::Config => dlpoly::detect(head) == Some(dlpoly::Kind::Config),
         })
     }
 
@@ -45,6 +56,8 @@ impl Format {
             Format::Trr => "TRR",
             Format::Dcd => "DCD",
             Format::Netcdf3 => "NetCDF",
+            Format::History => "HISTORY",
+            Format::Config => "CONFIG",
         }
     }
 }
@@ -56,6 +69,7 @@ pub enum Layout {
     Trr { n_atoms: usize },
     Dcd(dcd::Layout),
     Netcdf3(Box<netcdf3::Layout>),
+    Dlpoly(dlpoly::Layout),
 }
 
 impl Layout {
@@ -64,6 +78,7 @@ impl Layout {
     const DCD: u8 = 2;
     const TRR: u8 = 3;
     const NETCDF3: u8 = 4;
+    const DLPOLY: u8 = 5;
 
     pub fn format(&self) -> Format {
         match self {
@@ -71,6 +86,10 @@ impl Layout {
             Layout::Trr { .. } => Format::Trr,
             Layout::Dcd(_) => Format::Dcd,
             Layout::Netcdf3(_) => Format::Netcdf3,
+            Layout::Dlpoly(layout) => match layout.kind() {
+                dlpoly::Kind::History => Format::History,
+                dlpoly::Kind::Config => Format::Config,
+            },
         }
     }
 
@@ -85,6 +104,7 @@ impl Layout {
             Layout::Xtc { .. } | Layout::Dcd(_) => Fields::POSITIONS,
             Layout::Trr { .. } => Fields::ALL,
             Layout::Netcdf3(layout) => layout.fields(),
+            Layout::Dlpoly(layout) => layout.fields(),
         }
     }
 
@@ -94,6 +114,17 @@ impl Layout {
             Layout::Xtc { n_atoms } | Layout::Trr { n_atoms } => *n_atoms,
             Layout::Dcd(layout) => layout.n_atoms(),
             Layout::Netcdf3(layout) => layout.n_atoms(),
+            Layout::Dlpoly(layout) => layout.n_atoms(),
+        }
+    }
+
+    /// Offset of the first frame, where frames stand one behind another.
+    pub fn start(&self) -> u64 {
+        match self {
+            Layout::Xtc { .. } | Layout::Trr { .. } => 0,
+            Layout::Dcd(layout) => layout.header_size(),
+            Layout::Netcdf3(layout) => layout.start(),
+            Layout::Dlpoly(layout) => layout.start(),
         }
     }
 
@@ -104,8 +135,10 @@ impl Layout {
             ("format", self.name().to_owned()),
             ("atoms", self.n_atoms().to_string()),
         ];
-        if let Layout::Dcd(layout) = self {
-            traits.extend(layout.traits());
+        match self {
+            Layout::Dcd(layout) => traits.extend(layout.traits()),
+            Layout::Dlpoly(layout) => traits.extend(layout.traits()),
+            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Netcdf3(_) => {}
         }
         traits
     }
@@ -117,6 +150,7 @@ impl Layout {
             Layout::Trr { n_atoms } => (Layout::TRR, (*n_atoms as u64).to_le_bytes().to_vec()),
             Layout::Dcd(layout) => (Layout::DCD, layout.to_bytes()),
             Layout::Netcdf3(layout) => (Layout::NETCDF3, layout.to_bytes()),
+            Layout::Dlpoly(layout) => (Layout::DLPOLY, layout.to_bytes()),
         };
         [&[Layout::VERSION, format], &payload[..]].concat()
     }
@@ -143,6 +177,9 @@ impl Layout {
             [Layout::VERSION, Layout::NETCDF3, layout @ ..] => {
                 let layout = netcdf3::Layout::from_bytes(layout)?;
                 Some(Layout::Netcdf3(Box::new(layout)))
+            }
+            [Layout::VERSION, Layout::DLPOLY, layout @ ..] => {
+                dlpoly::Layout::from_bytes(layout).map(Layout::Dlpoly)
             }
             _ => None,
         }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
+use crate::formats::dlpoly;
 use crate::source::Source;
 
 const SAMPLE: u64 = 4096;
@@ -84,8 +85,8 @@ fn place(size: u64, number: u64) -> u64 {
     (u128::from(size - SAMPLE) * u128::from(number) / u128::from(N_SAMPLES - 1)) as u64
 }
 
-/// Take the number of frames out of the head of a DCD or NetCDF file, and a DCD's last step: a
-/// running simulation writes them anew with every frame, and the file is still the same.
+/// Take the number of frames out of the head of a DCD, NetCDF or HISTORY file, and what goes with
+/// it: a running simulation writes them anew with every frame, and the file is still the same.
 fn mask_counts(head: &mut [u8]) {
     let counts: &[(usize, usize)] = match head {
         [_, _, _, _, b'C', b'O', b'R', b'D', ..] => &[(8, 4), (20, 4)],
@@ -94,6 +95,9 @@ fn mask_counts(head: &mut [u8]) {
         [b'C', b'D', b'F', ..] => &[(4, 4)],
         _ => &[],
     };
+    if let Some([before, _, end]) = dlpoly::counts(head) {
+        head[before..end].fill(0);
+    }
     for &(at, len) in counts {
         if let Some(count) = head.get_mut(at..at + len) {
             count.fill(0);

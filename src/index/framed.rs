@@ -9,7 +9,7 @@ pub struct FrameHeader {
     /// Bytes of the whole frame, its header among them.
     pub size: u64,
     pub n_atoms: usize,
-    pub step: i32,
+    pub step: i64,
     /// Time, ps.
     pub time: f64,
 }
@@ -46,7 +46,7 @@ impl Framed for Xtc {
         Ok(FrameHeader {
             size: header.size,
             n_atoms: header.n_atoms,
-            step: header.step,
+            step: header.step.into(),
             time: header.time.into(),
         })
     }
@@ -70,7 +70,7 @@ impl Framed for Trr {
         Ok(FrameHeader {
             size: header.size(),
             n_atoms: header.n_atoms,
-            step: header.step,
+            step: header.step.into(),
             time: header.time,
         })
     }

@@ -3,6 +3,7 @@
 use super::Index;
 use crate::error::{Error, Result};
 use crate::formats::Layout;
+use crate::formats::dlpoly::Kind;
 use crate::source::Source;
 
 impl Index {
@@ -22,11 +23,18 @@ impl Index {
         let layout = match self.layout() {
             Layout::Xtc { .. } | Layout::Trr { .. } => return Ok(Vec::new()),
             Layout::Dcd(layout) => layout,
-            Layout::Netcdf3(_) => {
-                return unsupported(
-                    "frames of NetCDF cannot be copied as bytes, only those of XTC, TRR and DCD"
-                        .into(),
-                );
+            Layout::Dlpoly(layout) if layout.kind() == Kind::History => {
+                let atoms = layout.bytes_of(0..0).map_or(0, |atoms| atoms.start);
+                let mut head = vec![0; (layout.start() + atoms) as usize];
+                source.read_at(0, &mut head)?;
+                return Ok(layout.head_of(&head, n_frames));
+            }
+            Layout::Netcdf3(_) | Layout::Dlpoly(_) => {
+                return unsupported(format!(
+                    "frames of {} cannot be copied as bytes, only those of XTC, TRR, DCD and \
+                     HISTORY",
+                    self.layout().name()
+                ));
             }
         };
         let n_fixed = layout.n_fixed();

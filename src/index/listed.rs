@@ -1,7 +1,7 @@
 //! The index of a format whose frames have to be found: from a saved one, or from a scan.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::fingerprint::Fingerprint;
 use super::framed::Framed;
@@ -25,6 +25,17 @@ pub struct Opened {
     pub file: Option<PathBuf>,
 }
 
+/// What was found of a file that has no saved index.
+pub enum Found {
+    /// All frames.
+    Whole(Origin, Scan),
+    /// Some frames, and where the last one ends.
+    Sample(Chain, u64),
+}
+
+/// A saved index of fewer bytes than the file has.
+pub type Grown = Option<(PathBuf, Listing)>;
+
 /// Load the saved index of the first `size` bytes of `source`, extend that of fewer bytes, or
 /// scan. Whatever was not loaded is saved where that is possible, but for a sample.
 ///
@@ -39,6 +50,30 @@ pub fn open(
 ) -> Result<Opened> {
     let (file, first) = begin(source, format, size)?;
     let layout = layout(file.n_atoms);
+    load_or_find(source, layout, size, options, |grown| {
+        if let Some(wanted) = options.sample
+            && let Some(room) = sample::room(file, wanted, first.header.size)
+            && let Some((chain, end)) =
+                sample::sample(file, room, &Watch::new(options.progress, size))?
+        {
+            return Ok(Found::Sample(chain, end));
+        }
+        let (origin, scan) = find(file, first, grown, options)?;
+        Ok(Found::Whole(origin, scan))
+    })
+}
+
+/// Load the saved index of a file of this layout, or have it found and save it.
+///
+/// # Errors
+/// [`Error::Changed`] where bytes changed meanwhile, and those of `find`.
+pub fn load_or_find(
+    source: &dyn Source,
+    layout: Layout,
+    size: u64,
+    options: &OpenOptions<'_>,
+    find: impl FnOnce(Grown) -> Result<Found>,
+) -> Result<Opened> {
     let saved = match options.refresh {
         true => None,
         false => load(source, size, &layout, &options.index_files)?,
@@ -55,13 +90,10 @@ pub fn open(
         grown => grown,
     };
     let fingerprint = Fingerprint::of(source, size)?;
-    if let Some(wanted) = options.sample
-        && let Some(room) = sample::room(file, wanted, first.header.size)
-        && let Some((chain, end)) = sample::sample(file, room, &Watch::new(options.progress, size))?
-    {
-        return Ok(sampled(layout, fingerprint, chain, end));
-    }
-    let (origin, found) = find(file, first, grown, options)?;
+    let (origin, found) = match find(grown)? {
+        Found::Whole(origin, scan) => (origin, scan),
+        Found::Sample(chain, end) => return Ok(sampled(layout, fingerprint, chain, end)),
+    };
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
     fingerprint.verify(source)?;
     let (borders, moments) = borders_and_moments(found.chain, found.end);
@@ -103,16 +135,16 @@ fn sampled(layout: Layout, fingerprint: Fingerprint, chain: Chain, end: u64) -> 
 fn find(
     file: Trajectory<'_>,
     first: Place,
-    grown: Option<(PathBuf, Listing)>,
+    grown: Grown,
     options: &OpenOptions<'_>,
 ) -> Result<(Origin, Scan)> {
-    if let Some((path, listing)) = grown
-        && let Some(found) = extend(file, &path, listing, options)?
+    let scan_from = |place| scan(file, place, options.n_threads, options.progress);
+    if let Some(known) = grown.and_then(Known::of)
+        && let Some(place) = Walker::new(file, &|_| Ok(())).place(known.end)?
     {
-        return Ok((Origin::Extended, found));
+        return Ok((Origin::Extended, known.extended(scan_from(place)?)));
     }
-    let found = scan(file, first, options.n_threads, options.progress)?;
-    Ok((Origin::Scanned, found))
+    Ok((Origin::Scanned, scan_from(first)?))
 }
 
 /// The times of `frames`, which a scan of the first `size` bytes of `source` gave, read from the
@@ -128,6 +160,14 @@ pub fn read_moments(
 ) -> Result<Moments> {
     let (file, first) = begin(source, format, size)?;
     let found = scan(file, first, 1, &|_, _| ControlFlow::Continue(()))?;
+    moments_of(source, found, frames)
+}
+
+/// The times that a scan found, if it found `frames`.
+///
+/// # Errors
+/// [`Error::Changed`] where the frames are at other places now.
+pub fn moments_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Moments> {
     let (borders, moments) = borders_and_moments(found.chain, found.end);
     match Frames::Listed(borders) == *frames {
         true => Ok(moments),
@@ -186,38 +226,39 @@ fn load(
     Ok(best)
 }
 
-/// Scan a file that has grown since it was listed, from its last frame on. Where there was damage,
-/// from the last frame before it: bytes that come later may tell more about it.
-fn extend(
-    file: Trajectory<'_>,
-    path: &Path,
-    listed: Listing,
-    options: &OpenOptions<'_>,
-) -> Result<Option<Scan>> {
-    let n_frames = listed.n_frames();
-    let whole = listed.damaged.first().copied().unwrap_or(n_frames);
-    let Some(kept) = whole.checked_sub(1).map(|kept| kept as usize) else {
-        return Ok(None);
-    };
-    let Some(moments) = store::read_moments(path, &listed.fingerprint, n_frames) else {
-        return Ok(None);
-    };
-    let mut walker = Walker::new(file, &|_| Ok(()));
-    let Some(place) = walker.place(listed.borders[kept])? else {
-        return Ok(None);
-    };
-    let mut scan = scan(file, place, options.n_threads, options.progress)?;
-    let mut chain = Chain {
-        starts: listed.borders[..kept].to_vec(),
-        times: moments.times[..kept].to_vec(),
-        steps: moments.steps[..kept].to_vec(),
-    };
-    chain.extend(&scan.chain, 0);
-    scan.chain = chain;
-    scan.damaged
-        .iter_mut()
-        .for_each(|number| *number += kept as u64);
-    Ok(Some(scan))
+/// What a saved index still tells of a file that has grown: all frames before the last one, or
+/// before the first damaged one. Bytes that come later may tell more about those.
+pub struct Known {
+    chain: Chain,
+    /// Where these frames end.
+    pub end: u64,
+}
+
+impl Known {
+    pub fn of((path, listed): (PathBuf, Listing)) -> Option<Known> {
+        let n_frames = listed.n_frames();
+        let whole = listed.damaged.first().copied().unwrap_or(n_frames);
+        let kept = whole.checked_sub(1)? as usize;
+        let moments = store::read_moments(&path, &listed.fingerprint, n_frames)?;
+        let chain = Chain {
+            starts: listed.borders[..kept].to_vec(),
+            times: moments.times[..kept].to_vec(),
+            steps: moments.steps[..kept].to_vec(),
+        };
+        Some(Known {
+            chain,
+            end: listed.borders[kept],
+        })
+    }
+
+    /// The frames of a scan that went on where these end, behind these.
+    pub fn extended(mut self, mut scan: Scan) -> Scan {
+        let kept = self.chain.starts.len() as u64;
+        self.chain.extend(&scan.chain, 0);
+        scan.chain = self.chain;
+        scan.damaged.iter_mut().for_each(|number| *number += kept);
+        scan
+    }
 }
 
 fn borders_and_moments(chain: Chain, end: u64) -> (Vec<u64>, Moments) {

@@ -22,9 +22,6 @@ pub struct Opened {
     pub notes: Vec<String>,
 }
 
-/// Opens the first bytes of a source, as many as are given.
-pub type Open = fn(&dyn Source, u64) -> Result<Opened>;
-
 pub fn open_dcd(source: &dyn Source, size: u64) -> Result<Opened> {
     let layout = read_head(source, size, dcd::Layout::parse)?;
     let (first, first_size) = (layout.header_size(), layout.first_frame_size());
@@ -87,10 +84,10 @@ pub fn open_netcdf(source: &dyn Source, size: u64) -> Result<Opened> {
 }
 
 /// Parse the head of the first `size` bytes of `source`, reading more of it as the parser asks.
-fn read_head<T>(
+pub fn read_head<T>(
     source: &dyn Source,
     size: u64,
-    parse: fn(&[u8], u64) -> std::result::Result<T, Fault>,
+    parse: impl Fn(&[u8], u64) -> std::result::Result<T, Fault>,
 ) -> Result<T> {
     let mut head = Vec::new();
     let mut needed = size.min(HEAD);
@@ -125,7 +122,7 @@ fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     (frames, rest)
 }
 
-fn miscounted(n: u64, claimed: i64) -> Option<String> {
+pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
     let note = format!("the header says {claimed} frames, the file has {n}");
     (i64::try_from(n) != Ok(claimed)).then_some(note)
 }
@@ -163,22 +160,13 @@ pub fn dcd_times(layout: &dcd::Layout, n: u64) -> Times {
     }
 }
 
-/// Times and steps of the `n` frames of a NetCDF file. Times stand in the frames: they are read
-/// one by one, or along with what lies between them where that is little.
+/// Times and steps of the `n` frames of a NetCDF file.
 pub fn netcdf_times(source: &dyn Source, layout: &netcdf3::Layout, n: u64) -> Result<Times> {
     let mut times = Vec::new();
     if let Some((start, width, step)) = layout.times_at() {
-        let at_once = if step <= GAP { CHUNK / step } else { 1 };
-        let mut bytes = Vec::new();
-        for first in (0..n).step_by(at_once as usize) {
-            let last = (first + at_once).min(n) - 1;
-            bytes.resize(((last - first) * step + width) as usize, 0);
-            source.read_at(start + first * step, &mut bytes)?;
-            times.extend((first..=last).map(|frame| {
-                let at = ((frame - first) * step) as usize;
-                layout.time(frame, &bytes[at..])
-            }));
-        }
+        read_each(source, start, width, step, n, |bytes| {
+            times.push(layout.time(times.len() as u64, bytes));
+        })?;
     } else {
         times.extend((0..n).map(|frame| layout.time(frame, &[])));
     }
@@ -186,4 +174,28 @@ pub fn netcdf_times(source: &dyn Source, layout: &netcdf3::Layout, n: u64) -> Re
         times,
         steps: (0..n).map(|frame| layout.step(frame)).collect(),
     })
+}
+
+/// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or along
+/// with what lies between them where that is little.
+pub fn read_each(
+    source: &dyn Source,
+    start: u64,
+    width: u64,
+    step: u64,
+    n: u64,
+    mut use_bytes: impl FnMut(&[u8]),
+) -> Result<()> {
+    let at_once = if step <= GAP { CHUNK / step } else { 1 };
+    let mut bytes = Vec::new();
+    for first in (0..n).step_by(at_once as usize) {
+        let last = (first + at_once).min(n) - 1;
+        bytes.resize(((last - first) * step + width) as usize, 0);
+        source.read_at(start + first * step, &mut bytes)?;
+        for frame in first..=last {
+            let at = ((frame - first) * step) as usize;
+            use_bytes(&bytes[at..at + width as usize]);
+        }
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@
 //!          damaged frames        d u64
 //!          checksum              u64   XXH3 of all bytes before
 //!          times                 n f64, ps
-//!          steps                 n i32
+//!          steps                 n i64
 //!          checksum              u64   XXH3 of times and steps, seeded with the first checksum
 //! ```
 //!
@@ -31,12 +31,12 @@ use crate::formats::Layout;
 use crate::source::{FileSource, Source};
 
 const MAGIC: [u8; 8] = *b"paceline";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEAD_LEN: usize = 64;
 const CHECKSUM_LEN: u64 = 8;
 /// Bytes of a frame's time, and of its time and step.
 const TIME_LEN: usize = 8;
-const MOMENT_LEN: u64 = 12;
+const MOMENT_LEN: u64 = 16;
 
 /// Where the frames of a file are, as a scan found it.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ impl Listing {
     /// What holds for every listing that a scan gives.
     fn is_sound(&self) -> bool {
         let ends_within = |&end: &u64| end <= self.fingerprint.size;
-        self.borders.first() == Some(&0)
+        self.borders.first() == Some(&self.layout.start())
             && self.borders.last().is_some_and(ends_within)
             && self.borders.is_sorted_by(|a, b| a < b)
             && self.damaged.is_sorted_by(|a, b| a < b)
@@ -74,7 +74,7 @@ impl Listing {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moments {
     pub times: Vec<f64>,
-    pub steps: Vec<i32>,
+    pub steps: Vec<i64>,
 }
 
 /// Save an index, so that other processes see the whole of it or nothing.
@@ -179,10 +179,10 @@ pub fn read_moments(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Op
     let second = checked(&source, start, len, u64::from_le_bytes(seed))?;
     let (times, steps) = second.split_at(second.len() / MOMENT_LEN as usize * TIME_LEN);
     let times = times.chunks_exact(TIME_LEN);
-    let steps = steps.chunks_exact(4);
+    let steps = steps.chunks_exact(8);
     Some(Moments {
         times: times.map(|time| f64::from_le_bytes(array(time))).collect(),
-        steps: steps.map(|step| i32::from_le_bytes(array(step))).collect(),
+        steps: steps.map(|step| i64::from_le_bytes(array(step))).collect(),
     })
 }
 

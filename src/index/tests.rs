@@ -1,5 +1,6 @@
 //! Files made up for the tests of the index.
 
+mod dlpoly;
 mod regular;
 mod sample;
 mod saved;

@@ -21,7 +21,7 @@ pub struct Place {
 pub struct Chain {
     pub starts: Vec<u64>,
     pub times: Vec<f64>,
-    pub steps: Vec<i32>,
+    pub steps: Vec<i64>,
 }
 
 impl Chain {
@@ -29,6 +29,13 @@ impl Chain {
         self.starts.push(place.at);
         self.times.push(place.header.time);
         self.steps.push(place.header.step);
+    }
+
+    /// Take off the last frame; where it starts.
+    pub fn pop(&mut self) -> Option<u64> {
+        self.times.pop();
+        self.steps.pop();
+        self.starts.pop()
     }
 
     /// An entry for bytes that hold no header: its time is not known.

@@ -156,7 +156,7 @@ impl Trajectory {
     #[getter]
     fn dt(&self) -> Option<f64> {
         match self.index.layout() {
-            Layout::Xtc { .. } | Layout::Trr { .. } => None,
+            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Dlpoly(_) => None,
             Layout::Dcd(layout) => Some(layout.dt()),
             Layout::Netcdf3(layout) => layout.dt(),
         }
@@ -166,8 +166,8 @@ impl Trajectory {
     #[getter]
     fn first(&self) -> f64 {
         match self.index.layout() {
-            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Netcdf3(_) => 0.0,
             Layout::Dcd(layout) => layout.first(),
+            _ => 0.0,
         }
     }
 

@@ -4,6 +4,7 @@ use super::Extents;
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
 use crate::formats::dcd::{self, DcdDecoder};
+use crate::formats::dlpoly::DlpolyDecoder;
 use crate::formats::netcdf3::NetcdfDecoder;
 use crate::formats::trr::TrrDecoder;
 use crate::formats::xtc::XtcDecoder;
@@ -34,6 +35,7 @@ pub(super) fn make_decoder(
             Box::new(decoder)
         }
         Layout::Netcdf3(layout) => Box::new(NetcdfDecoder::new(*layout.clone(), atoms, wanted)),
+        Layout::Dlpoly(layout) => Box::new(DlpolyDecoder::new(*layout, atoms, wanted)),
     })
 }
 

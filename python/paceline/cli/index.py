@@ -23,7 +23,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF or HDF5")
+    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5")
     parser.add_argument("--refresh", action="store_true", help="make it anew")
     add_hdf5_arguments(parser)
     return parser

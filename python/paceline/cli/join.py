@@ -26,7 +26,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "trajectory",
         nargs="+",
-        help='XTC, TRR or DCD; or a pattern such as "md.part*.xtc", with part2 before part10',
+        help='XTC, TRR, DCD or HISTORY; or a pattern such as "md.part*.xtc", part2 before part10',
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the whole")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that exists")

@@ -24,7 +24,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trajectory", help="XTC, TRR or DCD")
+    parser.add_argument("trajectory", help="XTC, TRR, DCD or HISTORY")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("-n", type=positive, metavar="N", help="number of pieces, alike in frames")
     how.add_argument("--frames", type=positive, metavar="N", help="frames of a piece")

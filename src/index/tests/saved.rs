@@ -76,7 +76,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     let index = open(&source, &options).unwrap();
     assert_eq!((index.origin(), index.n_frames()), (Origin::Loaded, 30_000));
     let opened = source.traffic();
-    assert_eq!(opened.bytes, 12 + 96 + 18 * 4096);
+    assert_eq!(opened.bytes, 1024 + 96 + 18 * 4096);
     assert_eq!(times_at_hand(&index).times.len(), 30_000);
     assert_eq!(source.traffic(), opened, "times are in the saved index");
 }
@@ -338,11 +338,11 @@ fn what_is_no_trajectory_is_refused_by_name() {
     };
     assert_eq!(
         message(b""),
-        "<memory>: byte 0: expected a trajectory (XTC, TRR, DCD, NetCDF or HDF5), found an empty file"
+        "<memory>: byte 0: expected a trajectory (XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5), found an empty file"
     );
     assert_eq!(
         message(b"ATOM      1  N   MET"),
-        "<memory>: expected XTC, TRR, DCD, NetCDF or HDF5, found a file that begins with \"ATOM      1 \""
+        "<memory>: expected XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5, found a file that begins with \"ATOM      1 \""
     );
     let cut = message(&xtc(1)[..40]);
     assert!(

@@ -36,7 +36,7 @@ impl Framed for Toy {
         }
         Ok(FrameHeader {
             n_atoms: u32::from_le_bytes(word(4)) as usize,
-            step: i32::from_le_bytes(word(8)),
+            step: i32::from_le_bytes(word(8)).into(),
             time: f32::from_le_bytes(word(12)).into(),
             size: u64::from(u32::from_le_bytes(word(16))),
         })
@@ -146,7 +146,7 @@ fn a_false_chain_through_the_whole_file_counts_for_nothing() {
         bytes.resize(end, 0);
     }
     let scan = scanned(&bytes);
-    assert_eq!(scan.chain.steps, (0..n_frames as i32).collect::<Vec<_>>());
+    assert_eq!(scan.chain.steps, (0..n_frames as i64).collect::<Vec<_>>());
     assert!(scan.damaged.is_empty() && scan.cut.is_none());
 }
 
@@ -177,7 +177,7 @@ fn a_frame_of_a_wrong_size_ends_at_the_next_header() {
             if frame < 19 {
                 assert_eq!(borders(&scan), expected, "frame {frame}, {size} bytes");
                 assert_eq!(scan.damaged, [frame as u64]);
-                assert_eq!(scan.chain.steps[frame], frame as i32);
+                assert_eq!(scan.chain.steps[frame], frame as i64);
             } else {
                 // Nothing tells this from a frame that is cut.
                 assert_eq!(borders(&scan), expected[..20]);

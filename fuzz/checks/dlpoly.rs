@@ -1,0 +1,121 @@
+//! What must hold for any bytes that are taken for one of DL_POLY's files.
+
+#[path = "parts.rs"]
+pub mod parts;
+
+use self::parts::{asked_for, bits, gather};
+use paceline::atoms::Atoms;
+use paceline::error::Fault;
+use paceline::formats::dlpoly::{DlpolyDecoder, Head, Kind, Layout, counts, detect};
+use paceline::formats::{Decoder, Fields, Frame};
+
+/// Frames of one file that are looked at.
+const N_FRAMES: usize = 8;
+
+/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
+/// is a file.
+pub fn check(data: &[u8]) {
+    let Some((&[stride, fields], file)) = data.split_first_chunk() else {
+        return;
+    };
+    if let Some([third, fourth, fifth]) = counts(file) {
+        assert!(third < fourth && fourth < fifth && fifth <= file.len());
+    }
+    let head = match detect(file) {
+        Some(Kind::History) => parse(file, Head::parse_history),
+        Some(Kind::Config) => parse(file, Head::parse_config),
+        None => None,
+    };
+    let Some(Head { layout, .. }) = head else {
+        return;
+    };
+    assert_eq!(Layout::from_bytes(&layout.to_bytes()), Some(layout));
+    let n = layout.n_atoms();
+    // No whole frame holds so many atoms: not worth the memory.
+    if n > file.len() {
+        return;
+    }
+    let some: Vec<usize> = (0..n).step_by(1 + usize::from(stride)).collect();
+    let some_atoms = Atoms::new(&some, n).expect("increasing indices");
+    let wanted = Fields::from_bits(fields % 8);
+    for (layout, frames) in [
+        (layout, equal_frames(&layout, file)),
+        (layout.varying(), found_frames(&layout, file)),
+    ] {
+        let mut all = DlpolyDecoder::new(layout, Atoms::all(n), Fields::ALL);
+        let mut part = DlpolyDecoder::new(layout, some_atoms.clone(), wanted);
+        for frame in frames.into_iter().take(N_FRAMES) {
+            // More is read with all atoms, so more can be found wrong.
+            let Some(whole) = decode(&mut all, n, Fields::ALL, frame) else {
+                continue;
+            };
+            let part = decode(&mut part, some.len(), wanted, frame).expect("a part of a frame");
+            assert_eq!(bits(&part), bits(&gather(&whole, &some, wanted)));
+        }
+    }
+}
+
+/// Parse with ever longer heads, as a caller does who starts with nothing.
+fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<Head> {
+    let mut head = 0;
+    loop {
+        match parse(&file[..head], file.len() as u64) {
+            Ok(parsed) => return Some(parsed),
+            Err(Fault::Bad { .. }) => return None,
+            Err(Fault::Short { needed }) => {
+                assert!(needed > head && needed <= file.len());
+                // As a caller does who reads a file.
+                head = needed.max(2 * head).min(file.len());
+            }
+        }
+    }
+}
+
+/// Frames by arithmetic.
+fn equal_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
+    let size = layout
+        .frame_size()
+        .and_then(|size| usize::try_from(size).ok());
+    let frames = &file[layout.start() as usize..];
+    size.map_or_else(Vec::new, |size| frames.chunks_exact(size).collect())
+}
+
+/// Frames by what they begin with.
+fn found_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
+    let start = layout.start() as usize;
+    if layout.kind() == Kind::Config {
+        return vec![file];
+    }
+    let begins = |at: &usize| file[*at..].starts_with(b"timestep") && file[at - 1] == b'\n';
+    let mut starts: Vec<usize> = (start + 1..file.len()).filter(begins).collect();
+    starts.insert(0, start);
+    starts.push(file.len());
+    starts
+        .windows(2)
+        .map(|pair| &file[pair[0]..pair[1]])
+        .collect()
+}
+
+/// A frame, or nothing where it is damaged.
+fn decode(
+    decoder: &mut DlpolyDecoder,
+    n_atoms: usize,
+    wanted: Fields,
+    frame: &[u8],
+) -> Option<Frame> {
+    let mut out = Frame::new(n_atoms, wanted);
+    let size = frame.len() as u64;
+    let bytes = asked_for(decoder, 0, frame);
+    let decoded = match decoder.decode(0, size, &bytes, out.out()) {
+        Err(Fault::Short { needed }) => {
+            assert!(needed > bytes.len() && needed <= frame.len());
+            decoder.decode(0, size, &frame[..needed], out.out())
+        }
+        decoded => decoded,
+    };
+    assert!(
+        !matches!(decoded, Err(Fault::Short { .. })),
+        "asked for more than the frame has"
+    );
+    decoded.ok().map(|()| out)
+}
