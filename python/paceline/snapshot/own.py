@@ -98,7 +98,7 @@ class Own:
         if names is not None:
             taken["names"] = names_as_bytes(names, found)
         beside = ("velocities", "forces", "names", "masses", "charges")
-        return cls(heading, found, **dict.fromkeys(beside), **taken)
+        return cls(heading, found, **(dict.fromkeys(beside) | taken))
 
     @property
     def fields(self) -> tuple[str, ...]:
