@@ -141,11 +141,12 @@ class Writer:
         self._company = Company(Communicator(self._own_comm))
         self._container: Container | None = None
         self._codings: dict[Contents, _core.SnapshotFormat] = {}
-        self._method, self._wanted_writers = method, writers
+        self._method: Any = method
+        self._wanted_writers = writers
         self._background = None if wait else Background()
         self._closed = False
         self._checked_names = False
-        chosen = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
+        chosen: dict[str, Any] = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
 
         def told() -> dict[str, Any]:
             self._format = _chosen_format(path, format, method, chosen, wait=wait)
