@@ -1,4 +1,4 @@
-"""Every format by every method: into a folder, for others to compare."""
+"""Every format in every way: into a folder, for others to compare."""
 
 import sys
 from pathlib import Path
@@ -7,19 +7,20 @@ from mpi4py import MPI
 from snapshot_system import ENDINGS, write_frames
 
 world = MPI.COMM_WORLD
-folder = Path(sys.argv[1])
-for kind, ending in ENDINGS.items():
-    for method in ("sorted", "serial", "direct", "mpiio"):
-        writer = write_frames(folder / f"{method}{ending}", kind, range(3), method=method)
-        assert writer.n_frames == 3
-        assert len(writer.costs) == 3
+folder, all_ways = Path(sys.argv[1]), len(sys.argv) > 2
+ways = {"sorted": {}, "later": {"wait": False}}
+if all_ways:
+    ways |= {method: {"method": method} for method in ("serial", "direct", "mpiio")}
     # A buffer so small that there are many batches.
-    write_frames(folder / f"batches{ending}", kind, range(3), buffer="20 kB")
-    write_frames(folder / f"one{ending}", kind, range(3), writers=1)
-    write_frames(folder / f"later{ending}", kind, range(3), wait=False)
+    ways |= {"batches": {"buffer": "20 kB"}, "one": {"writers": 1}}
+for kind, ending in ENDINGS.items():
+    for name, options in ways.items():
+        writer = write_frames(folder / f"{name}{ending}", kind, range(3), **options)
+        assert writer.n_frames == len(writer.costs) == 3
     if kind != "CONFIG":
         write_frames(folder / f"parts{ending}", kind, range(1))
         write_frames(folder / f"parts{ending}", kind, range(1, 3), append=True)
-write_frames(folder / "room.h5md", "H5MD", range(3), n_frames=3)
-write_frames(folder / "much_room.h5md", "H5MD", range(3), n_frames=9)
-write_frames(folder / "double.h5md", "H5MD", range(3), double=True)
+if all_ways:
+    write_frames(folder / "room.h5md", "H5MD", range(3), n_frames=3)
+    write_frames(folder / "much_room.h5md", "H5MD", range(3), n_frames=9)
+    write_frames(folder / "double.h5md", "H5MD", range(3), double=True)

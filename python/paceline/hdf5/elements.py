@@ -141,8 +141,9 @@ class Elements:
     def _n_written(self, values: Array, step: Array | None) -> int:
         """Samples: of contiguous space, which cannot grow, those to which steps have grown."""
         n_rows = self._n_rows(values)
-        grows = step is not None and step.chunk is not None and values.chunk is None
-        return min(n_rows, step.shape[0]) if grows and step.shape else n_rows
+        if step is None or step.chunk is None or values.chunk is not None:
+            return n_rows
+        return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
         """Its samples: no more than its bytes can stand for."""

@@ -44,8 +44,7 @@ def cell_of(box: Any) -> np.ndarray | None:
     if numbers.shape == (6,) and not numbers[:3].any():
         return None
     vectors = numbers if numbers.shape == (3, 3) else _vectors(*numbers.tolist())
-    # No cell of numbers that are not finite has a volume, either.
-    if not abs(np.linalg.det(vectors)) > 0 or not np.isfinite(vectors).all():
+    if not (np.isfinite(vectors).all() and abs(np.linalg.det(vectors)) > 0):
         raise UnwritableError(f"expected a box that has a volume, found {numbers.tolist()}")
     return vectors
 
@@ -54,7 +53,7 @@ def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: flo
     """Vectors of lengths and angles; NaN where there is no such cell."""
     # The sine of what lacks to a right angle makes that angle's cosine exactly 0.
     cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))
-    if not (min(a, b, c) > 0 and abs(cos_c) < 1):
+    if not (min(a, b, c) > 0 and min(alpha, beta, gamma) > 0 and max(alpha, beta, gamma) < 180):
         return np.full((3, 3), np.nan)
     sin_c = np.sqrt(1 - cos_c**2)
     y = (cos_a - cos_b * cos_c) / sin_c

@@ -1,6 +1,7 @@
 """What does not change of atoms, between ranks that have them in any order and a file in order."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def gather_facts(
         batch = np.empty(min(BATCH, n_atoms - first) if company.is_first else 0, dtype=kind)
         for name in facts:
             batch[name][came["id"] - 1 - first] = came[name]
-        company.first(lambda first=first, batch=batch: put(first, batch))  # type: ignore[misc]
+        company.first(partial(put, first, batch))
 
 
 def _to_first(company: Company, records: np.ndarray) -> np.ndarray:
@@ -87,22 +88,18 @@ def refuse_other_names(
         On rank 0 gives names in the file, of the first atom, counted from 0, and a number of them.
     """
     for first in range(0, n_atoms, BATCH):
-        size = min(BATCH, n_atoms - first)
-        expected = company.first(lambda first=first, size=size: held(first, size))  # type: ignore[misc]
+        expected = company.first(partial(held, first, min(BATCH, n_atoms - first)))
         if expected is None:
             return
-        here = np.flatnonzero((ids > first) & (ids <= first + size))
+        here = np.flatnonzero((ids > first) & (ids <= first + len(expected)))
         wanted = expected[ids[here] - 1 - first]
-        unlike = (wanted != names[here]).any(axis=1)
+        company.share(partial(_refuse_unlike, path, ids[here], names[here], wanted))
 
-        def compare(here=here, wanted=wanted, unlike=unlike) -> None:
-            for k in np.flatnonzero(unlike)[:1]:
-                expected, found = (
-                    one.tobytes().decode("latin-1").strip() for one in (wanted[k], names[here[k]])
-                )
-                raise UnwritableError(
-                    f"{path} is of another system: expected atom {ids[here[k]]} to be "
-                    f"{expected!r}, found {found!r}"
-                )
 
-        company.share(compare)
+def _refuse_unlike(path: str, ids: np.ndarray, names: np.ndarray, wanted: np.ndarray) -> None:
+    for k in np.flatnonzero((names != wanted).any(axis=1)):
+        expected, found = (one[k].tobytes().decode("latin-1").strip() for one in (wanted, names))
+        raise UnwritableError(
+            f"{path} is of another system: expected atom {ids[k]} to be {expected!r}, found "
+            f"{found!r}"
+        )

@@ -109,7 +109,7 @@ def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
 
 
 _AMBER = (1.0, 1 / VELOCITY_SCALE, 1 / KILOJOULES)
-_TEXT = {"in_lines": True, "options": ("title", "dt")}
+_TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
 FORMATS = {
     "CONFIG": Format("CONFIG", _config, _code("CONFIG"), **_TEXT),
     "REVCON": Format("REVCON", _config, _code("CONFIG"), **_TEXT),

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline import _core
 from paceline.block import FIELDS
 from paceline.errors import UnwritableError
 from paceline.snapshot.cell import cell_of
@@ -89,7 +90,9 @@ class Own:
         arrays = {name: np.asarray(one) for name, one in vectors.items() if one is not None}
         single = all(one.dtype == np.float32 for one in arrays.values())
         kind = np.float32 if single else np.float64
-        taken = {name: _numbers(name, one, kind, (len(found), 3)) for name, one in arrays.items()}
+        taken: dict[str, Any] = {
+            name: _numbers(name, one, kind, (len(found), 3)) for name, one in arrays.items()
+        }
         taken |= {
             name: _numbers(name, one, np.float64, (len(found),))
             for name, one in numbers.items()
@@ -97,8 +100,8 @@ class Own:
         }
         if names is not None:
             taken["names"] = names_as_bytes(names, found)
-        beside = ("velocities", "forces", "names", "masses", "charges")
-        return cls(heading, found, **dict.fromkeys(beside), **taken)
+        beside = dict.fromkeys(["velocities", "forces", "names", "masses", "charges"])
+        return cls(heading, found, **(beside | taken))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -117,16 +120,21 @@ class Own:
 
     def copied(self) -> Self:
         """The same in arrays that nobody else has."""
-        return replace(self, **{name: array.copy() for name, array in self._arrays()})
+        copies: dict[str, Any] = {name: array.copy() for name, array in self._arrays()}
+        return replace(self, **copies)
 
     def without(self, *names: str) -> Self:
         """The same without some of it."""
-        return replace(self, **dict.fromkeys(names))
+        nothing: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **nothing)
 
     def as_double(self, double: bool) -> Self:
         """The same with vectors of 64 or of 32 bits: for a rank without atoms, which has no say."""
         kind = np.float64 if double else np.float32
-        return replace(self, **{name: getattr(self, name).astype(kind) for name in self.fields})
+        vectors: dict[str, Any] = {
+            name: getattr(self, name).astype(kind, copy=False) for name in self.fields
+        }
+        return replace(self, **vectors)
 
     def told(self) -> dict[str, Any]:
         """What other ranks must say, too."""
@@ -140,7 +148,7 @@ class Own:
             "type": str(self.positions.dtype) if len(self.ids) else None,
         }
 
-    def for_core(self) -> tuple[np.ndarray | None, ...]:
+    def for_core(self) -> "_core.SnapshotAtoms":
         """As the core takes it."""
         return (
             self.ids,

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.files import size_of_words
+from paceline.files import size_of_words, writing_to
 from paceline.snapshot.background import Background
 from paceline.snapshot.company import TOLD, Company
 from paceline.snapshot.containers.base import Container, Contents, Settings
@@ -141,17 +141,16 @@ class Writer:
         self._company = Company(Communicator(self._own_comm))
         self._container: Container | None = None
         self._codings: dict[Contents, _core.SnapshotFormat] = {}
-        self._method, self._wanted_writers = method, writers
+        self._method: Any = method
+        self._wanted_writers = writers
         self._background = None if wait else Background()
         self._closed = False
         self._checked_names = False
-        chosen = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
+        chosen: dict[str, Any] = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
 
         def told() -> dict[str, Any]:
             self._format = _chosen_format(path, format, method, chosen, wait=wait)
-            self._buffer = (
-                size_of_words(buffer.replace(" ", "")) if isinstance(buffer, str) else buffer
-            )
+            self._buffer = size_of_words(buffer) if isinstance(buffer, str) else buffer
             self._settings = Settings(
                 path=os.path.abspath(path),
                 n_atoms=_count(n_atoms),
@@ -262,7 +261,8 @@ class Writer:
                 time=time,
             )
         except TOLD as reason:
-            error = UnwritableError(f"rank {self._company.communicator.rank}: {reason}")
+            rank = self._company.communicator.rank
+            error = UnwritableError(f"{self._path}: rank {rank}: {reason}")
         if self._background is None:
             self._write(own, error)
             return
@@ -284,15 +284,16 @@ class Writer:
         with company.unbroken():
             everywhere = company.share(told)
             assert own is not None
-            with company.told():
+            with company.told(), self._named():
                 refuse_disagreement(everywhere)
+            with company.told():
                 contents = Contents(own.fields, own.heading.cell is not None)
                 self._format.refuse(self._path, own, contents)
                 coding = self._coding(contents)
             types = {one["type"] for one in everywhere} - {None}
             own = own.as_double("float64" in types)
             atoms = own if self._format.in_lines else own.without("names", "masses", "charges")
-            with company.told():
+            with company.told(), self._named():
                 _core.check_snapshot(
                     company.communicator, coding, self._settings.n_atoms, atoms.for_core()
                 )
@@ -302,13 +303,19 @@ class Writer:
                 self._cut_back()
                 raise
 
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the file in an error that does not."""
+        try:
+            yield
+        except UnwritableError as error:
+            raise UnwritableError(f"{self._path}: {error}") from None
+
     def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
         """What makes bytes of atoms."""
         if contents not in self._codings:
-            try:
+            with self._named():
                 self._codings[contents] = self._format.coding(contents.fields, self._double)
-            except UnwritableError as error:
-                raise UnwritableError(f"{self._path}: {error}") from None
         return self._codings[contents]
 
     def _write_checked(
@@ -332,7 +339,7 @@ class Writer:
             self._checked_names = True
         if not self.writers:
             self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
-        with company.told():
+        with company.told(), writing_to(self._path):
             cost = _core.write_snapshot(
                 company.communicator,
                 path,

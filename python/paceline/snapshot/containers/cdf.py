@@ -131,7 +131,7 @@ class _Cursor:
         self.at = 4
         self._data = data
 
-    def bytes(self, size: int) -> "bytes":
+    def take(self, size: int) -> bytes:
         if size > len(self._data) - self.at:
             raise BadHeader(f"expected {size} bytes at byte {self.at}, found the end")
         self.at += size
@@ -139,11 +139,11 @@ class _Cursor:
 
     def count(self) -> int:
         size = 8 if self.version == 5 else 4
-        return int.from_bytes(self.bytes(size), "big")
+        return int.from_bytes(self.take(size), "big")
 
     def names(self, tag: int) -> Any:
         """Names of a list, one after another; what follows each is read before the next."""
-        found = int.from_bytes(self.bytes(4), "big")
+        found = int.from_bytes(self.take(4), "big")
         n_entries = self.count()
         if found not in (tag, 0) or (found == 0 and n_entries):
             raise BadHeader(f"expected a list of tag {tag} before byte {self.at}, found {found}")
@@ -171,14 +171,14 @@ class _Cursor:
         attributes = self.attributes()
         kind = self._kind()
         self.count()
-        begin = int.from_bytes(self.bytes(4 if self.version == 1 else 8), "big")
+        begin = int.from_bytes(self.take(4 if self.version == 1 else 8), "big")
         return Variable(tuple(order[number] for number in numbers), kind, attributes, begin)
 
     def _kind(self) -> str:
-        number = int.from_bytes(self.bytes(4), "big")
+        number = int.from_bytes(self.take(4), "big")
         if number not in _KINDS:
             raise BadHeader(f"expected a type of numbers before byte {self.at}, found {number}")
         return _KINDS[number]
 
-    def _padded(self, size: int) -> "bytes":
-        return self.bytes(size + -size % 4)[:size]
+    def _padded(self, size: int) -> bytes:
+        return self.take(size + -size % 4)[:size]

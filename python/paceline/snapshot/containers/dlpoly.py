@@ -1,5 +1,8 @@
 """DL_POLY: one configuration, CONFIG or REVCON, and HISTORY, a series of them."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 
 from paceline import _core
@@ -17,6 +20,8 @@ from paceline.snapshot.containers.base import (
 )
 from paceline.snapshot.containers.output import Output
 from paceline.snapshot.containers.series import Frame, Piece, Series
+
+Made = TypeVar("Made")
 
 #: Bytes of a record, with its line feed, and of an atom's name.
 RECORD, NAME = 73, 8
@@ -92,13 +97,7 @@ class Config(Container):
 
 
 class History(Series):
-    """A HISTORY that is being written, of records of 73 bytes.
-
-    Parameters
-    ----------
-    settings : Settings
-        Which file.
-    """
+    """A HISTORY that is being written, of records of 73 bytes."""
 
     _imcon: int
     _atom_size: int
@@ -191,7 +190,7 @@ def _rows(cell: np.ndarray | None) -> list[list[float]] | None:
     return None if cell is None else cell.tolist()
 
 
-def _moment(settings: Settings, heading: Heading) -> dict:
+def _moment(settings: Settings, heading: Heading) -> dict[str, Any]:
     """What DL_POLY tells of a moment; a step's length follows from time and steps, if need be."""
     dt = settings.dt
     if dt is None:
@@ -204,7 +203,7 @@ def _moment(settings: Settings, heading: Heading) -> dict:
     }
 
 
-def _named(path: str, make):
+def _named(path: str, make: Callable[[], Made]) -> Made:
     """Call something, and name the file in its error."""
     try:
         return make()

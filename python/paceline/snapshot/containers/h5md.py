@@ -192,7 +192,10 @@ class H5MD(Container):
         assert self._heading is not None
         group = self._file[f"particles/{GROUP}"]
         clock = group[ELEMENTS[self._contents.fields[0]]]
-        rows = [(clock["step"], self._heading.step), (clock["time"], self._heading.time)]
+        rows: list[tuple[Any, Any]] = [
+            (clock["step"], self._heading.step),
+            (clock["time"], self._heading.time),
+        ]
         if self._contents.has_cell:
             rows.append((group["box/edges/value"], self._heading.cell))
         for dataset, value in rows:

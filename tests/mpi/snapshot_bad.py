@@ -1,0 +1,178 @@
+"""What cannot be written: the same error on every rank, and a file that keeps what it had."""
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
+
+from paceline.snapshot import Writer
+
+world = MPI.COMM_WORLD
+rank, size = world.Get_rank(), world.Get_size()
+folder = Path(sys.argv[1])
+HISTORY, H5MD, NETCDF, DCD = SERIES = [
+    folder / f"run.{end}" for end in ("HISTORY", "h5md", "nc", "dcd")
+]
+CONFIG = folder / "CONFIG"
+
+
+def error_of(function):
+    """The error that all ranks have; one that only some have fails the test."""
+    try:
+        function()
+        found = "none"
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    told = world.allgather(found)
+    assert len(set(told)) == 1, told
+    return told[0]
+
+
+def content(path):
+    world.Barrier()
+    data = path.read_bytes()
+    world.Barrier()
+    return data
+
+
+def refused(words, path, given, follows=True):
+    """A frame is refused in these words; the file is as it was, and takes another frame."""
+    before = content(path)
+    with Writer(world, path, N_ATOMS, append=True) as writer:
+        found = error_of(lambda: writer.write(**given))
+        assert words in found, (words, found)
+        assert str(path) in found, found
+        assert content(path) == before, words
+        if follows:
+            assert error_of(lambda: writer.write(**good)) == "none"
+            assert writer.n_frames == 4
+    if rank == 0:
+        path.write_bytes(before)
+    world.Barrier()
+
+
+def with_first(name, value):
+    """A frame that has something else for one rank's first atom."""
+    values = good[name].astype("U20") if name == "names" else good[name].copy()
+    if rank == fullest:
+        values[0] = value
+    return good | {name: values}
+
+
+def on_one(**changes):
+    """A frame of which one rank says something else."""
+    return good | (changes if rank == fullest else {})
+
+
+for kind, path in zip(("HISTORY", "H5MD", "NetCDF", "DCD"), SERIES, strict=True):
+    write_frames(path, kind, range(3))
+write_frames(CONFIG, "CONFIG", range(1))
+good = own_frame(world, 3, FIELDS["HISTORY"])
+fullest = int(np.argmax(world.allgather(len(good["ids"]))))
+taken, first = world.bcast((good["ids"][-1], good["ids"][0]), root=fullest)
+
+# What one rank gives, or says.
+for words, given in (
+    (f"{first} is missing", with_first("ids", taken)),
+    ("expected ids from 1 to 500, found 0", with_first("ids", 0)),
+    (f"found {N_ATOMS + 1}", with_first("ids", N_ATOMS + 1)),
+    (f"rank {fullest}: atom {first}: expected a name", with_first("names", "too long a name")),
+    (f"rank {fullest}: atom {first}: expected a name", with_first("names", "N a")),
+    (f"{first}", with_first("positions", [np.nan, 0, 0])),
+    (f"{first}", with_first("velocities", [0, np.inf, 0])),
+    (f"{first}", with_first("masses", 1e9)),
+    ("expected positions of shape", on_one(positions=good["positions"][1:])),
+    ("expected whole numbers", on_one(ids=good["ids"] + 0.5)),
+    ("disagree about step", on_one(step=31)),
+    ("disagree about time", on_one(time=31.0)),
+    ("disagree about box", on_one(box=None)),
+    ("disagree about fields", on_one(velocities=None)),
+    ("disagree about masses", on_one(masses=None)),
+    ("disagree about type", on_one(positions=good["positions"].astype(np.float64))),
+    ("expected a box that has a volume", on_one(box=[1, 1, 1, 90, 90, 200])),
+    ("expected a finite time", on_one(time=np.nan)),
+):
+    refused(words, HISTORY, given)
+
+# What a file cannot hold, or its frames do not.
+bare = good | {"velocities": None}
+turned = [[0, 9, 0], [9, 0, 0], [0, 0, 9]]
+forces = good | {"forces": good["positions"]}
+for words, path, given in (
+    ("names must be given", HISTORY, good | {"names": None}),
+    ("expected positions, velocities, as its frames have", HISTORY, bare),
+    ("expected positions, velocities, as its frames have", HISTORY, forces),
+    ("expected a cell: one", HISTORY, good | {"box": None}),
+    ("DCD holds positions, no velocities", DCD, good),
+    ("expected a cell: one", DCD, bare | {"box": None}),
+    ("first vector along x", DCD, bare | {"box": turned}),
+    ("steps rise from frame to frame", H5MD, forces | {"step": 20}),
+    ("expected a time that float32 holds", NETCDF, forces | {"time": 1e300}),
+):
+    refused(words, path, given, follows=False)
+refused(f"{first}", DCD, with_first("positions", [0, 0, np.nan]) | {"velocities": None}, False)
+
+# What cannot be made.
+for words, options in (
+    ("FileExistsError", {}),
+    ("disagree about n_atoms", {"append": True, "n_atoms": 500 + (rank == 1)}),
+    ("expected a method", {"append": True, "method": "quick"}),
+    ("expected from 1 to", {"append": True, "writers": 99}),
+    ("has no dt to choose", {"format": "DCD", "dt": 0.1}),
+    ("found 'a lot'", {"append": True, "buffer": "a lot"}),
+    ("expected a format out of", {"append": True, "format": "XTC"}),
+):
+    before, given = content(HISTORY), {"n_atoms": N_ATOMS} | options
+    found = error_of(lambda given=given: Writer(world, HISTORY, **given))
+    assert words in found, found
+    assert content(HISTORY) == before
+for path in SERIES:
+    found = error_of(lambda path=path: Writer(world, path, N_ATOMS + 1, append=True))
+    assert "expected 501 atoms, found 500" in found, found
+(folder / "text.dcd").write_text("no trajectory")
+for words, name in (
+    ("holds one configuration", "CONFIG"),
+    ("expected a name that ends in", "run.xyz"),
+    ("there is no folder", "nowhere/run.dcd"),
+    ("DamagedFileError", "text.dcd"),
+):
+    found = error_of(lambda name=name: Writer(world, folder / name, N_ATOMS, append=True))
+    assert words in found, found
+
+# Names of another system.
+for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
+    given = own_frame(world, 3, FIELDS[kind])
+    given["names"] = np.where(given["ids"] == 77, "K+", given["names"])
+    refused("expected atom 77 to be 'Na+', found 'K+'", path, given, follows=False)
+
+# The disk is full, as far as these processes may fill it.
+for kind in ENDINGS:
+    path = CONFIG if kind == "CONFIG" else SERIES[["HISTORY", "H5MD", "NetCDF", "DCD"].index(kind)]
+    before, given = content(path), own_frame(world, 3, FIELDS[kind])
+    options = {"overwrite": True} if kind == "CONFIG" else {"append": True}
+    with Writer(world, path, N_ATOMS, **options) as writer:
+        room = len(before) // 2 if kind == "CONFIG" else len(before) + 3000
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+        found = error_of(lambda writer=writer, given=given: writer.write(**given))
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert "OSError" in found, found
+        assert str(path) in found, found
+        assert content(path) == before, kind
+        assert error_of(lambda writer=writer, given=given: writer.write(**given)) == "none"
+    assert content(path) != before
+assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+# An error of a frame that is written meanwhile comes with the next call.
+writer = Writer(world, folder / "later.dcd", N_ATOMS, wait=False)
+writer.write(**own_frame(world, 0, FIELDS["DCD"]))
+writer.write(**own_frame(world, 1, FIELDS["DCD"], step=rank))
+assert "disagree about step" in error_of(writer.close)
+found = error_of(lambda: writer.write(**own_frame(world, 1, FIELDS["DCD"])))
+assert found.startswith("ValueError: the writer is closed"), found
+if rank == 0:
+    print("refused")

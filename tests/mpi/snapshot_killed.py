@@ -1,0 +1,42 @@
+"""A rank that ends within a frame, in one way or another, when two frames are whole."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame
+
+from paceline.snapshot import Writer
+from paceline.snapshot.communicator import Communicator
+
+world = MPI.COMM_WORLD
+folder, how, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+last = world.Get_rank() == world.Get_size() - 1
+exchange = Communicator.exchange
+
+
+def ends(self, send, send_counts, receive, receive_counts):
+    """In the middle of a frame: others have sent what they have."""
+    exchange(self, send, send_counts, receive, receive_counts)
+    if not last:
+        return
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "interrupted":
+        raise KeyboardInterrupt
+    else:
+        raise MemoryError("none left")
+
+
+writer = Writer(world, folder / f"{how}{ENDINGS[kind]}", N_ATOMS, writers=world.Get_size())
+for frame in range(4):
+    if frame == 2:
+        world.Barrier()
+        Communicator.exchange = ends
+    writer.write(**own_frame(world, frame, FIELDS[kind]))
+time.sleep(100)
+np.testing.assert_equal("not reached", "")
