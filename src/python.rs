@@ -9,6 +9,7 @@ mod encoder;
 mod kernels;
 mod reader;
 mod snapshot;
+mod snapshot_reading;
 mod trajectory;
 mod transforms;
 
@@ -119,6 +120,8 @@ mod _core {
     use super::reader::Reader;
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
+    #[pymodule_export]
+    use super::snapshot_reading::read_snapshot;
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
     #[pymodule_export]

@@ -13,6 +13,7 @@ pub mod formats;
 mod outbox;
 mod packing;
 mod placed;
+pub mod reading;
 mod records;
 mod room;
 mod shares;

@@ -426,6 +426,34 @@ def write_snapshot(
     buffer: int,
     sync: bool,
 ) -> SnapshotCost: ...
+class _Moment(Protocol):
+    """A frame of a file; `paceline.snapshot.moments` has it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def frame(self) -> int: ...
+    @property
+    def field_bits(self) -> int: ...
+    @property
+    def is_text(self) -> bool: ...
+    @property
+    def has_masses(self) -> bool: ...
+    def read(self, first: int, last: int) -> Sequence[NDArray[np.float32] | None]: ...
+
+def read_snapshot(
+    comm: _Communicator,
+    frame: _Moment,
+    whose: tuple[Sequence[int], Sequence[Sequence[float]], bool]
+    | Callable[[NDArray[np.int64], NDArray[np.uint8]], NDArray[np.int64]]
+    | None,
+    *,
+    n_atoms: int,
+    readers: Sequence[int],
+    buffer: int,
+) -> (
+    tuple[list[NDArray[np.uint8] | None], tuple[float, float, float, int, int, int, int]] | None
+): ...
 def cell_vectors(dimensions: NDArray[np.float32]) -> NDArray[np.float64]: ...
 def dlpoly_imcon(cell: _Cell | None) -> int: ...
 def dlpoly_config_head(

@@ -97,7 +97,10 @@ fn check_own(
 }
 
 /// Refuse ids that are not those from 1 to `n_atoms`, each once.
-fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
+///
+/// # Errors
+/// [`Failure`], the same on every rank.
+pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
     let mut sums = [ids.len() as u64, surplus(comm, ids, 1..=n_atoms)];
     comm.all_reduce(&mut sums, Reduce::Sum)?;
     if sums == [n_atoms, 0] {

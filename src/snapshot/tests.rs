@@ -2,7 +2,7 @@
 
 mod errors;
 mod methods;
-mod threads;
+pub(super) mod threads;
 
 use std::path::{Path, PathBuf};
 
