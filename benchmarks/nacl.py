@@ -17,7 +17,7 @@ SMALL, LARGE = 30, 60
 EDGE = 5.64
 SODIUM = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]) / 2
 SITES = np.concatenate([SODIUM, SODIUM + np.array([0.5, 0, 0])])
-NAMES = np.repeat(np.array([b"Na+     ", b"Cl-     "]), 4)
+NAMES = np.repeat([list(b"Na+     "), list(b"Cl-     ")], 4, axis=0).astype(np.uint8)
 MASSES = np.repeat([22.98977, 35.453], 4)
 CHARGES = np.repeat([1.0, -1.0], 4)
 #: Standard deviations along an axis: displacements, Å; forces, kJ/(mol·Å).
@@ -35,8 +35,8 @@ class Ions:
     ----------
     ids : numpy.ndarray of int64, shape (n,)
         From 1.
-    names : numpy.ndarray of bytes, shape (n,)
-        Eight characters each.
+    names : numpy.ndarray of uint8, shape (n, 8)
+        ASCII, filled up with blanks.
     masses, charges : numpy.ndarray of float64, shape (n,)
         amu, e.
     positions, velocities, forces : numpy.ndarray of float64, shape (n, 3)
@@ -52,7 +52,12 @@ class Ions:
     forces: np.ndarray
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Ions":
-        return Ions(*(getattr(self, one.name)[chosen] for one in fields(self)))
+        return Ions(*(array[chosen] for array in self.arrays().values()))
+
+    def arrays(self, *without: str) -> dict[str, np.ndarray]:
+        """By name, but for some."""
+        names = (one.name for one in fields(self))
+        return {name: getattr(self, name) for name in names if name not in without}
 
 
 def n_ions(cells: int) -> int:
@@ -85,7 +90,8 @@ def _layers(cells: int) -> Iterator[Ions]:
     ids = np.random.default_rng(SEED).permutation(np.arange(1, n_ions(cells) + 1, dtype=np.int32))
     corners = np.stack(np.meshgrid(*[np.arange(cells)] * 2, [0], indexing="ij"), -1)
     sites = EDGE * (corners.reshape(-1, 1, 3) + SITES).reshape(-1, 3)
-    names, masses, charges = (np.tile(one, cells**2) for one in (NAMES, MASSES, CHARGES))
+    names = np.tile(NAMES, (cells**2, 1))
+    masses, charges = np.tile(MASSES, cells**2), np.tile(CHARGES, cells**2)
     for number in range(cells):
         random = np.random.default_rng([SEED, number])
         positions = sites + [0, 0, number * EDGE] + MOTION * random.standard_normal((size, 3))

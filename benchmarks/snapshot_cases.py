@@ -53,6 +53,33 @@ class Case:
     sync: bool = False
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run of a simulation that does nothing but take its time.
+
+    Attributes
+    ----------
+    ranks, cells, steps : int
+        Its size.
+    step : float
+        Seconds of a step of one rank; of several, that much less.
+    method : str
+        By which it dumps; none if empty.
+    every : int
+        After so many steps.
+    wait : bool
+        Whether the simulation waits for a dump.
+    """
+
+    ranks: int
+    cells: int
+    steps: int
+    step: float
+    method: str
+    every: int
+    wait: bool
+
+
 def measure_cases(folder: Path, cases: Sequence[Case], repeats: int) -> list[Row]:
     """Measure all cases in turn, round after round; the first round counts not.
 

@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 #: One of each way to measure.
-EXPERIMENTS = ("distances", "mpi_io", "oversubscription", "splitting", "chunking")
+EXPERIMENTS = (
+    *("distances", "mpi_io", "oversubscription", "splitting", "chunking"),
+    *("snapshot_methods", "snapshot_runs"),
+)
 
 needs_mpi = pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
@@ -95,6 +98,13 @@ def test_ranks_of_mpi(folder):
     ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}
     assert tools_of("dealing", "4 ranks", folder) == ways
     assert "mpi4py has started" in tools_of("clusters", "start", folder)
+
+
+@needs_mpi
+def test_snapshots(folder):
+    ways = {"serial", "direct", "mpiio", "sorted", "in order", "collective"}
+    assert tools_of("snapshot", "CONFIG", folder, only="write") == ways
+    assert tools_of("snapshot", "read", folder) == {"MDAnalysis", "paceline, 2 ranks"}
 
 
 def experiments(*arguments):

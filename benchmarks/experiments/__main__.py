@@ -23,6 +23,8 @@ NAMES = (
     *("layouts", "contention", "workload", "rdf", "collecting", "memory", "communication"),
     *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
     *("chunking", "compression", "h5md_formats", "writing", "h5md_mpi_io", "from_disk", "access"),
+    *("snapshot_methods", "snapshot_writers", "snapshot_memory", "snapshot_growth"),
+    "snapshot_runs",
 )
 #: Frames of adenylate kinase: those of the trajectory that the papers repeat. Of it in water fewer.
 FRAMES, SCALE = 4187, 4187 / 20_000

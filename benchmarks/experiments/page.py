@@ -16,8 +16,10 @@ Khoshlessan et al. (2017, 2020) measured what keeps the parallel analysis of tra
 scaling, Jakupovic and Beckstein (2021) what H5MD files and their layouts do for it. Their
 experiments are repeated here, at the size of one machine, in the papers' way (each worker opens a
 Universe of MDAnalysis's and takes its share frame by frame; called MDAnalysis in tables and
-figures) and in paceline's, and the published values stand beside. What takes a cluster is not
-pretended: where there are more workers than cores, they sleep or are counted, and it says so.
+figures) and in paceline's, and the published values stand beside. Todorov and Bush (HPCxTR0806)
+compared ways to write the atoms of a parallel simulation in order; the last sections do so with
+paceline's methods of the same names. What takes a cluster is not pretended: where there are more
+workers than cores, they sleep or are counted, and it says so.
 
 `make experiments` makes this page again: the tables and figures below, and the first paragraph
 under each, are written by it from what it measured. `make experiments ARGS="layouts sizes"` runs

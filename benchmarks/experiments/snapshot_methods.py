@@ -5,7 +5,16 @@ from matplotlib.figure import Figure
 from benchmarks import nacl
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import published
-from benchmarks.experiments.style import OURS, PAPER, panels, points
+from benchmarks.experiments.style import (
+    OURS,
+    PAPER,
+    bars,
+    legend_below,
+    logarithmic,
+    panels,
+    points,
+)
+from benchmarks.measure import Spread
 from benchmarks.snapshot_cases import COLLECTIVE, METHODS, Case, measure_cases
 from benchmarks.table import Table
 
@@ -35,15 +44,15 @@ def measure(setting: Setting) -> list[Row]:
 def table(rows: list[Row]) -> Table:
     found = Table(
         "s for one configuration; in brackets the range; MB/s of the file at 2 ranks",
-        ("method", "in the report", *(f"{n} ranks" for n in RANKS), "MB/s"),
+        ("method", "in the report", *(f"{n} rank{'s'[: n > 1]}" for n in RANKS), "MB/s"),
     )
     for way in WAYS:
         times = [cell(spread(rows, "t_total", way=way, ranks=n)) for n in RANKS]
         rate = cell(spread(rows, "mb_s", way=way, ranks=2))
         found.rows.append((way, NAMES[way], *times, rate))
-    for row in published("todorov_bush_figures", n_atoms=nacl.n_ions(nacl.SMALL)):
-        where = f"{row['machine']}, {row['kind']}"
-        rate = f"published: {digits(row['mbytes_per_s'])}"
+    for row in theirs():
+        where = f"published: {row['machine']}, {row['kind']}"
+        rate = digits(row["mbytes_per_s"])
         found.rows.append((where, row["method"], *["–"] * len(RANKS), rate))
     return found
 
@@ -51,24 +60,28 @@ def table(rows: list[Row]) -> Table:
 def draw(rows: list[Row]) -> Figure:
     figure, (left, right) = panels(2)
     for way in WAYS:
-        for axes, column in ((left, "t_total"), (right, "mb_s")):
-            values = [spread(rows, column, way=way, ranks=n) for n in RANKS]
-            points(axes, RANKS, values, COLOURS[way], NAMES[way])
-    left.set(ylabel="s for a dump", title="time")
-    right.set(ylabel="MB/s", title="rate of the file")
-    for axes in (left, right):
-        axes.set(xlabel="ranks on 2 cores", xscale="log", yscale="log", xticks=RANKS)
-        axes.set_xticklabels(map(str, RANKS))
-        axes.minorticks_off()
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(WAYS))
+        values = [spread(rows, "t_total", way=way, ranks=n) for n in RANKS]
+        points(left, RANKS, values, COLOURS[way], NAMES[way])
+    logarithmic(left, RANKS, [str(n) for n in RANKS])
+    left.set(xlabel="ranks on 2 cores", ylabel="s a dump")
+    rates = {f"{NAMES[way]}, here": spread(rows, "mb_s", way=way, ranks=2) for way in WAYS}
+    colours = [COLOURS[way] for way in WAYS]
+    for row in theirs():
+        rates[f"{row['method']}, {row['machine']}"] = Spread.of([row["mbytes_per_s"]])
+        colours.append("#cccccc")
+    bars(right, list(rates), list(rates.values()), colours)
+    right.set(xlabel="MB/s; here of 2 ranks")
+    legend_below(figure, left)
     return figure
 
 
+def theirs() -> list[Row]:
+    """Published rates of the smaller system."""
+    return published("todorov_bush_figures", n_atoms=nacl.n_ions(nacl.SMALL))
+
+
 def finding(rows: list[Row]) -> str:
-    times = {
-        n: {way: median(rows, "t_total", way=way, ranks=n) for way in WAYS} for n in (2, 8)
-    }
+    times = {n: {way: median(rows, "t_total", way=way, ranks=n) for way in WAYS} for n in (2, 8)}
     ratios = {
         n: {way: digits(one[way] / one["sorted"]) for way in WAYS} for n, one in times.items()
     }

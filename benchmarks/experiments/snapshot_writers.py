@@ -2,19 +2,10 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.experiment import (
-    Experiment,
-    Row,
-    Setting,
-    cell,
-    digits,
-    median,
-    spread,
-    values_of,
-)
+from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import published, stated
 from benchmarks.experiments.snapshot_methods import cells_of
-from benchmarks.experiments.style import OURS, panels, points
+from benchmarks.experiments.style import OURS, legend_below, panels, points, stacked
 from benchmarks.snapshot_cases import Case, measure_cases
 from benchmarks.table import Table
 
@@ -28,3 +19,82 @@ PARTS = {
     "t_write": ("write", "#0072b2"),
     "t_rest": ("the rest", "#777777"),
 }
+
+
+def measure(setting: Setting) -> list[Row]:
+    cells = cells_of(setting)
+    cases = [Case("sorted", RANKS, cells, writers=n) for n in WRITERS]
+    return measure_cases(setting.scratch, cases, setting.repeats)
+
+
+def table(rows: list[Row]) -> Table:
+    found = Table(
+        f"{RANKS} ranks; ms of a dump, and of its parts, means of those that write",
+        ("writers", "ms", "MB/s", *(label for label, _ in PARTS.values()), "messages", "writes"),
+    )
+    for n in WRITERS:
+        case = {"writers": n}
+        total = cell(spread(rows, "t_total", 1e3, **case))
+        rate = cell(spread(rows, "mb_s", **case))
+        parts = [digits(median(rows, key, **case) * 1e3) for key in PARTS]
+        counts = [digits(median(rows, key, **case)) for key in ("n_messages", "n_writes")]
+        found.rows.append((str(n), total, rate, *parts, *counts))
+    for row in published("todorov_bush_figures", method="MWRITE_SORTED", kind="peak"):
+        name = f"published: {row['machine']}, {row['writers']} writers"
+        found.rows.append((name, "–", digits(row["mbytes_per_s"]), *["–"] * (len(PARTS) + 2)))
+    return found
+
+
+def draw(rows: list[Row]) -> Figure:
+    figure, (left, right) = panels(2)
+    points(left, WRITERS, [spread(rows, "t_total", 1e3, writers=n) for n in WRITERS], OURS, "")
+    left.set(xscale="log", xlabel=f"writers, of {RANKS} ranks", ylabel="ms a dump", ylim=(0, None))
+    left.set_xticks(WRITERS, [str(n) for n in WRITERS], minor=False)
+    left.minorticks_off()
+    parts = [{key: 1e3 * median(rows, key, writers=n) for key in PARTS} for n in WRITERS]
+    stacked(right, [str(n) for n in WRITERS], parts, PARTS)
+    right.set(xlabel="ms, mean of writers", ylabel="writers")
+    legend_below(figure, right)
+    return figure
+
+
+def finding(rows: list[Row]) -> str:
+    times = {n: median(rows, "t_total", writers=n) for n in WRITERS}
+    best = min(times, key=lambda n: times[n])
+    parts = {key: median(rows, key, writers=best) for key in PARTS}
+    share = {key: f"{100 * value / sum(parts.values()):.0f}" for key, value in parts.items()}
+    disk = stated("todorov_bush_stated", quantity="part of a dump that is writing to disk")
+    theirs = [
+        digits(stated("todorov_bush_stated", where=machine, quantity="best number of writers"))
+        for machine in ("HECToR", "HPCx")
+    ]
+    return (
+        f"Of {RANKS} ranks on 2 cores {best} writing were fastest, {digits(1e3 * times[best])} ms; "
+        f"one took {digits(times[1] / times[best])} and all of them "
+        f"{digits(times[RANKS] / times[best])} times as long. The report found {theirs[0]} best on "
+        f"HECToR and {theirs[1]} on HPCx. Of the best dump {share['t_communicate']} % is "
+        f"communication, {share['t_sort']} % sorting, {share['t_format']} % formatting and "
+        f"{share['t_write']} % writing, which was about {digits(disk)} % in the report."
+    )
+
+
+EXPERIMENT = Experiment(
+    title="How many ranks should write",
+    source="Todorov & Bush, HPCxTR0806, Figs 2, 4 and 5",
+    question=(
+        "A subset of the ranks writes. The report tried several sizes of it and found a flat "
+        "optimum, between few that cannot fill the disks and many that get in each other's way; "
+        "nearly all of a dump's time was writing."
+    ),
+    measure=measure,
+    table=table,
+    draw=draw,
+    finding=finding,
+    why=(
+        "The report's writers wait for disks that many users share. Here bytes go to a page cache "
+        "of one machine, so writing is a copy in memory and what is left is work of the two cores: "
+        "formatting, and moving atoms between ranks that take turns on them. A rank that waits "
+        "for its turn on a core counts as communicating. A second writer gives formatting a "
+        "second core; more add messages."
+    ),
+)

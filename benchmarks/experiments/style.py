@@ -1,9 +1,10 @@
 """How the figures look: the page shows them 700 pixels wide."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from benchmarks.measure import Spread
 
@@ -59,10 +60,15 @@ def bars(
     axes.margins(x=0.25)
 
 
-def stacked(axes: Axes, names: Sequence[str], parts: Sequence[dict[str, float]]) -> None:
-    """A horizontal bar for each worker or case, divided into `PARTS`."""
+def stacked(
+    axes: Axes,
+    names: Sequence[str],
+    parts: Sequence[dict[str, float]],
+    known: Mapping[str, tuple[str, str]] = PARTS,
+) -> None:
+    """A horizontal bar for each worker or case, divided into `known` parts: label and colour."""
     left = [0.0] * len(names)
-    for key, (label, colour) in PARTS.items():
+    for key, (label, colour) in known.items():
         widths = [part[key] for part in parts]
         axes.barh(range(len(names)), widths, left=left, label=label, color=colour, height=0.7)
         left = [start + width for start, width in zip(left, widths, strict=True)]
@@ -71,7 +77,12 @@ def stacked(axes: Axes, names: Sequence[str], parts: Sequence[dict[str, float]])
 
 
 def points(
-    axes: Axes, x: Sequence[float], values: Sequence[Spread], colour: str, label: str
+    axes: Axes,
+    x: Sequence[float],
+    values: Sequence[Spread],
+    colour: str,
+    label: str,
+    linestyle: str = "-",
 ) -> None:
     """A line through medians, with ranges."""
     medians = [value.median for value in values]
@@ -79,15 +90,24 @@ def points(
         [value.median - value.low for value in values],
         [value.high - value.median for value in values],
     ]
-    axes.errorbar(
-        x, medians, ranges, color=colour, label=label, marker="o", markersize=5, capsize=3
-    )
+    style = {"linestyle": linestyle, "marker": "o", "markersize": 5, "capsize": 3}
+    axes.errorbar(x, medians, ranges, color=colour, label=label, **style)
+
+
+def logarithmic(axes: Axes, ticks: Sequence[float], names: Sequence[str]) -> None:
+    """Both axes by powers, with these ticks along x, and ticks in plain numbers along y."""
+    axes.set(xscale="log", yscale="log")
+    axes.set_xticks(ticks, names)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
     """Put the legend of a panel under the whole figure."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+    ncols = len(labels) if len(labels) <= 6 else 4
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
 
 def _short(value: float) -> str:
