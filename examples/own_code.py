@@ -103,17 +103,18 @@ def main(cells: int, folder: Path) -> None:
     n_ions = (2 * cells) ** 3
 
     ions = parts.migrate(rock_salt(comm, cells))
-    with Writer(comm, folder / "ions.nc", n_ions, format="NETCDF") as trajectory:
+    with Writer(comm, folder / "ions.nc", n_ions, overwrite=True) as trajectory:
         for step in range(1, STEPS + 1):
             push(ions, parts.edge)
             ions = parts.migrate(ions)
             if step % EVERY == 0:
                 snapshot(trajectory, ions, parts.edge, step)
-    with Writer(comm, folder / "REVCON", n_ions, format="REVCON") as last:
+    with Writer(comm, folder / "REVCON", n_ions, overwrite=True) as last:
         snapshot(last, ions, parts.edge, STEPS)
 
     # The restart: whoever has a part of the box gets the ions in it, whatever rank read them.
-    again = Reader(comm, folder / "REVCON").read(parts.rank_at)
+    with Reader(comm, folder / "REVCON") as reader:
+        again = reader.read(owner=parts.rank_at)
     ours, read = np.argsort(ions["id"]), np.argsort(again.ids)
     same = np.array_equal(again.ids[read], ions["id"][ours]) and np.allclose(
         again.positions[read], ions["x"][ours], rtol=0, atol=1e-7

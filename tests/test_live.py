@@ -140,7 +140,7 @@ def test_units(n_ranks):
 
 @needs_lammps
 def test_the_example(tmp_path):
-    status, out, err = mpirun(2, ROOT / "examples" / "live_lammps.py", tmp_path)
+    status, out, err = mpirun(2, ROOT / "examples" / "live_lammps.py", tmp_path, 3)
     assert (status, err) == (0, "")
     assert "\nequal to LAMMPS's sorted file\n" in out
 

@@ -18,12 +18,12 @@ from lammps_atoms import own_atoms  # noqa: E402
 
 from paceline.snapshot import Writer  # noqa: E402
 
-FORMATS = {"nacl.h5md": "H5MD", "nacl.nc": "NETCDF", "nacl.dcd": "DCD", "HISTORY": "HISTORY"}
-EVERY, SNAPSHOTS = 40, 4
+NAMES = ("nacl.h5md", "nacl.nc", "nacl.dcd", "HISTORY", "REVCON")
+EVERY, SNAPSHOTS = 10, 4
 
 world = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
-engine = lammps(comm=world, cmdargs=["-log", "none", "-screen", "none", "-var", "cells", "4"])
+engine = lammps(comm=world, cmdargs=["-log", "none", "-screen", "none", "-var", "cells", "3"])
 engine.file(str(EXAMPLES / "nacl.lmp"))
 engine.commands_list(
     [
@@ -41,16 +41,14 @@ def atoms():
 
 before = atoms()["ids"]
 with contextlib.ExitStack() as stack:
-    writers = [
-        stack.enter_context(Writer(world, folder / name, n_atoms, format=kind))
-        for name, kind in FORMATS.items()
-    ]
+    writers = {
+        name: stack.enter_context(Writer(world, folder / name, n_atoms)) for name in NAMES
+    }
     for run in ["run 0", *[f"run {EVERY} pre no"] * SNAPSHOTS]:
         engine.command(f"{run} post no")
-        for writer in writers:
-            writer.write(**atoms())
-with Writer(world, folder / "REVCON", n_atoms, format="REVCON") as writer:
-    writer.write(**atoms())
+        for name, writer in writers.items():
+            moving = {} if name != "nacl.dcd" else {"velocities": None, "forces": None}
+            writer.write(**atoms() | moving)
 
 after = atoms()["ids"]
 moved = world.reduce(len(np.setdiff1d(after, before)))
