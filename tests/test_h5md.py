@@ -28,12 +28,18 @@ from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
+from paceline.block import Decoded
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.boxes import cells_of
 from paceline.hdf5.catalogue import ABSENT
+from paceline.hdf5.detour import DetourHand
 from paceline.hdf5.dialects import catalogue_of
-from paceline.hdf5.native import File
+from paceline.hdf5.native import Array, File
+from paceline.hdf5.reading import ChunkHand
+from paceline.hdf5.series import series_of
 from paceline.hdf5.units import factor_of, units_given
+from paceline.indexed import extents_in
+from paceline.opening import open_file
 from paceline.reader import Reader
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
@@ -713,6 +719,28 @@ class TestAtomsThatMove:
         assert opened(path).ids is None
 
     def test_of_another_number_of_atoms(self, tmp_path):
+    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+    @pytest.mark.parametrize("kind", [ChunkHand, DetourHand])
+    @pytest.mark.parametrize(("number", "found"), [(4, "4 twice"), (77, "no 3")])
+    def test_one_that_is_there_twice_or_not_is_damage(self, tmp_path, kind, number, found):
+        there = [np.arange(9)] * N_FRAMES
+        path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
+
+        def repeat(file):
+            file["particles/atoms/id/value"][2, 3] = number
+
+        file = open_file(str(edit(path, repeat)))
+        frames = np.arange(N_FRAMES)
+        block = Decoded.room_for(frames, 2, ["positions"])
+        hand = kind(file.member, np.array([5, 6]), 1)
+        extents = extents_in(0, file, frames.astype(np.uint64))
+        *_, damaged = hand.read(extents, block, required=1, skip=True)
+        ((row, reason),) = damaged
+        assert row == 2
+        assert reason.endswith(f"expected each atom's number once, found {found}")
+        assert np.isnan(block.positions[2]).all()
+        assert np.array_equal(block.times, numbers().time)
+
         path = write_simple(tmp_path / "few.h5")
 
         def add(file):
