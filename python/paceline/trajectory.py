@@ -348,6 +348,7 @@ class _MDAnalysisFrames:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
                 decoded.blank(row)
+                decoded.times[row] = np.nan
         return Cost(0, time.perf_counter_ns() - begun, 0, 0, 0, damaged)
 
     def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
