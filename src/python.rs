@@ -105,7 +105,7 @@ mod _core {
     #[pymodule_export]
     use super::chunk_encoder::{ChunkEncoder, cell_vectors};
     #[pymodule_export]
-    use super::chunks::ChunkReader;
+    use super::chunks::{ChunkReader, read_integers};
     #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]

@@ -475,6 +475,38 @@ class TestJoin:
             assert particles["position/step"] == particles["velocity/step"]
         assert (opened(path).steps == numbers().step).all()
 
+    def test_many_chunks_are_not_asked_of_hdf5(self, tmp_path, monkeypatch):
+        held = numbers(n_frames=200)
+        path = write_gromacs(tmp_path / "many.h5", held)
+        asked, read = [], Array.read
+
+        def counting(self, rows=slice(None)):
+            asked.append(len(range(*rows.indices(self.shape[0]))))
+            return read(self, rows)
+
+        monkeypatch.setattr(Array, "read", counting)
+        catalogue = opened(path)
+        assert max(asked) == 1
+        assert np.array_equal(catalogue.times, held.time)
+        assert np.array_equal(catalogue.steps, held.step)
+        wanted = np.stack([triclinic_box(*edges * 10) for edges in held.edges.astype("f4")])
+        np.testing.assert_allclose(catalogue.dimensions, wanted, rtol=1e-6)
+
+    @pytest.mark.parametrize("kind", ["i2", ">u4", ">f8", "f4"])
+    @pytest.mark.parametrize("chunk", [1, 3])
+    def test_many_chunks_of_every_kind(self, tmp_path, kind, chunk):
+        held = (np.arange(400) * 3).astype(kind)
+        with h5py.File(tmp_path / "series.h5", "w") as file:
+            file.create_dataset("all", data=held, chunks=(chunk,), fletcher32=True, shuffle=True)
+            some = file.create_dataset("some", (400,), kind, chunks=(chunk,), fillvalue=7)
+            some[:100] = held[:100]
+        with File(tmp_path / "series.h5") as file:
+            for name in ("all", "some"):
+                array = file.root.array(name)
+                found = series_of(array)
+                assert found.dtype == held.dtype
+                assert np.array_equal(found, array.read())
+
 
 class TestBoxes:
     @pytest.mark.parametrize("kind", ["f4", ">f8"])

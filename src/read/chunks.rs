@@ -4,6 +4,7 @@ mod damage;
 mod desk;
 mod hand;
 mod ids;
+mod integers;
 mod packed;
 mod plain;
 mod plan;
@@ -26,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::formats::Fields;
 use crate::source::Source;
 
+pub use self::integers::read_integers;
 pub use self::request::{Element, Identity, Request};
 pub use self::slice::Slice;
 
@@ -33,12 +35,12 @@ pub use self::slice::Slice;
 /// the processor.
 const BATCH: usize = 512 * 1024;
 
-/// One worker's hand on datasets of a file.
-pub struct ChunkReader {
 /// The same where chunks of one place are too many to be kept unpacked, so that every batch unpacks
 /// them anew: as many as the largest block that is kept.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
+/// One worker's hand on datasets of a file.
+pub struct ChunkReader {
     desk: Desk,
     elements: [Option<Hand>; 3],
     ids: Option<Ids>,
