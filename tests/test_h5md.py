@@ -669,7 +669,7 @@ class TestUnits:
         path = write_simple(tmp_path / "sigma.h5", units={**OUR_UNITS, "position": "sigma"})
         message = refused(path)
         assert "/particles/atoms/position: unknown unit 'sigma'" in message
-        assert message.endswith('units="Angstrom"')
+        assert message.endswith('units="Angstrom" (--units "Angstrom")')
         assert opened(path, units={"length": "3.4 Angstrom"}).elements["positions"].factor == 3.4
 
     def test_one_of_something_else(self, tmp_path):
@@ -679,7 +679,7 @@ class TestUnits:
     def test_a_user_s_word_counts_and_is_told(self, tmp_path):
         catalogue = opened(write_simple(tmp_path / "said.h5"), units={"length": "nm"})
         assert catalogue.elements["positions"].factor == 10
-        assert "in nm, as units= says, and not in Angstrom" in catalogue.notes[0]
+        assert "in nm, as units= (--units) says, and not in Angstrom" in catalogue.notes[0]
 
     def test_the_box_lends_its_own(self, tmp_path):
         path = write_simple(tmp_path / "lent.h5")
@@ -719,6 +719,28 @@ class TestAtomsThatMove:
             wanted = numbers().position[frame, [0, 2, 5, 6, 8]].astype("f4")
             assert (ts.positions == wanted).all()
 
+    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+    @pytest.mark.parametrize("kind", [ChunkHand, DetourHand])
+    @pytest.mark.parametrize(("number", "found"), [(4, "4 twice"), (77, "no 3")])
+    def test_one_that_is_there_twice_or_not_is_damage(self, tmp_path, kind, number, found):
+        there = [np.arange(9)] * N_FRAMES
+        path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
+
+        def repeat(file):
+            file["particles/atoms/id/value"][2, 3] = number
+
+        file = open_file(str(edit(path, repeat)))
+        frames = np.arange(N_FRAMES)
+        block = Decoded.room_for(frames, 2, ["positions"])
+        hand = kind(file.member, np.array([5, 6]), 1)
+        extents = extents_in(0, file, frames.astype(np.uint64))
+        *_, damaged = hand.read(extents, block, required=1, skip=True)
+        ((row, reason),) = damaged
+        assert row == 2
+        assert reason.endswith(f"expected each atom's number once, found {found}")
+        assert np.isnan(block.positions[2]).all()
+        assert np.array_equal(block.times, numbers().time)
+
     def test_none_is_there_in_all_frames(self, tmp_path):
         path = write_simple(tmp_path / "none.h5")
         ids = np.full((N_FRAMES, N_ATOMS), -1)
@@ -751,28 +773,6 @@ class TestAtomsThatMove:
         assert opened(path).ids is None
 
     def test_of_another_number_of_atoms(self, tmp_path):
-    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
-    @pytest.mark.parametrize("kind", [ChunkHand, DetourHand])
-    @pytest.mark.parametrize(("number", "found"), [(4, "4 twice"), (77, "no 3")])
-    def test_one_that_is_there_twice_or_not_is_damage(self, tmp_path, kind, number, found):
-        there = [np.arange(9)] * N_FRAMES
-        path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
-
-        def repeat(file):
-            file["particles/atoms/id/value"][2, 3] = number
-
-        file = open_file(str(edit(path, repeat)))
-        frames = np.arange(N_FRAMES)
-        block = Decoded.room_for(frames, 2, ["positions"])
-        hand = kind(file.member, np.array([5, 6]), 1)
-        extents = extents_in(0, file, frames.astype(np.uint64))
-        *_, damaged = hand.read(extents, block, required=1, skip=True)
-        ((row, reason),) = damaged
-        assert row == 2
-        assert reason.endswith(f"expected each atom's number once, found {found}")
-        assert np.isnan(block.positions[2]).all()
-        assert np.array_equal(block.times, numbers().time)
-
         path = write_simple(tmp_path / "few.h5")
 
         def add(file):
@@ -908,7 +908,7 @@ class TestBareDatasets:
         with h5py.File(path, "w") as file:
             file["text"] = "nothing"
         assert "with no trajectory" in refused(path)
-        assert "group= is for H5MD files" in refused(path, group="atoms")
+        assert "group= (--particles) is for H5MD files" in refused(path, group="atoms")
 
     def test_h5md_below_the_root(self, tmp_path):
         path = write_simple(tmp_path / "nested.h5")
