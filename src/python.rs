@@ -109,7 +109,7 @@ mod _core {
     #[pymodule_export]
     use super::chunk_encoder::{ChunkEncoder, cell_vectors};
     #[pymodule_export]
-    use super::chunks::ChunkReader;
+    use super::chunks::{ChunkReader, read_integers};
     #[pymodule_export]
     use super::dlpoly::{dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon};
     #[pymodule_export]

@@ -29,5 +29,32 @@ def printed(path):
     return path
 
 
+class Killing:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def break_off(path):
+    """End in the middle of an answer, of which much is on its way already."""
+    return [bytes(1 << 20), Killing()]
+
+
+def answer_with_a_lambda(path):
+    return lambda: path
+
+
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(one, two)
+        self.args = ("one and two",)
+
+    def __repr__(self):
+        return "Odd('one', 'two')"
+
+
+def fail_in_two_words(path):
+    raise Odd("one", "two")
+
+
 def fail(path):
     raise UnsupportedError(f"{path}: of no use")

@@ -389,11 +389,40 @@ def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, cap
     out = tmp_path / "all.trr"
     assert cli.main(["convert", adk_in_water.trajectory, str(out), "--end", "3"]) == 0
     assert open_file(out).n_atoms == 47681
-    status = cli.main(["convert", adk_in_water.trajectory, str(out), "--select", "protein"])
+    other = str(tmp_path / "protein.trr")
+    status = cli.main(["convert", adk_in_water.trajectory, other, "--select", "protein"])
     assert status == 2
     assert "--select needs to know the system" in capsys.readouterr().err
     assert cli.main(["convert", adk_in_water.trajectory, str(out)]) == 2
     assert "exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "said"),
+    [
+        (["--chunk", "0x5"], "out.h5md", "expected a chunk as frame, contiguous, auto or"),
+        (["--compress", "gzip:10"], "out.h5md", "expected a compression as none, gzip:1"),
+        (["--chunk", "contiguous", "--compress", "gzip:1"], "out.h5md", "cannot be compressed"),
+        (["--chunk", "frame"], "out.xtc", "XTC has no chunk to choose"),
+        ([], "out.txt", "expected a name that ends in"),
+        (["--dt", "2"], "out.xtc", "expected a time with its unit such as 2ps, found 2"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_file_is_opened(words, name, said, tmp_path, capsys):
+    try:
+        status = cli.main(["convert", "not-there.xtc", str(tmp_path / name), *words])
+    except SystemExit as stop:
+        status = stop.code
+    assert status > 0
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_times_can_be_set(adk_in_water, tmp_path):
+    out = tmp_path / "out.trr"
+    command = ["convert", adk_in_water.trajectory, str(out), "--dt", "2fs", "--begin", "0.004ps"]
+    assert cli.main(command) == 0
+    times, _ = open_file(out).times()
+    np.testing.assert_allclose(times, 0.002 * np.arange(2, 10), rtol=1e-6)
 
 
 def test_the_command_names_what_is_wrong(adk, adk_in_water, tmp_path, capsys):

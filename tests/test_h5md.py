@@ -28,12 +28,18 @@ from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
+from paceline.block import Decoded
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.boxes import cells_of
 from paceline.hdf5.catalogue import ABSENT
+from paceline.hdf5.detour import DetourHand
 from paceline.hdf5.dialects import catalogue_of
-from paceline.hdf5.native import File
+from paceline.hdf5.native import Array, File
+from paceline.hdf5.reading import ChunkHand
+from paceline.hdf5.series import series_of
 from paceline.hdf5.units import factor_of, units_given
+from paceline.indexed import extents_in
+from paceline.opening import open_file
 from paceline.reader import Reader
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
@@ -469,6 +475,38 @@ class TestJoin:
             assert particles["position/step"] == particles["velocity/step"]
         assert (opened(path).steps == numbers().step).all()
 
+    def test_many_chunks_are_not_asked_of_hdf5(self, tmp_path, monkeypatch):
+        held = numbers(n_frames=200)
+        path = write_gromacs(tmp_path / "many.h5", held)
+        asked, read = [], Array.read
+
+        def counting(self, rows=slice(None)):
+            asked.append(len(range(*rows.indices(self.shape[0]))))
+            return read(self, rows)
+
+        monkeypatch.setattr(Array, "read", counting)
+        catalogue = opened(path)
+        assert max(asked) == 1
+        assert np.array_equal(catalogue.times, held.time)
+        assert np.array_equal(catalogue.steps, held.step)
+        wanted = np.stack([triclinic_box(*edges * 10) for edges in held.edges.astype("f4")])
+        np.testing.assert_allclose(catalogue.dimensions, wanted, rtol=1e-6)
+
+    @pytest.mark.parametrize("kind", ["i2", ">u4", ">f8", "f4"])
+    @pytest.mark.parametrize("chunk", [1, 3])
+    def test_many_chunks_of_every_kind(self, tmp_path, kind, chunk):
+        held = (np.arange(400) * 3).astype(kind)
+        with h5py.File(tmp_path / "series.h5", "w") as file:
+            file.create_dataset("all", data=held, chunks=(chunk,), fletcher32=True, shuffle=True)
+            some = file.create_dataset("some", (400,), kind, chunks=(chunk,), fillvalue=7)
+            some[:100] = held[:100]
+        with File(tmp_path / "series.h5") as file:
+            for name in ("all", "some"):
+                array = file.root.array(name)
+                found = series_of(array)
+                assert found.dtype == held.dtype
+                assert np.array_equal(found, array.read())
+
 
 class TestBoxes:
     @pytest.mark.parametrize("kind", ["f4", ">f8"])
@@ -631,7 +669,7 @@ class TestUnits:
         path = write_simple(tmp_path / "sigma.h5", units={**OUR_UNITS, "position": "sigma"})
         message = refused(path)
         assert "/particles/atoms/position: unknown unit 'sigma'" in message
-        assert message.endswith('units="Angstrom"')
+        assert message.endswith('units="Angstrom" (--units "Angstrom")')
         assert opened(path, units={"length": "3.4 Angstrom"}).elements["positions"].factor == 3.4
 
     def test_one_of_something_else(self, tmp_path):
@@ -641,7 +679,7 @@ class TestUnits:
     def test_a_user_s_word_counts_and_is_told(self, tmp_path):
         catalogue = opened(write_simple(tmp_path / "said.h5"), units={"length": "nm"})
         assert catalogue.elements["positions"].factor == 10
-        assert "in nm, as units= says, and not in Angstrom" in catalogue.notes[0]
+        assert "in nm, as units= (--units) says, and not in Angstrom" in catalogue.notes[0]
 
     def test_the_box_lends_its_own(self, tmp_path):
         path = write_simple(tmp_path / "lent.h5")
@@ -680,6 +718,28 @@ class TestAtomsThatMove:
         for frame, ts in enumerate(reader):
             wanted = numbers().position[frame, [0, 2, 5, 6, 8]].astype("f4")
             assert (ts.positions == wanted).all()
+
+    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+    @pytest.mark.parametrize("kind", [ChunkHand, DetourHand])
+    @pytest.mark.parametrize(("number", "found"), [(4, "4 twice"), (77, "no 3")])
+    def test_one_that_is_there_twice_or_not_is_damage(self, tmp_path, kind, number, found):
+        there = [np.arange(9)] * N_FRAMES
+        path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
+
+        def repeat(file):
+            file["particles/atoms/id/value"][2, 3] = number
+
+        file = open_file(str(edit(path, repeat)))
+        frames = np.arange(N_FRAMES)
+        block = Decoded.room_for(frames, 2, ["positions"])
+        hand = kind(file.member, np.array([5, 6]), 1)
+        extents = extents_in(0, file, frames.astype(np.uint64))
+        *_, damaged = hand.read(extents, block, required=1, skip=True)
+        ((row, reason),) = damaged
+        assert row == 2
+        assert reason.endswith(f"expected each atom's number once, found {found}")
+        assert np.isnan(block.positions[2]).all()
+        assert np.array_equal(block.times, numbers().time)
 
     def test_none_is_there_in_all_frames(self, tmp_path):
         path = write_simple(tmp_path / "none.h5")
@@ -848,7 +908,7 @@ class TestBareDatasets:
         with h5py.File(path, "w") as file:
             file["text"] = "nothing"
         assert "with no trajectory" in refused(path)
-        assert "group= is for H5MD files" in refused(path, group="atoms")
+        assert "group= (--particles) is for H5MD files" in refused(path, group="atoms")
 
     def test_h5md_below_the_root(self, tmp_path):
         path = write_simple(tmp_path / "nested.h5")

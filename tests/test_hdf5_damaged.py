@@ -1,13 +1,16 @@
 """Damaged and hostile HDF5 files: one clear error each, and what is whole is read."""
 
 import contextlib
+import io
 import os
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
 import calls_apart as calls
 import h5py
@@ -129,6 +132,8 @@ class TestChunks:
         found = series.results.timeseries
         assert np.isnan(found[:2]).all()
         np.testing.assert_array_equal(found[2:], positions()[2:, 0])
+        # The catalogue has times of all frames.
+        np.testing.assert_array_equal(series.results.times, np.arange(N_FRAMES) * 2.0)
 
     @pytest.mark.parametrize("offset", [10**9, 2**63, 2**64 - 2])
     def test_a_chunk_that_is_outside_of_the_file(self, tmp_path, offset):
@@ -376,6 +381,25 @@ class TestApart:
     def test_a_helper_that_is_ended(self):
         with pytest.raises(WorkerError, match="status 3"):
             apart.apart(calls.end, "md.h5")
+
+    def test_an_answer_that_breaks_off(self):
+        with pytest.raises(WorkerError, match="status -9"):
+            apart.apart(calls.break_off, "md.h5")
+        half = SimpleNamespace(stdin=io.BytesIO(), stdout=io.BytesIO(struct.pack("<Q", 9) + b"8"))
+        with pytest.raises(EOFError):
+            apart._Helper._exchange(half, b"")
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (calls.answer_with_a_lambda, "what was found cannot leave the process .* pickle"),
+            (calls.fail_in_two_words, r"the error Odd\('one', 'two'\) cannot leave"),
+        ],
+    )
+    def test_what_cannot_travel_is_named(self, call, words):
+        with pytest.raises(WorkerError, match=f"md.h5: {words}"):
+            apart.apart(call, "md.h5")
+        assert apart.apart(calls.printed, "md.h5") == "md.h5"
 
     def test_one_helper_serves_many(self):
         first = apart.apart(calls.pid, "md.h5")

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from h5md_files import N_ATOMS, N_FRAMES, numbers, write_simple
+from h5md_files import N_ATOMS, N_FRAMES, numbers, write_lammps, write_simple
 from MDAnalysisTests import datafiles
 from test_netcdf import AMBER, values, write_netcdf4
 
@@ -108,6 +108,26 @@ def test_every_checksum_is_proved_and_every_stream_read_to_its_end(tmp_path):
     assert finding.frame == 4
     assert info.byte_offset <= finding.byte < info.byte_offset + info.size
     assert "chunk (4, 0, 0) of /particles/atoms/velocity/value" in finding.what
+
+
+def test_info_shows_what_it_can_before_it_asks(tmp_path, capsys):
+    path = write_lammps(tmp_path / "dump.h5", numbers())
+    assert main(["info", str(path)]) == 2
+    told = capsys.readouterr()
+    lines = dict(line.split(None, 1) for line in told.out.splitlines())
+    assert lines["/particles/all/position/value"] == f"float64 of ({N_FRAMES}, {N_ATOMS}, 3)"
+    assert '--units "Angstrom, ps"' in told.err
+    with h5py.File(path, "a") as file:
+        file.copy("particles/all", "particles/solute")
+    assert main(["info", str(path), "--units", "nm, fs"]) == 2
+    told = capsys.readouterr()
+    assert "/particles/solute/position/value" in told.out
+    assert "(--particles): 'all', 'solute'" in told.err
+    assert not main(["info", str(path), "--units", "nm, fs", "--particles", "all"])
+    capsys.readouterr()
+    path.write_bytes(b"nothing of the kind")
+    assert main(["info", str(path)]) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_what_a_file_does_not_say_is_asked_for(tmp_path, capsys):

@@ -229,6 +229,69 @@ def test_chunks_that_memory_should_not_hold_are_read_again_and_that_is_said(tmp_
     np.testing.assert_allclose(analysis.results.rmsf, wanted, rtol=1e-12)
 
 
+def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
+    n_atoms = 500_000
+    position = np.zeros((6, n_atoms, 3))
+    packed = {"chunks": position.shape, "compression": "gzip", "compression_opts": 1}
+    path = tmp_path / "a.h5md"
+    write_simple(
+        path, position=position, velocity=None, force=None, edges=None, dtype="f8", **packed
+    )
+    with h5py.File(path, "a") as file:
+        ids = file.create_group("particles/atoms/id")
+        ids.create_dataset(
+            "value",
+            data=np.tile(np.arange(n_atoms, dtype="i4"), (6, 1)),
+            chunks=(6, n_atoms),
+            compression="gzip",
+            compression_opts=1,
+        )
+        ids["step"] = file["particles/atoms/position/step"]
+        n_bytes = sum(
+            file[f"particles/atoms/{name}/value"].id.get_storage_size()
+            for name in ("position", "id")
+        )
+    file = open_file(path, notes=False)
+    assert file.catalogue.ids is not None
+    frames = np.arange(6)
+    extents = extents_in(0, file, frames.astype(np.uint64))
+    for judged, atoms in ((True, None), (False, np.array([5, 70]))):
+        block = Decoded.room_for(frames, 2, ["positions"], judged=judged)
+        cost = file.member.open(atoms, 1).read(extents, block, required=1, skip=False)
+        assert cost[2] == n_bytes
+
+
+def blocks_of_chunks(found, n_frames, chunk):
+    """Blocks that have frames of a chunk, at the most."""
+    blocks = np.arange(n_frames) // found.block_frames
+    chunks = np.split(blocks, range(chunk, n_frames, chunk))
+    return max(len(np.unique(some)) for some in chunks)
+
+
+@pytest.mark.parametrize(
+    ("n_atoms", "n_wanted", "chunk"),
+    [
+        (10**6, 100, 25),  # a leaf of whole chunks would be too large
+        (10**6, 10**6, 25),
+        (3 * 10**5, 3 * 10**5, 100),
+        (3341, 214, 64),
+        (3341, 214, 15),
+        (10**6, 10**6, 64),
+    ],
+)
+def test_how_often_chunks_are_read_is_known(n_atoms, n_wanted, chunk):
+    n_frames = 10_000
+    found = plan.make_plan(
+        np.arange(n_frames),
+        n_atoms=n_atoms,
+        n_wanted=n_wanted,
+        frame_bytes=12 * n_wanted,
+        n_workers=2,
+        chunk_frames=chunk,
+    )
+    assert found.chunk_reads == blocks_of_chunks(found, n_frames, chunk)
+
+
 # The same everywhere
 
 
@@ -389,7 +452,9 @@ def test_recognised_by_content_also_behind_a_user_block(tmp_path):
 
 
 def test_questions_for_hdf5_are_refused_for_other_files():
-    with pytest.raises(UnsupportedError, match=r"adk_oplsaa\.xtc: units= is for HDF5 files"):
+    with pytest.raises(
+        UnsupportedError, match=r"adk_oplsaa\.xtc: units= \(--units\) is for HDF5 files"
+    ):
         Reader(datafiles.XTC, units="nm")
 
 

@@ -35,6 +35,7 @@ PYTHON_LAYERS = (
     ("opening",),
     ("restarts", "joining", "pieces"),
     ("chain",),
+    ("coordinates",),
     ("reader",),
     ("foreign",),
     ("trajectory", "universe", "subfile"),

@@ -257,6 +257,26 @@ def test_timeseries(ours, theirs, frames, order):
     np.testing.assert_array_equal(series, expected, strict=True)
 
 
+def test_timeseries_is_read_in_blocks(ours, theirs, monkeypatch):
+    atoms = np.array([7, 2, 2, 9])
+    group, same_group = (
+        MDAnalysis.Universe.empty(reader.n_atoms, trajectory=False).atoms[atoms]
+        for reader in (ours, theirs)
+    )
+    expected = theirs.timeseries(atomgroup=same_group, order="fac")
+    looked_at, read_frame = [], Reader._read_frame
+    monkeypatch.setattr(
+        Reader, "_read_frame", lambda self, k: looked_at.append(k) or read_frame(self, k)
+    )
+    found = ours.timeseries(atomgroup=group, order="fac")
+    np.testing.assert_array_equal(found, expected, strict=True)
+    assert looked_at == [0]  # as MDAnalysis's ends
+    with pytest.raises(ValueError, match="permutation of 'fac'"):
+        ours.timeseries(order="xyz")
+    with pytest.raises(ValueError, match="at least one atom"):
+        ours.timeseries(atomgroup=group[:0])
+
+
 def test_transformations(ours, theirs):
     for reader in (ours, theirs):
         reader.add_transformations(translate([1, 2, 3]))

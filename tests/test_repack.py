@@ -220,7 +220,7 @@ def test_what_cannot_be_repacked_is_named(tmp_path):
     fails(UnsupportedError, "has no unit", precision=0.001)
     with h5py.File(path, "w") as file:
         file["numbers"] = np.arange(4)
-    fails(UnsupportedError, "no H5MD file with positions")
+    fails(UnsupportedError, f"no H5MD file with positions.*: paceline convert {path} new.h5md")
     path.write_bytes(b"something else")
     fails(UnsupportedError, "not an HDF5 file")
 

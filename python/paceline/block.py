@@ -254,14 +254,14 @@ class Decoded:
         )
 
     def blank(self, row: int) -> None:
-        """Make a row say that nothing is known of its frame.
+        """Make a row say that its frame is left out; its time stays as it is.
 
         Parameters
         ----------
         row : int
             Of the block.
         """
-        for array in (self.positions, self.velocities, self.forces, self.dimensions, self.times):
+        for array in (self.positions, self.velocities, self.forces, self.dimensions):
             if array is not None:
                 array[row] = np.nan
         self.steps[row] = DAMAGED_STEP

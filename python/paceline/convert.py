@@ -1,7 +1,7 @@
 """Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,10 +145,7 @@ class Write(AnalysisBase):
         }
         given = {name: value for name, value in options.items() if value is not None}
         self._options = {name.rstrip("_"): value for name, value in given.items()}
-        kind = _format_of(self._path)
-        for name in given:
-            if name not in kind.options:
-                raise UnsupportedError(f"{kind.name} has no {name.rstrip('_')} to choose")
+        kind = format_with(self._path, given)
         self._target = kind.make(
             self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **given
         )
@@ -197,12 +194,34 @@ class Write(AnalysisBase):
         )
 
 
-def _format_of(path: str) -> Format:
+def format_with(path: str | os.PathLike, options: Iterable[str]) -> Format:
+    """The format of a file that is to be written, by its name.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    options : iterable of str
+        Keywords of `Write` by which something was chosen.
+
+    Returns
+    -------
+    Format
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such format, or nothing of that kind to choose.
+    """
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         known = ", ".join(FORMATS)
         raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {ending!r}")
-    return FORMATS[ending]
+    kind = FORMATS[ending]
+    for name in options:
+        if name not in kind.options:
+            raise UnsupportedError(f"{kind.name} has no {name.rstrip('_')} to choose")
+    return kind
 
 
 def _first_readable(trajectory: Any) -> Any:

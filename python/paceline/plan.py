@@ -8,7 +8,7 @@ the same pairs in the same order and give the same bits.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import lcm
+from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,8 @@ class Plan:
     block_frames : int
         Frames in a block: a leaf times a power of two.
     chunk_reads : int
-        How often what is stored together is read, because memory should not hold it.
+        How often what is stored together is read at the most, because memory should not hold it,
+        or not as many frames of it as a leaf would need.
     """
 
     frames: np.ndarray
@@ -196,14 +197,23 @@ def make_plan(
         size *= 2
     if block_frames is not None:
         return Plan(frames, leaf, _doubled(size, until=block_frames))
-    whole, held = _doubled(size, until=chunk), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
+    # Not a power of two times the size where a leaf of whole chunks would be too large.
+    whole, held = lcm(size, chunk), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
+    parted = (whole // size).bit_count() > 1
+    if parted:
+        whole = _doubled(size, until=chunk)
     if whole <= min(held, len(frames) / n_workers):
         size = whole
     largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
     wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
     while 2 * size <= wanted:
         size *= 2
-    return Plan(frames, leaf, size, -(-chunk // size) if whole > held else 1)
+    return Plan(frames, leaf, size, _reads(chunk, size) if parted or whole > held else 1)
+
+
+def _reads(chunk: int, size: int) -> int:
+    """Blocks of a size that have frames of one chunk, at the most."""
+    return 1 + -(-(chunk - gcd(chunk, size)) // size)
 
 
 def _doubled(size: int, *, until: int) -> int:

@@ -19,6 +19,7 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
+from paceline.coordinates import positions_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames, Member
 from paceline.hdf5.asked import Asked
@@ -338,8 +339,28 @@ class Reader(ReaderBase):
         frames = range(*self.check_slice_indices(start, stop, step))
         # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
         rising = frames if frames.step > 0 else frames[::-1]
-        series = super().timeseries(asel, atomgroup, rising.start, rising.stop, rising.step, order)
+        series = None
+        if sorted(order) == ["a", "c", "f"] and (asel is None or atomgroup is None):
+            series = self._series(asel if atomgroup is None else atomgroup, rising)
+        if series is None:
+            bounds = rising.start, rising.stop, rising.step
+            series = super().timeseries(asel, atomgroup, *bounds, order)
+        else:
+            series = series.transpose(["fac".index(axis) for axis in order])
+            self.rewind()  # where MDAnalysis's ends
         return series if rising is frames else np.flip(series, order.index("f"))
+
+    def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
+        """Positions in frames that rise; None where they have to be looked at one by one."""
+        by_itself = self.transformations or self.is_collective or not len(frames)
+        if by_itself or (atoms is not None and len(atoms) == 0):
+            return None
+        indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
+        indices = indices if self.sub is None else self.sub[indices]
+        try:
+            return positions_in(self.chain, indices.astype(np.int64), np.array(frames))
+        except OSError as error:
+            raise ReadError(str(error)) from error
 
     def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
         """MDAnalysis's writer for this file's own format.

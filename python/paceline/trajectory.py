@@ -220,8 +220,9 @@ class _Files:
         path = max(self.chain.cores, key=lambda core: core.chunk_frames).path
         warn(
             f"{path}: {self.chunk_frames} frames are compressed together, more than memory should "
-            f"hold for each worker: they are read {plan.chunk_reads} times, once for each block of "
-            f"{plan.block_frames}; paceline repack makes a file of it that is read once"
+            f"hold for each worker: they are read up to {plan.chunk_reads} times, for each block "
+            f"of {plan.block_frames} that has some; paceline repack makes a file of it that is "
+            "read once"
         )
 
     def extents(self, frames: np.ndarray) -> Extents:
@@ -347,6 +348,7 @@ class _MDAnalysisFrames:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
                 decoded.blank(row)
+                decoded.times[row] = np.nan
         return Cost(0, time.perf_counter_ns() - begun, 0, 0, 0, damaged)
 
     def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::formats::Fields;
 use crate::formats::chunks::{Dataset, Filter, Number, Units};
 use crate::index::Fingerprint;
-use crate::read::chunks::{ChunkReader as Chunks, Element, Identity, Request, Slice};
+use crate::read::chunks::{self, ChunkReader as Chunks, Element, Identity, Request, Slice};
 use crate::source::FileSource;
 
 /// One worker's hand on datasets of an HDF5 file.
@@ -36,7 +36,7 @@ struct PyDtype {
 }
 
 #[derive(FromPyObject)]
-struct PyDataset {
+pub(super) struct PyDataset {
     name: String,
     dtype: PyDtype,
     shape: Vec<u64>,
@@ -54,30 +54,35 @@ struct PyElement {
     scale: f64,
 }
 
-impl PyElement {
-    fn into_element(self) -> PyResult<Element> {
-        let PyDataset { name, dtype, .. } = &self.dataset;
-        let Some(number) = Number::parse(&dtype.str) else {
+impl PyDataset {
+    fn into_dataset(self) -> PyResult<Dataset> {
+        let Some(number) = Number::parse(&self.dtype.str) else {
             return Err(PyValueError::new_err(format!(
-                "{name}: expected numbers that the core decodes, found {}",
-                dtype.str
+                "{}: expected numbers that the core decodes, found {}",
+                self.name, self.dtype.str
             )));
         };
-        let filters = self.dataset.filters.into_iter().map(|filter| Filter {
+        let filters = self.filters.into_iter().map(|filter| Filter {
             number: filter.number,
             name: filter.name,
             values: filter.values,
         });
+        Ok(Dataset {
+            number,
+            shape: self.shape,
+            chunk: self.chunk,
+            filters: filters.collect(),
+            offset: self.offset,
+            fill: self.fill,
+            name: self.name,
+        })
+    }
+}
+
+impl PyElement {
+    fn into_element(self) -> PyResult<Element> {
         Ok(Element {
-            dataset: Dataset {
-                number,
-                shape: self.dataset.shape,
-                chunk: self.dataset.chunk,
-                filters: filters.collect(),
-                offset: self.dataset.offset,
-                fill: self.dataset.fill,
-                name: self.dataset.name,
-            },
+            dataset: self.dataset.into_dataset()?,
             units: Units {
                 divisor: self.divisor,
                 scale: self.scale,
@@ -89,7 +94,7 @@ impl PyElement {
 
 /// Where the frames of a block are in one dataset.
 #[derive(FromPyObject)]
-struct SliceArrays<'py> {
+pub(super) struct SliceArrays<'py> {
     rows: PyReadonlyArray1<'py, i64>,
     places: PyReadonlyArray1<'py, u64>,
     offsets: PyReadonlyArray1<'py, u64>,
@@ -107,6 +112,20 @@ impl SliceArrays<'_> {
             masks: self.masks.as_slice()?,
         })
     }
+}
+
+/// Rows of a dataset of (rows, integers), one after another; each chunk is read once.
+#[pyfunction]
+pub(super) fn read_integers<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    dataset: PyDataset,
+    slice: SliceArrays<'py>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices()?);
+    let read = || chunks::read_integers(Arc::new(FileSource::open(&path)?), dataset, slice);
+    let numbers = py.detach(read).or_raise(py)?;
+    Ok(PyArray1::from_vec(py, numbers))
 }
 
 /// Positions, velocities and forces in this order.

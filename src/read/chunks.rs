@@ -4,6 +4,7 @@ mod damage;
 mod desk;
 mod hand;
 mod ids;
+mod integers;
 mod packed;
 mod plain;
 mod plan;
@@ -26,12 +27,17 @@ use crate::error::{Error, Result};
 use crate::formats::Fields;
 use crate::source::Source;
 
+pub use self::integers::read_integers;
 pub use self::request::{Element, Identity, Request};
 pub use self::slice::Slice;
 
 /// Bytes of frames that are decoded together where they are not kept: as many as stay close to
 /// the processor.
 const BATCH: usize = 512 * 1024;
+
+/// The same where chunks of one place are too many to be kept unpacked, so that every batch unpacks
+/// them anew: as many as the largest block that is kept.
+const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// One worker's hand on datasets of a file.
 pub struct ChunkReader {
@@ -207,8 +213,18 @@ impl ChunkReader {
             return n.max(1);
         }
         let hands = self.elements.iter().flatten();
-        let bytes: usize = hands.map(|hand| 4 * hand.plan.frame_len).sum();
-        (BATCH / bytes.max(1)).clamp(1, n.max(1))
+        let bytes: usize = hands.clone().map(|hand| 4 * hand.plan.frame_len).sum();
+        let bytes = bytes + self.ids.as_ref().map_or(0, |ids| 8 * ids.n_slots());
+        let hands = hands.chain(self.ids.as_ref().map(Ids::hand));
+        let rows = hands.filter_map(|hand| hand.plan.rows_not_kept()).max();
+        let batch = match rows {
+            None => BATCH / bytes.max(1),
+            Some(rows) => {
+                let most = (LARGE_BATCH / bytes.max(1)).max(1);
+                most - most % rows.min(most)
+            }
+        };
+        batch.clamp(1, n.max(1))
     }
 
     /// Decode some frames of the block into their rows, or judge them.

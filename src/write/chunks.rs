@@ -13,6 +13,10 @@ thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
+/// Bytes that are written by one call, about: they are still close to the processor then, and no
+/// block has a copy beside it.
+const PORTION: usize = 4 << 20;
+
 /// Call a function with memory that this thread uses again and again.
 pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
@@ -92,7 +96,8 @@ impl<'a> Run<'a> {
 
     /// What comes next belongs to `offset`.
     fn go_to(&mut self, offset: u64) -> std::io::Result<()> {
-        if self.start + self.bytes.len() as u64 != offset {
+        let full = self.bytes.len() >= PORTION;
+        if full || self.start + self.bytes.len() as u64 != offset {
             self.end()?;
             self.start = offset;
         }
@@ -160,6 +165,27 @@ mod tests {
                 assert_eq!(&found[place as usize..][..size as usize], chunk);
             }
         }
+    }
+
+    #[test]
+    fn blocks_are_written_in_portions() {
+        let (n_atoms, n_frames) = (100_000, 20);
+        let values = vec![1.0; 3 * n_atoms * n_frames];
+        let encoder = encoder(1, n_atoms);
+        let places: Vec<u64> = (0..n_frames)
+            .map(|k| (k * encoder.frame_bytes()) as u64)
+            .collect();
+        let path = file("portions");
+        std::fs::write(&path, b"").unwrap();
+        write(&encoder, &path, &places, 0, &values, n_atoms).unwrap();
+        let size = std::fs::metadata(&path).unwrap().len();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(size, (n_frames * encoder.frame_bytes()) as u64);
+        let most = with_room(|room| room.packed.capacity());
+        assert!(
+            most <= 2 * (PORTION + encoder.frame_bytes()),
+            "{most} bytes"
+        );
     }
 
     #[test]

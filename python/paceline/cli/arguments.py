@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from paceline.files import size_of_words
 
@@ -85,6 +86,12 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="order trajectories by time, and leave out frames that a later one repeats",
     )
+    add(
+        "--dt",
+        type=duration,
+        metavar="T",
+        help="time between frames, such as 2ps, in place of the times that the files have",
+    )
     add_hdf5_arguments(parser)
 
 
@@ -101,6 +108,33 @@ def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
     add("--units", metavar="TEXT", help='of numbers that have none: "nm, ps"')
     add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
+
+
+def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
+    """Those of some arguments that were given.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    *names : str
+        What they are called, there and here.
+    **renamed : str
+        What they are called there, of those that are called otherwise here.
+
+    Returns
+    -------
+    dict
+        Keywords.
+
+    Examples
+    --------
+    >>> given(argparse.Namespace(step=2, begin=None, particles="all"), "begin", group="particles")
+    {'group': 'all'}
+    """
+    there = {**dict(zip(names, names, strict=True)), **renamed}
+    found = {name: getattr(args, called) for name, called in there.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
@@ -260,3 +294,27 @@ def bound(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(
             f"expected a frame number or a time such as 100ps or 2.5ns, found {text!r}"
         ) from None
+
+
+def duration(text: str) -> float:
+    """Read a time with its unit.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    float
+        Picoseconds.
+
+    Examples
+    --------
+    >>> duration("2fs")
+    0.002
+    """
+    kind, value = bound(text)
+    if kind != "time":
+        raise argparse.ArgumentTypeError(f"expected a time with its unit such as 2ps, found {text}")
+    return value

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from paceline.cli.arguments import given
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.files import refuse_impossible
 
@@ -78,9 +79,9 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     dict
         Keywords for a Universe.
     """
-    # MDAnalysis's own readers know the first for chains of files alone, and not the others.
-    given = {"continuous": args.continuous or None, **hdf5_options(args)}
-    return {name: value for name, value in given.items() if value is not None}
+    # MDAnalysis's own readers know `continuous` for chains of files alone, and none of HDF5's.
+    continuous = {"continuous": True} if args.continuous else {}
+    return {**continuous, **given(args, "dt"), **hdf5_options(args)}
 
 
 def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -94,9 +95,9 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        Of `paceline.hdf5.asked.Asked`.
+        Of `paceline.hdf5.asked.Asked`: those that were given.
     """
-    return {"group": args.particles, "units": args.units, "dataset": args.dataset}
+    return given(args, "units", "dataset", group="particles")
 
 
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:

@@ -9,6 +9,7 @@ from paceline.cli.arguments import (
     add_frame_arguments,
     add_transform_arguments,
     add_worker_arguments,
+    given,
 )
 from paceline.cli.common import (
     chain_options,
@@ -18,7 +19,7 @@ from paceline.cli.common import (
     selected,
 )
 from paceline.cli.storing import add_layout_arguments, layout_options
-from paceline.files import size_in_words
+from paceline.files import refuse_impossible, size_in_words
 
 EXAMPLES = """\
 examples:
@@ -67,18 +68,15 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.convert import Write
+    from paceline.convert import Write, format_with
 
     refuse_impossible_report(args)
+    refuse_impossible(args.output, overwrite=args.overwrite)
+    options = {**given(args, "precision"), **layout_options(args)}
+    format_with(args.output, options)
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
-    analysis = Write(
-        atoms,
-        args.output,
-        precision=args.precision,
-        overwrite=args.overwrite,
-        **layout_options(args),
-    )
+    analysis = Write(atoms, args.output, overwrite=args.overwrite, **options)
     run_analysis(args, universe, analysis)
     save_report(args, analysis.timings)
     results = analysis.results

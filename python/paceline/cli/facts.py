@@ -1,14 +1,18 @@
 """What `paceline info` tells of a trajectory file."""
 
+import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from paceline.errors import PacelineError, UnsupportedError
+from paceline.hdf5.apart import apart
 from paceline.hdf5.asked import NOTHING_ASKED, Asked
 from paceline.hdf5.catalogue import ABSENT, Element
 from paceline.hdf5.costs import advice, costs_of, layout_in_words
-from paceline.hdf5.file import Hdf5File
+from paceline.hdf5.file import Hdf5File, is_hdf5
 from paceline.opening import open_file, read_headers
 
 
@@ -26,9 +30,19 @@ def facts_of(path: str, asked: Asked = NOTHING_ASKED) -> Iterator[tuple[str, Any
     ------
     (str, object)
         A heading, unit included, and the fact.
+
+    Raises
+    ------
+    UnsupportedError
+        It cannot be read, or something has to be said about it first. Of an HDF5 file there were
+        its datasets before.
     """
-    core = open_file(path, asked=asked)
     yield "file", path
+    try:
+        core = open_file(path, asked=asked)
+    except UnsupportedError:
+        yield from _of_unread(path)
+        raise
     yield "format", core.format
     yield "atoms", core.n_atoms
     yield "frames", core.n_frames
@@ -45,6 +59,18 @@ def facts_of(path: str, asked: Asked = NOTHING_ASKED) -> Iterator[tuple[str, Any
         yield from _of_hdf5(core)
     else:
         yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
+
+
+def _of_unread(path: str) -> Iterator[tuple[str, Any]]:
+    """What an HDF5 file holds that was not opened as a trajectory."""
+    if is_hdf5(path):
+        # Others do not wait for h5py.
+        from paceline.hdf5.outline import outline_of
+
+        yield "format", "HDF5"
+        yield "size (bytes)", os.path.getsize(path)
+        with contextlib.suppress(PacelineError):
+            yield from apart(outline_of, path)
 
 
 def _spacing(times: np.ndarray) -> str:

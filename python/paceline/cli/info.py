@@ -47,8 +47,13 @@ def run(args: argparse.Namespace) -> None:
             print(*(facts.get(heading, "-") for heading in headings), sep="\t")
         return
     for k, path in enumerate(args.file):
-        facts = dict(facts_of(path, asked))
-        width = max(map(len, facts))
-        print(*(f"{key:{width}}  {value}" for key, value in facts.items()), sep="\n")
+        shown: dict[str, Any] = {}
+        try:
+            shown.update(facts_of(path, asked))
+        finally:
+            # What is known of a file that cannot be read, or not without further words.
+            if len(shown) > 1:
+                width = max(map(len, shown))
+                print(*(f"{key:{width}}  {value}" for key, value in shown.items()), sep="\n")
         if k + 1 < len(args.file):
             print()

@@ -1,9 +1,12 @@
 """How an H5MD file is laid out: arguments of the commands that write one."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
-from paceline.cli.arguments import size
+from paceline.cli.arguments import given, size
+from paceline.errors import UnsupportedError
+from paceline.hdf5.layout import parse_chunk, parse_compression, refuse_packed_space
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "none") -> None:
@@ -19,6 +22,7 @@ def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "no
     add = parser.add_argument_group("H5MD").add_argument
     add(
         "--chunk",
+        type=_checked(parse_chunk),
         metavar="SHAPE",
         help="frame: one frame a chunk; FRAMESxATOMS, such as 16x1000; contiguous: no chunks; "
         "auto: what suits --for [auto]",
@@ -38,6 +42,7 @@ def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "no
     )
     add(
         "--compress",
+        type=_checked(parse_compression),
         metavar="HOW",
         help="none, gzip:1 to gzip:9 or, smaller but read more slowly where few atoms are wanted, "
         f"shuffle+gzip:4 [{compress}]",
@@ -56,6 +61,25 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
     -------
     dict
         Keywords: those of "chunk", "for_", "align" and "compress" that were given.
+
+    Raises
+    ------
+    UnsupportedError
+        They contradict each other.
     """
-    given = {name: getattr(args, name) for name in ("chunk", "for_", "align", "compress")}
-    return {name: value for name, value in given.items() if value is not None}
+    if args.compress is not None:
+        refuse_packed_space(args.chunk == "contiguous", parse_compression(args.compress))
+    return given(args, "chunk", "for_", "align", "compress")
+
+
+def _checked(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """What a user wrote, once it is known to make sense."""
+
+    def read(text: str) -> str:
+        try:
+            parse(text)
+        except UnsupportedError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return read

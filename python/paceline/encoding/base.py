@@ -1,9 +1,10 @@
 """What files that we write have in common, whatever their format."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from paceline.block import FIELDS, Block
 from paceline.errors import UnwritableError
@@ -45,8 +46,17 @@ class Source:
         return tuple(field for field in FIELDS if getattr(self.first, f"has_{field}"))
 
 
-class Target(Protocol):
+class Target(ABC):
     """A file that is to be written, of one family of formats.
+
+    Parameters
+    ----------
+    path : str
+        Final name.
+    n_atoms : int
+        To be written.
+    overwrite : bool
+        Whether a file of that name may be replaced.
 
     Attributes
     ----------
@@ -58,15 +68,37 @@ class Target(Protocol):
         Frames and size of the file, once it is whole.
     """
 
-    fields: Sequence[str]
-    optional_fields: Sequence[str]
-    frames_together: int
+    fields: Sequence[str] = ("positions",)
+    optional_fields: Sequence[str] = ()
+    frames_together: int = 1
     n_written: int
     n_bytes: int
 
-    def begin(self, source: Source) -> PerBlock:
-        """Make the worker's half."""
+    def __init__(self, path: str, n_atoms: int, *, overwrite: bool = False):
+        self._path = path
+        self._n_atoms = n_atoms
+        self._overwrite = overwrite
 
+    @abstractmethod
+    def begin(self, source: Source) -> PerBlock:
+        """Make the worker's half, by the first frame where the format wants all frames alike.
+
+        Parameters
+        ----------
+        source : Source
+            Of the frames.
+
+        Returns
+        -------
+        PerBlock
+
+        Raises
+        ------
+        UnsupportedError
+            There is nothing to write.
+        """
+
+    @abstractmethod
     def receiver(self) -> AbstractContextManager[Receiver]:
         """The file, for the time of a run: whole under its name afterwards, or not there."""
 

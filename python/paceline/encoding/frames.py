@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, Block, field_bits, fields_in
-from paceline.encoding.base import Source, naming
+from paceline.encoding.base import Source, Target, naming
 from paceline.errors import UnsupportedError
 from paceline.files import new_file, temporary_name, writing_to
 from paceline.ordered import Encoded, Ordered, Placed
@@ -24,35 +24,18 @@ _OF_MOTION = ("TRR", "NetCDF")
 _UNIFORM = ("DCD", "NetCDF")
 
 
-class FrameFile:
+class FrameFile(Target):
     """A file of frames one after another.
 
     Parameters
     ----------
-    path : str
-        Final name.
+    path, n_atoms, overwrite
+        As of `Target`.
     format : str
         "XTC", "TRR", "DCD" or "NetCDF".
-    n_atoms : int
-        To be written.
-    overwrite : bool
-        Whether a file of that name may be replaced.
     precision : float, optional
         Of XTC: integers per nm.
-
-    Attributes
-    ----------
-    fields, optional_fields : sequence of str
-        What is to be decoded, once `begin` was called.
-    frames_together : int
-        1: each frame is encoded alone.
-    n_written, n_bytes : int
-        Frames and size of the file, once it is whole.
     """
-
-    frames_together = 1
-    n_written: int
-    n_bytes: int
 
     def __init__(
         self,
@@ -63,26 +46,12 @@ class FrameFile:
         overwrite: bool = False,
         precision: float | None = None,
     ):
-        self._path = path
+        super().__init__(path, n_atoms, overwrite=overwrite)
         self._format = format
-        self._n_atoms = n_atoms
-        self._overwrite = overwrite
         self._precision = precision
-        self.fields: Sequence[str] = ("positions",)
-        self.optional_fields: Sequence[str] = ()
 
     def begin(self, source: Source) -> "_Encode":
-        """Make the worker's half: by the first frame, where the format wants all frames alike.
-
-        Parameters
-        ----------
-        source : Source
-            Of the frames.
-
-        Returns
-        -------
-        PerBlock
-        """
+        """Make the worker's half."""
         has_cell = source.has_cell or self._format not in _UNIFORM
         if self._format == "TRR":
             self.fields, self.optional_fields = (), FIELDS

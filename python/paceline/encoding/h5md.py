@@ -2,14 +2,14 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from paceline.encoding.base import Source
+from paceline.encoding.base import Source, Target
 from paceline.encoding.chunks import Encode, EncodedChunks, EncodeInPlace
 from paceline.errors import UnsupportedError
 from paceline.files import temporary_name
@@ -21,7 +21,7 @@ from paceline.hdf5.writing import Contents, NewH5MD
 from paceline.ordered import Encoded, Ordered, Placed
 
 
-class H5MDFile:
+class H5MDFile(Target):
     """An H5MD file.
 
     Frames have their place in it from the beginning where nothing is compressed and no frame may
@@ -31,35 +31,17 @@ class H5MDFile:
 
     Parameters
     ----------
-    path : str
-        Final name.
+    path, n_atoms, overwrite
+        As of `Target`.
     format : str
         "H5MD".
-    n_atoms : int
-        To be written.
-    overwrite : bool
-        Whether a file of that name may be replaced.
     chunk, for_, align : optional
         As for `paceline.hdf5.layout.choose_layout`.
     compress : str
         As for `paceline.hdf5.layout.parse_compression`.
     precision : float, optional
         Å: by how much positions may be apart and still be stored as the same.
-
-    Attributes
-    ----------
-    fields, optional_fields : sequence of str
-        What is to be decoded, once `begin` was called.
-    frames_together : int
-        Frames that are best encoded by one worker.
-    n_written, n_bytes : int
-        Frames and size of the file, once it is whole.
     """
-
-    optional_fields: Sequence[str] = ()
-    fields: Sequence[str] = ("positions",)
-    n_written: int
-    n_bytes: int
 
     def __init__(
         self,
@@ -74,31 +56,14 @@ class H5MDFile:
         compress: str = "none",
         precision: float | None = None,
     ):
-        self._path = path
-        self._n_atoms = n_atoms
-        self._overwrite = overwrite
+        super().__init__(path, n_atoms, overwrite=overwrite)
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         self._asked = Storage(layout, parse_compression(compress), precision)
         self._asked.encoder("positions")  # refuses a precision that cannot be
         self.frames_together = layout.frames_together(n_atoms)
 
     def begin(self, source: Source) -> Encode:
-        """Make the worker's half, by the first frame: H5MD wants all frames alike.
-
-        Parameters
-        ----------
-        source : Source
-            Of the frames.
-
-        Returns
-        -------
-        PerBlock
-
-        Raises
-        ------
-        UnsupportedError
-            There is nothing to write.
-        """
+        """Make the worker's half."""
         self.fields = fields = source.held
         if not fields:
             raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")

@@ -11,11 +11,12 @@ import os
 import pickle
 import select
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 from paceline.errors import DamagedFileError, WorkerError
 
@@ -23,6 +24,8 @@ from paceline.errors import DamagedFileError, WorkerError
 PATIENCE = 5.0
 #: Seconds after which a helper that nobody asks for anything ends.
 _IDLE = 60.0
+#: Before an answer stands the number of its bytes.
+_LENGTH = struct.Struct("<Q")
 #: How variables begin that tell a program that a launcher of MPI started it.
 _OF_LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
@@ -51,7 +54,8 @@ def apart(function: Callable[..., Any], path: str, **options: Any) -> Any:
     DamagedFileError
         The file crashed the other process, or kept it busy beyond all reason.
     WorkerError
-        The other process cannot be started, or somebody ended it.
+        The other process cannot be started, or somebody ended it, or what the function made of the
+        file cannot travel.
     Exception
         What the function raised.
 
@@ -138,7 +142,8 @@ class _Helper:
         assert process.stdout is not None
         process.stdin.write(request)
         process.stdin.flush()
-        return pickle.load(process.stdout)
+        (length,) = _LENGTH.unpack(_exactly(process.stdout, _LENGTH.size))
+        return pickle.loads(_exactly(process.stdout, length))
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> int:
         """Status of one whose answer ended early."""
@@ -164,6 +169,14 @@ class _Helper:
         for pipe in (process.stdin, process.stdout) if process else ():
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
+
+
+def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
+    """So many bytes; `EOFError` where whoever writes them ends in the middle."""
+    found = pipe.read(n_bytes)
+    if len(found) < n_bytes:
+        raise EOFError
+    return found
 
 
 def _error_of(status: int, path: str) -> Exception:
@@ -215,5 +228,22 @@ def serve() -> None:
             except Exception as error:
                 answer = False, error
             signal.setitimer(signal.ITIMER_PROF, 0)
-            pickle.dump(answer, answers, protocol=5)
+            packed = _packed(answer, path)
+            answers.write(_LENGTH.pack(len(packed)))
+            answers.write(packed)
             answers.flush()
+
+
+def _packed(answer: tuple[bool, Any], path: str) -> bytes:
+    """An answer on its way, or an error that says why it cannot travel."""
+    try:
+        packed = pickle.dumps(answer, protocol=5)
+        if not answer[0]:
+            # Errors may leave and not arrive: pickle calls their classes with their text alone.
+            pickle.loads(packed)
+        return packed
+    except Exception as error:
+        what = "what was found" if answer[0] else f"the error {answer[1]!r}"
+        reason = f"{type(error).__name__}: {error}"
+        refusal = WorkerError(f"{path}: {what} cannot leave the process that opened it: {reason}")
+        return pickle.dumps((False, refusal), protocol=5)

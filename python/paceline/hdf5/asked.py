@@ -6,6 +6,9 @@ from typing import Any
 
 from paceline.errors import UnsupportedError
 
+#: How the command line calls them.
+_OPTIONS = {"group": "--particles", "units": "--units", "dataset": "--dataset"}
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -54,7 +57,10 @@ class Asked:
         """
         for name, value in vars(self).items():
             if value is not None:
-                raise UnsupportedError(f"{path}: {name}= is for HDF5 files, and this is none")
+                option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""
+                raise UnsupportedError(
+                    f"{path}: {name}={option} is for HDF5 files, and this is none"
+                )
 
 
 NOTHING_ASKED = Asked()

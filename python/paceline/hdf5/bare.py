@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.catalogue import Catalogue, Element
+from paceline.hdf5.catalogue import COUNTED, Catalogue, Element
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.native import Array, File
 from paceline.hdf5.stored import dataset_of
@@ -56,7 +56,7 @@ def catalogue_of(file: File, *, dataset: str, units: dict[str, str]) -> Catalogu
         np.arange(n_frames),
         np.zeros((1, 6), dtype=np.float32),
         facts={"dataset": array.name, "units": f"length {known.used['length']}"},
-        notes=[f"{array.name}: frames count as 1 ps apart; give dt= to say better", *known.notes],
+        notes=[f"{array.name}: {COUNTED}", *known.notes],
     )
 
 

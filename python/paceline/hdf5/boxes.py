@@ -8,6 +8,7 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.catalogue import ABSENT
 from paceline.hdf5.elements import Sampled, rows_of
 from paceline.hdf5.native import Array, Group
+from paceline.hdf5.series import series_of
 
 _NONE = np.zeros((1, 6), dtype=np.float32)
 
@@ -98,7 +99,7 @@ def edges_of(edges: Sampled) -> np.ndarray:
             f"{path}: {array.name}: expected three lengths or three vectors of numbers, "
             f"found {array.dtype} of shape {array.shape}"
         )
-    numbers: np.ndarray = array.read()
+    numbers = series_of(array)
     return numbers[np.newaxis] if edges.steps is None else numbers
 
 

@@ -46,6 +46,10 @@ class Table:
     masks: np.ndarray
 
 
+#: What a user should know of frames whose times the file does not have.
+COUNTED = "frames count as 1 ps apart; give dt= (--dt) to say better"
+
+
 @dataclass(frozen=True)
 class Dataset:
     """One dataset of numbers, and how its bytes are laid out.

@@ -3,6 +3,7 @@
 import numpy as np
 
 from paceline.hdf5.native import Array, damaged
+from paceline.hdf5.series import series_of
 
 
 class Clocks:
@@ -57,7 +58,7 @@ class Clocks:
         """
         key = (array.identity, n_rows)
         if key not in self._read:
-            found = array.read() if array.shape else self._linear(array, n_rows)
+            found = series_of(array) if array.shape else self._linear(array, n_rows)
             self._read[key] = np.asarray(found, dtype=found.dtype.newbyteorder("="))
         return self._read[key]
 

@@ -185,7 +185,7 @@ class _ElementReader:
             assert member.id_order is not None
             # Any of them may be anywhere in a row.
             self._first, self._stop = 0, self._n_places
-            self._numbers = member.id_order[atoms]
+            self._order, self._wanted = member.id_order, atoms
 
     @property
     def _n_places(self) -> int:
@@ -210,12 +210,15 @@ class _ElementReader:
         flat = len(dataset.shape) == 2
         scale = 3 if flat else 1
         span = slice(self._first * scale, self._stop * scale)
-        values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
+        try:
+            values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
+        finally:
+            # Both are read whatever is found, as all fields are.
+            if self._ids is not None and id_rows is not None:
+                ids = self._distinct(self._ids, id_rows, slice(0, self._n_places))
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
         if self._ids is None:
             return values[:, self._columns]
-        assert id_rows is not None
-        ids = self._distinct(self._ids, id_rows, slice(0, self._n_places))
         places = np.stack([self._places(of_row) for of_row in ids])
         return np.take_along_axis(values, places[..., None], axis=1)
 
@@ -239,16 +242,17 @@ class _ElementReader:
         return values if len(distinct) == len(rows) and (np.diff(rows) > 0).all() else values[back]
 
     def _places(self, ids: np.ndarray) -> np.ndarray:
-        """Where in a row our atoms are."""
-        order = np.argsort(ids, kind="stable")
-        found = np.searchsorted(ids, self._numbers, sorter=order)
-        places = order[np.minimum(found, len(order) - 1)]
-        lost = ids[places] != self._numbers
-        if lost.any():
-            raise self._array.damaged(
-                f"atom number {self._numbers[lost][0]} among its {len(ids)}", "none of that number"
-            )
-        return places
+        """Where in a row our atoms are; other numbers mark places without an atom."""
+        ids = ids.astype(np.int64, copy=False)
+        places = np.argsort(ids, kind="stable")
+        ordered = ids[places]
+        first, stop = (np.searchsorted(ordered, self._order, side) for side in ("left", "right"))
+        for wrong, found in ((stop - first > 1, "{} twice"), (stop == first, "no {}")):
+            if wrong.any():
+                assert self._ids is not None
+                number = self._order[wrong][0]
+                raise self._ids.damaged("each atom's number once", found.format(number))
+        return places[first[self._wanted]]
 
 
 def _array_of(file: File, element: Element) -> Array:

@@ -51,18 +51,24 @@ def catalogue_of(
     given = units_given(units)
     if dataset is not None:
         if group is not None:
-            raise UnsupportedError(f"{file.path}: group= and dataset= exclude each other")
+            raise UnsupportedError(
+                f"{file.path}: group= (--particles) and dataset= (--dataset) exclude each other"
+            )
         return bare.catalogue_of(file, dataset=dataset, units=given)
     root = file.root
     if "particles" in root or "h5md" in root:
         return h5md.catalogue_of(file, group=group, units=given)
     if group is not None:
-        raise UnsupportedError(f"{file.path}: group= is for H5MD files, and this is none")
+        raise UnsupportedError(
+            f"{file.path}: group= (--particles) is for H5MD files, and this is none"
+        )
     if mdtraj.is_mdtraj(file):
         return mdtraj.catalogue_of(file, units=given)
     if amber.is_netcdf(root.attrs):
         if given:
-            raise UnsupportedError(f"{file.path}: units= is for files that state none of their own")
+            raise UnsupportedError(
+                f"{file.path}: units= (--units) is for files that state none of their own"
+            )
         return amber.catalogue_of(file)
     raise UnsupportedError(f"{file.path}: {_what_to_do(file)}")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline.hdf5.boxes import dimensions_of
-from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
+from paceline.hdf5.catalogue import ABSENT, COUNTED, Catalogue, Element
 from paceline.hdf5.elements import Sampled, first_not_rising, rows_of
 from paceline.hdf5.native import File, Group
 from paceline.hdf5.particles import VECTORS, Particles
@@ -143,9 +143,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
             factor = units.factor("time", f"{one.name}/time", one.time_unit or stated)
             return (one.times * factor).astype(np.float64)
     if len(frames.steps) > 1:
-        particles.notes.append(
-            f"{frames.name} has no times: its frames count as 1 ps apart; give dt= to say better"
-        )
+        particles.notes.append(f"{frames.name} has no times: its {COUNTED}")
     return np.arange(len(frames.steps), dtype=np.float64)
 
 

@@ -161,6 +161,59 @@ def parse_compression(text: str) -> Compression:
     return Compression(asked[1] is not None, int(asked[2]))
 
 
+def parse_chunk(text: str) -> tuple[int, int] | None:
+    """What `--chunk` asks for, whatever is written.
+
+    Parameters
+    ----------
+    text : str
+        "frame", "contiguous", "auto", or FRAMESxATOMS.
+
+    Returns
+    -------
+    (int, int) or None
+        Frames and atoms of a chunk; None where a word says it.
+
+    Raises
+    ------
+    UnsupportedError
+        It is something else.
+
+    Examples
+    --------
+    >>> parse_chunk("16x1000")
+    (16, 1000)
+    """
+    if text in ("frame", "contiguous", "auto"):
+        return None
+    asked = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if asked is None:
+        raise UnsupportedError(
+            "expected a chunk as frame, contiguous, auto or FRAMESxATOMS such as 16x1000, found "
+            f"{text!r}"
+        )
+    return int(asked[1]), int(asked[2])
+
+
+def refuse_packed_space(contiguous: bool, compression: Compression) -> None:
+    """Raise where contiguous space is to be compressed.
+
+    Parameters
+    ----------
+    contiguous : bool
+        Whether there are no chunks.
+    compression : Compression
+        What is to be done to them.
+
+    Raises
+    ------
+    UnsupportedError
+        HDF5 compresses chunks only.
+    """
+    if contiguous and compression.level is not None:
+        raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+
+
 def choose_layout(
     chunk: str,
     n_atoms: int,
@@ -220,19 +273,14 @@ def choose_layout(
     if align is not None and align < 1:
         raise UnsupportedError(f"expected bytes of a stripe, 1 or more, found {align}")
     align = align or 1
+    asked = parse_chunk(chunk)
     if chunk == "contiguous":
         return Layout(1, n_atoms, contiguous=True, align=align)
     if chunk == "frame":
         return _bounded(Layout(1, n_atoms, align=align), n_atoms)
-    if chunk == "auto":
-        return _automatic(n_atoms, for_, align)
-    asked = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", chunk)
     if asked is None:
-        raise UnsupportedError(
-            "expected a chunk as frame, contiguous, auto or FRAMESxATOMS such as 16x1000, found "
-            f"{chunk!r}"
-        )
-    frames, atoms = int(asked[1]), int(asked[2])
+        return _automatic(n_atoms, for_, align)
+    frames, atoms = asked
     if atoms > n_atoms:
         raise UnsupportedError(f"a chunk cannot hold {atoms} atoms: there are {n_atoms}")
     return _bounded(Layout(frames, atoms, align=align), n_atoms)

@@ -4,7 +4,7 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.boxes import without_impossible
-from paceline.hdf5.catalogue import Catalogue, Element
+from paceline.hdf5.catalogue import COUNTED, Catalogue, Element
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.native import Array, File, damaged
 from paceline.hdf5.stored import dataset_of
@@ -75,7 +75,7 @@ def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
     times = np.arange(n_frames, dtype=np.float64)
     time = _of_all_frames(file, "time", (n_frames,))
     if time is None:
-        notes.append("it has no times: its frames count as 1 ps apart; give dt= to say better")
+        notes.append(f"it has no times: its {COUNTED}")
     else:
         times = (time.read() * known.factor("time", time.name, unit_of(time))).astype(np.float64)
     return Catalogue(

@@ -214,7 +214,7 @@ class Array(Node):
         DamagedFileError
             It cannot be read, or claims to be larger than its bytes in the file could be.
         """
-        self._refuse_absurd()
+        self.refuse_absurd()
         chunks = zip(self.shape, self.chunk or self.shape, strict=True)
         allow(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READING)
         with asking(self.file.path, self.name):
@@ -225,8 +225,14 @@ class Array(Node):
             return texts
         return values if self.shape else plain(values)
 
-    def _refuse_absurd(self) -> None:
-        """Memory is not to be asked for on a file's word alone."""
+    def refuse_absurd(self) -> None:
+        """Raise where it claims to be larger than its bytes in the file could be.
+
+        Raises
+        ------
+        DamagedFileError
+            It does: memory is not to be asked for on a file's word alone.
+        """
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
         room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.elsewhere else 1)
         if claimed > max(room, _SMALL):

@@ -8,15 +8,16 @@ import numpy as np
 from paceline.block import Decoded, field_bits
 from paceline.errors import DamagedFileError, PacelineError
 from paceline.frames import Hand
-from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
+from paceline.hdf5.catalogue import ABSENT, Catalogue, Dataset, Element
 from paceline.hdf5.detour import DetourHand
 from paceline.hdf5.file import Hdf5File
+from paceline.hdf5.native import NOWHERE
 from paceline.hdf5.reading import ChunkHand
 from paceline.indexed import extents_in
 
 
 def proved(file: Hdf5File) -> Catalogue:
-    """Read one chunk of each element both ways, and compare every bit.
+    """Read a chunk or two of each element both ways, and compare every bit.
 
     Parameters
     ----------
@@ -42,17 +43,22 @@ def proved(file: Hdf5File) -> Catalogue:
 
 def _difference(file: Hdf5File, field: str, element: Element) -> str:
     """In what the two are not the same, in words."""
-    chunk = element.dataset.chunk
-    # Of a dataset of shape (rows, components x atoms) a chunk may end within an atom.
-    n_atoms = file.n_atoms if chunk is None or len(chunk) == 2 else min(chunk[1], file.n_atoms)
-    atoms, fields = np.arange(n_atoms), field_bits([field])
-    for frame in _frames(element, file.n_frames):
+    for frames, atoms in _places(element, file.n_frames, file.n_atoms):
+        if why := _difference_at(file, field, frames, atoms):
+            return why
+    return ""
+
+
+def _difference_at(file: Hdf5File, field: str, frames: list[int], atoms: np.ndarray) -> str:
+    """The same for the first of some frames that HDF5 can read."""
+    fields = field_bits([field])
+    for frame in frames:
         try:
-            theirs = _read(DetourHand(file.member, atoms, fields), file, field, frame, n_atoms)
+            theirs = _read(DetourHand(file.member, atoms, fields), file, field, frame, len(atoms))
         except DamagedFileError:
             continue
         try:
-            ours = _read(ChunkHand(file.member, atoms, fields), file, field, frame, n_atoms)
+            ours = _read(ChunkHand(file.member, atoms, fields), file, field, frame, len(atoms))
         except PacelineError as error:
             return f"HDF5 reads frame {frame}, and paceline says: {error}"
         same = np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
@@ -60,18 +66,35 @@ def _difference(file: Hdf5File, field: str, element: Element) -> str:
     return ""
 
 
-def _frames(element: Element, n_frames: int) -> Iterator[int]:
-    """Frames worth a try: in the middle, last and first of those that were written."""
+def _places(
+    element: Element, n_frames: int, n_atoms: int
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Frames worth a try, the best first, and atoms: of a chunk, and of one at the edge."""
+    dataset = element.dataset
     rows: np.ndarray = np.arange(n_frames) if element.rows is None else element.rows
+    frames = np.flatnonzero(_written(rows, dataset))
+    if len(frames) == 0:
+        return
+    middle, last, first = (int(frames[k]) for k in (len(frames) // 2, -1, 0))
+    # Of a dataset of shape (rows, components x atoms) a chunk may end within an atom.
+    chunk = dataset.chunk or dataset.shape
+    atoms = chunk[1] if len(chunk) == 3 else n_atoms
+    yield [middle, last, first], np.arange(min(atoms, n_atoms))
+    # HDF5 can be told to leave chunks alone that reach beyond the last frame or atom.
+    cut = [n % step for n, step in zip(dataset.shape, chunk, strict=True)]
+    if dataset.filters and any(cut):
+        first_atom = n_atoms - min(cut[1] or atoms, n_atoms) if len(chunk) == 3 else 0
+        yield [last, middle], np.arange(first_atom, n_atoms)
+
+
+def _written(rows: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """Which frames have a row, of which no chunk is missing or known to be damaged."""
     there: np.ndarray = rows != ABSENT
-    if element.dataset.table is not None and element.dataset.chunk is not None:
-        n_places = -(-element.dataset.shape[0] // element.dataset.chunk[0])
-        written = np.all(element.dataset.table.sizes.reshape(n_places, -1), axis=1)
-        there &= written[rows // element.dataset.chunk[0]]
-    frames = np.flatnonzero(there)
-    for k in sorted({len(frames) // 2, len(frames) - 1, 0}, reverse=True):
-        if k < len(frames):
-            yield int(frames[k])
+    if dataset.table is not None and dataset.chunk is not None:
+        n_places = -(-dataset.shape[0] // dataset.chunk[0])
+        sound = (dataset.table.sizes > 0) & (dataset.table.offsets != NOWHERE)
+        there &= sound.reshape(n_places, -1).all(axis=1)[rows // dataset.chunk[0]]
+    return there
 
 
 def _read(hand: Hand, file: Hdf5File, field: str, frame: int, n_atoms: int) -> np.ndarray:

@@ -44,7 +44,7 @@ class BlockIndex:
         block : Decoded
             Of these frames.
         damaged : sequence of (int, str)
-            Rows of which nothing shall be known.
+            Rows of which nothing shall be known but their times.
         """
         block.dimensions[:] = self.dimensions
         block.times[:] = self.times

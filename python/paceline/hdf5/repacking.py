@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -156,7 +157,9 @@ def _found(file: File) -> list[Array]:
                 arrays.setdefault(array.identity, array)
     if not arrays:
         raise UnsupportedError(
-            f"{file.path}: no H5MD file with positions, velocities or forces: convert it instead"
+            f"{file.path}: no H5MD file with positions, velocities or forces: only those are "
+            f"written anew; for other trajectories: paceline convert {shlex.quote(file.path)} "
+            "new.h5md"
         )
     for array in arrays.values():
         if len(array.shape) != 3 or array.shape[2] != 3 or array.dtype.kind != "f":

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline import _core
-from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.layout import Compression, Layout
+from paceline.errors import UnwritableError
+from paceline.hdf5.layout import Compression, Layout, refuse_packed_space
 
 #: Of a field, its element in H5MD.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
@@ -36,8 +36,7 @@ class Storage:
     precision: float | None = None
 
     def __post_init__(self) -> None:
-        if self.layout.contiguous and self.compression.level is not None:
-            raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+        refuse_packed_space(self.layout.contiguous, self.compression)
         refuse_coarse(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":

@@ -151,7 +151,7 @@ def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
             )
         if quantity in given:
             raise UnsupportedError(
-                f"units= names two of {quantity}: {given[quantity]!r} and {unit!r}"
+                f"units= (--units) names two of {quantity}: {given[quantity]!r} and {unit!r}"
             )
         factor_of(unit, quantity)
         given[quantity] = unit
@@ -284,10 +284,10 @@ class Units:
         except UnsupportedError as error:
             raise UnsupportedError(
                 f"{self._path}: {name}: {error}; say which it has with "
-                f'units=, for instance units="{OURS[quantity]}"'
+                f'units=, for instance units="{OURS[quantity]}" (--units "{OURS[quantity]}")'
             ) from None
         if stated is not None and unit != stated:
-            self.notes.append(f"{name}: in {unit}, as units= says, and not in {stated}")
+            self.notes.append(f"{name}: in {unit}, as units= (--units) says, and not in {stated}")
         return factor
 
     def refuse_missing(self) -> None:

@@ -243,6 +243,14 @@ impl Known {
 }
 
 impl Plan {
+    /// Rows that are unpacked together, where their chunks are too many to be kept.
+    pub fn rows_not_kept(&self) -> Option<usize> {
+        let grid = &self.grid;
+        let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());
+        let together = !self.pipeline.is_empty() && grid.chunk_rows > 1;
+        (together && bytes > KEPT).then_some(grid.chunk_rows as usize)
+    }
+
     /// Bytes of a chunk's numbers up to the last wanted one of its last row, where it pays to
     /// inflate no more than them.
     fn beginning(&self, place: u64, column: &Column, mask: u32, whole: bool) -> Option<usize> {
