@@ -60,7 +60,7 @@ def paceline(form: str, n_atoms: int) -> Run:
     """The encoder of paceline's snapshots."""
     from paceline._core import SnapshotFormat
 
-    encoder = SnapshotFormat(form, ALL_FIELDS)  # type: ignore[arg-type]
+    encoder = SnapshotFormat(form, ALL_FIELDS)
     numbers = atoms(n_atoms)
     vectors = (numbers[name] for name in ("positions", "velocities", "forces"))
     names = np.tile(np.frombuffer(b"Na+     ", np.uint8), (n_atoms, 1))
@@ -124,7 +124,7 @@ def main() -> None:
         with subjects(how) as (ready, missing):
             report(form)
             _agree(ready)
-            taken = slopes(ready, 2, asked.effort.repeats, asked.effort.measurement)
+            taken = slopes(ready, 1, asked.effort.repeats, asked.effort.measurement)
             _add_rows(table, form, n_atoms, taken, asked.effort.judged)
         skipped += [f"{form}: {name}: {why}" for name, why in missing.items()]
     asked.print_tables([table], skipped)
