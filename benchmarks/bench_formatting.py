@@ -32,6 +32,8 @@ N_ATOMS, TINY = 216_000, 1_000
 BATCH = 10_000
 ALL_FIELDS = 7
 RECORD_SIZE = 73
+#: DL_POLY's units of force in a kJ/(mol·Å).
+FORCE = 100.0
 RECORDS, FILE = "Fortran, to strings", "Fortran, to a file"
 #: At least so many times as fast as the faster of Fortran's two.
 TARGET = 5.0
@@ -43,12 +45,12 @@ HEADINGS = (
 
 
 def atoms(n_atoms: int) -> dict[str, np.ndarray]:
-    """Numbers of the size that molten salt has, in DL_POLY's units."""
+    """Numbers of the size that molten salt has: Å, Å/ps, kJ/(mol·Å), Da, e."""
     random = np.random.default_rng(7)
     return {
         "positions": random.uniform(-64.0, 64.0, (n_atoms, 3)),
         "velocities": random.normal(0.0, 5.0, (n_atoms, 3)),
-        "forces": random.normal(0.0, 3000.0, (n_atoms, 3)),
+        "forces": random.normal(0.0, 30.0, (n_atoms, 3)),
         "masses": np.full(n_atoms, 22.98977),
         "charges": np.full(n_atoms, 1.0),
     }
@@ -58,7 +60,7 @@ def paceline(form: str, n_atoms: int) -> Run:
     """The encoder of paceline's snapshots."""
     from paceline._core import SnapshotFormat
 
-    encoder = SnapshotFormat(form, ALL_FIELDS)  # type: ignore[arg-type]
+    encoder = SnapshotFormat(form, ALL_FIELDS)
     numbers = atoms(n_atoms)
     vectors = (numbers[name] for name in ("positions", "velocities", "forces"))
     names = np.tile(np.frombuffer(b"Na+     ", np.uint8), (n_atoms, 1))
@@ -90,6 +92,7 @@ def fortran(form: str, n_atoms: int, way: str) -> Run:
     )
     subprocess.run([compiler, "-O2", "-o", program, PROGRAM], check=True)
     columns = atoms(n_atoms)
+    columns["forces"] *= FORCE
     scalars = (columns.pop("masses"), columns.pop("charges"))
     np.column_stack([*scalars, *columns.values()]).tofile(numbers)
 
@@ -121,7 +124,7 @@ def main() -> None:
         with subjects(how) as (ready, missing):
             report(form)
             _agree(ready)
-            taken = slopes(ready, 2, asked.effort.repeats, asked.effort.measurement)
+            taken = slopes(ready, 1, asked.effort.repeats, asked.effort.measurement)
             _add_rows(table, form, n_atoms, taken, asked.effort.judged)
         skipped += [f"{form}: {name}: {why}" for name, why in missing.items()]
     asked.print_tables([table], skipped)

@@ -24,7 +24,7 @@ pub fn g20_10(value: f64) -> [u8; 20] {
     let whole = q + 1;
     let plain = (0..=10).contains(&whole);
     let (before, tail) = match plain {
-        true => (whole as u32, *b"    "),
+        true => (whole as usize, *b"    "),
         false => (0, exponent(whole)),
     };
     let mut text = [0; 20];
@@ -35,22 +35,42 @@ pub fn g20_10(value: f64) -> [u8; 20] {
 
 /// The sixteen columns of ten digits with a point after the first `before` of them, the first
 /// column in the lowest byte. Put together as one number, where no digit needs a branch or a loop.
-fn columns(digits: u64, before: u32, negative: bool) -> u128 {
-    const ZERO: u128 = (b'0' ^ b' ') as u128;
-    const MINUS: u128 = (b'-' ^ b' ') as u128;
-    const FIVE_BLANKS: u128 = 0x20_2020_2020;
-
+fn columns(digits: u64, before: usize, negative: bool) -> u128 {
     let text = ten_characters(digits);
-    let point_at = 8 * before;
-    let whole = text & ((1 << point_at) - 1);
-    let fraction = (text >> point_at) << (point_at + 8);
-    let point = u128::from(b'.') << point_at;
-    // Without digits before the point, a 0 stands there.
-    let zero = u128::from(before == 0);
-    let sign_at = 32 - 8 * (zero as u32);
-    let sign = (u128::from(negative) * MINUS) << sign_at;
-    let front = FIVE_BLANKS ^ ((zero * ZERO) << 32) ^ sign;
-    (whole | point | fraction) << 40 | front
+    let whole = text & WHOLE[before];
+    let fraction = text ^ whole;
+    // Five columns stand before the digits, and the point before those of the fraction.
+    (whole << 40) | (fraction << 48) | OTHERS[before][usize::from(negative)]
+}
+
+/// The lowest bytes, 0 to 10 of them.
+const WHOLE: [u128; 11] = {
+    let mut masks = [0; 11];
+    let mut n = 1;
+    while n < masks.len() {
+        masks[n] = masks[n - 1] << 8 | 0xff;
+        n += 1;
+    }
+    masks
+};
+
+/// What stands in the columns beside 0 to 10 digits before the point and the others behind it, for
+/// numbers above zero and below.
+const OTHERS: [[u128; 2]; 11] = {
+    let mut all = [[others(0, b"    0"), others(0, b"   -0")]; 11];
+    let mut before = 1;
+    while before < all.len() {
+        all[before] = [others(before, b"     "), others(before, b"    -")];
+        before += 1;
+    }
+    all
+};
+
+const fn others(before: usize, front: &[u8; 5]) -> u128 {
+    let mut columns = [0; 16];
+    columns.split_at_mut(front.len()).0.copy_from_slice(front);
+    columns[front.len() + before] = b'.';
+    u128::from_le_bytes(columns)
 }
 
 /// The ten characters of a number below 10¹⁰, the first in the lowest byte.
