@@ -207,13 +207,13 @@ def test_files_are_recognised_by_content_and_else_by_name(tmp_path, path):
     (tmp_path / "REVCON").write_text("nothing\nof the kind\n")
     u = MDAnalysis.Universe.empty(3, trajectory=True)
     u = paceline.Universe(u._topology)
-    with pytest.raises(UnsupportedError, match="expected XTC.*CONFIG or HDF5, found"):
+    with pytest.raises(UnsupportedError, match=r"expected XTC.*CONFIG or HDF5, found"):
         u.load_new(str(tmp_path / "REVCON"))
 
 
 def test_another_number_of_atoms_is_refused(tmp_path, path):
     few = write(tmp_path / "CONFIG", [*config()][: -4 * 2], 0)
-    with pytest.raises(DamagedFileError, match="expected 12 atoms.*found 10"):
+    with pytest.raises(DamagedFileError, match=r"expected 12 atoms.*found 10"):
         paceline.Universe(few)
     few = write(tmp_path / "CONFIG", [*config(claimed=10)][: -4 * 2])
     with pytest.raises(AtomCountError, match="12"):
@@ -312,7 +312,8 @@ def test_a_config_is_not_cut(tmp_path):
 def test_the_command_line_takes_them(tmp_path, path, capsys):
     assert main(["info", path]) == 0
     told = capsys.readouterr().out
-    assert "HISTORY" in told and "0.05" in told
+    assert "HISTORY" in told
+    assert "0.05" in told
     assert main(["validate", path]) == 0
     damaged = [*history()]
     damaged[20] = damaged[20].replace("E", "x").replace(".", "x")
