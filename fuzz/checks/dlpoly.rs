@@ -29,7 +29,9 @@ pub fn check(data: &[u8]) {
     let Some(Head { layout, .. }) = head else {
         return;
     };
-    assert_eq!(Layout::from_bytes(&layout.to_bytes()), Some(layout));
+    for layout in [layout, layout.ordered(), layout.varying()] {
+        assert_eq!(Layout::from_bytes(&layout.to_bytes()), Some(layout));
+    }
     let n = layout.n_atoms();
     // No whole frame holds so many atoms: not worth the memory.
     if n > file.len() {
@@ -39,6 +41,7 @@ pub fn check(data: &[u8]) {
     let some_atoms = Atoms::new(&some, n).expect("increasing indices");
     let wanted = Fields::from_bits(fields % 8);
     for (layout, frames) in [
+        (layout.ordered(), ordered_frames(&layout, file)),
         (layout, equal_frames(&layout, file)),
         (layout.varying(), found_frames(&layout, file)),
     ] {
@@ -78,6 +81,20 @@ fn equal_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
         .and_then(|size| usize::try_from(size).ok());
     let frames = &file[layout.start() as usize..];
     size.map_or_else(Vec::new, |size| frames.chunks_exact(size).collect())
+}
+
+/// Those of them whose atoms stand in the order of their numbers.
+fn ordered_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
+    let is_in_place = |frame: &[u8], place: u64| {
+        let Some(bytes) = layout.bytes_of(place..place + 1) else {
+            return false;
+        };
+        let lines = &frame[bytes.start as usize..bytes.end as usize];
+        matches!(layout.id_of(lines), Ok(id) if id.is_none_or(|id| id == place + 1))
+    };
+    let mut frames = equal_frames(layout, file);
+    frames.retain(|frame| (0..layout.n_atoms() as u64).all(|place| is_in_place(frame, place)));
+    frames
 }
 
 /// Frames by what they begin with.

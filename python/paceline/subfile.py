@@ -123,8 +123,8 @@ def join(
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
-        XTC, TRR, DCD or HISTORY files, all of one format and the same number of atoms; or patterns such as
-        "md.part*.xtc", whose files are taken in the order in which people count.
+        XTC, TRR, DCD or HISTORY files, all of one format and the same number of atoms; or patterns
+        such as "md.part*.xtc", whose files are taken in the order in which people count.
     output : path-like
         The whole.
     overwrite : bool

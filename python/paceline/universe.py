@@ -9,7 +9,7 @@ import MDAnalysis
 from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
-from paceline.errors import AtomCountError, PacelineError
+from paceline.errors import AtomCountError, PacelineError, UnsupportedError
 from paceline.hdf5.file import is_hdf5
 from paceline.opening import files_named
 from paceline.reader import Reader
@@ -61,6 +61,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         A trajectory has another number of atoms than the topology.
     FileNotFoundError
         A trajectory is missing, or no file matches a pattern.
+    UnsupportedError
+        A compressed HISTORY is given as the topology.
 
     Examples
     --------
@@ -171,7 +173,20 @@ def _dl_poly_format(topology: Any, format: Any) -> str | None:
     if format is not None or not _is_name(topology) or not os.path.isfile(topology):
         return None
     found = _core.detect_format(os.fspath(topology))
+    if found == "HISTORY":
+        _refuse_compressed(topology)
     return found if found in ("HISTORY", "CONFIG") else None
+
+
+def _refuse_compressed(history: str | os.PathLike) -> None:
+    """Raise for a topology of which MDAnalysis would make no atoms."""
+    with open(history, "rb") as file:
+        _, line = file.readline(), file.readline()
+    if line.split()[:1] == [b"3"]:
+        raise UnsupportedError(
+            f"{history}: a compressed HISTORY tells MDAnalysis no atoms; "
+            "name a CONFIG of the same system as the topology"
+        )
 
 
 def _is_name(given: Any) -> bool:

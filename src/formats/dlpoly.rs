@@ -40,11 +40,11 @@ pub struct DlpolyDecoder {
     layout: Layout,
     atoms: Atoms,
     wanted: Fields,
-    /// Where lines have equal lengths.
+    /// Where lines have equal lengths and atoms stand in order.
     plan: Option<Plan>,
     /// The whole of a frame, as large as the last one that was asked for.
     whole: [Run; 1],
-    /// Whether atoms were met in another order than that of their numbers.
+    /// Whether a frame was met, all the same, whose atoms do not.
     unordered: bool,
 }
 
@@ -54,8 +54,10 @@ impl DlpolyDecoder {
     pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let plan = match layout.lines {
-            LineLengths::Equal(widths) => Some(Plan::new(&layout, widths, &atoms)),
-            LineLengths::Varying => None,
+            LineLengths::Equal(widths) if layout.ordered => {
+                Some(Plan::new(&layout, widths, &atoms))
+            }
+            _ => None,
         };
         DlpolyDecoder {
             layout,
@@ -130,9 +132,12 @@ impl DlpolyDecoder {
             found.push((id.unwrap_or(place + 1), at));
         }
         walk.end()?;
-        // Files of some of a system's atoms keep their numbers.
         if !found.is_sorted_by(|(id, _), (next, _)| id < next) {
-            found = in_order(&found)?;
+            found.sort_unstable();
+            if let Some([(id, _), (_, at)]) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                let found = format!("atom {id} again");
+                return Err(Fault::bad(*at, "each atom once in a frame", found));
+            }
         }
         let wanted = self
             .atoms
@@ -153,7 +158,13 @@ impl DlpolyDecoder {
 impl Decoder for DlpolyDecoder {
     fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
         match &self.plan {
-            Some(_) if self.layout.frame_size() != Some(size) => &[],
+            _ if self
+                .layout
+                .frame_size()
+                .is_some_and(|expected| size != expected) =>
+            {
+                &[]
+            }
             Some(plan) if !self.unordered => &plan.runs,
             _ => {
                 self.whole[0].len = size;
@@ -193,26 +204,6 @@ impl Decoder for DlpolyDecoder {
         *out.fields = head.fields;
         Ok(())
     }
-}
-
-/// The numbers of atoms and where their lines begin, in the order of the numbers.
-///
-/// # Errors
-/// [`Fault::Bad`] where these are not 1, 2, 3 and so on.
-fn in_order(found: &[(u64, usize)]) -> Result<Vec<(u64, usize)>, Fault> {
-    let n = found.len();
-    let mut ordered = vec![(0, 0); n];
-    for &(id, at) in found {
-        let bad = |expected| Fault::bad(at, expected, format!("atom {id}"));
-        let Some(place) = ordered.get_mut(id as usize - 1) else {
-            return Err(bad(format!("an atom from 1 to {n}")));
-        };
-        if place.0 == id {
-            return Err(bad("each atom once in a frame".into()));
-        }
-        *place = (id, at);
-    }
-    Ok(ordered)
 }
 
 /// Put an atom's vectors where they are wanted.

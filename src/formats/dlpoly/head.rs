@@ -11,7 +11,7 @@
 //! ```
 
 use super::frame_head::{ConfigLine, FrameHead, TIMESTEP, integers};
-use super::layout::{HEAD_MAX, Kind, Layout, LineLengths, Widths, atom_size_min, n_vectors};
+use super::layout::{HEAD_MAX, Kind, Layout, LineLengths, NAME_MIN, VECTOR_MIN, Widths, n_vectors};
 use super::lines::{Lines, is_blank, quoted, vector};
 use crate::error::Fault;
 
@@ -61,8 +61,8 @@ pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
     }
     let mut lines = Lines::new(head, head.len() as u64);
     lines.title().ok()?;
-    let at = lines.at();
     let line = lines.next("").ok()?;
+    let at = lines.at() - 1 - line.len();
     let is_blank = |at: usize| line.get(at).is_none_or(u8::is_ascii_whitespace);
     let mut ends = (1..=line.len()).filter(|&end| !is_blank(end - 1) && is_blank(end));
     Some([ends.nth(2)? + at, ends.next()? + at, ends.next()? + at])
@@ -112,11 +112,12 @@ fn history(head: &[u8], file_size: u64) -> Result<Head, Fault> {
     let start = lines.at();
     let mut layout = Layout {
         kind: Kind::History,
-        n_atoms: n_atoms_checked(at, n_atoms, level as u8, file_size)?,
+        n_atoms: n_atoms_checked(at, n_atoms, file_size)?,
         level: level as u8,
         imcon: imcon as u8,
         start: start as u64,
         lines: LineLengths::Varying,
+        ordered: false,
     };
     if lines.clone().next_if_any()?.is_some() {
         layout
@@ -144,6 +145,7 @@ fn config(head: &[u8], file_size: u64) -> Result<Head, Fault> {
         imcon: line.imcon,
         start: 0,
         lines: LineLengths::Varying,
+        ordered: false,
     };
     let len = layout.look(head, file_size)?;
     if let LineLengths::Equal(widths) = layout.lines {
@@ -195,8 +197,8 @@ impl Layout {
 }
 
 /// The number of atoms, if a file of so many bytes can hold them.
-fn n_atoms_checked(at: usize, n_atoms: i64, level: u8, file_size: u64) -> Result<u64, Fault> {
-    let room = file_size / atom_size_min(level);
+fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault> {
+    let room = file_size / (NAME_MIN + VECTOR_MIN);
     match u64::try_from(n_atoms) {
         Ok(n_atoms) if (1..=room).contains(&n_atoms) => Ok(n_atoms),
         _ => {

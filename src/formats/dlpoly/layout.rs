@@ -25,6 +25,8 @@ pub struct Layout {
     /// Offset of the first frame.
     pub(super) start: u64,
     pub(super) lines: LineLengths,
+    /// Whether atoms stand in the order of their numbers, where lines have equal lengths.
+    pub(super) ordered: bool,
 }
 
 /// Bytes of a frame's lines, with their line feeds.
@@ -53,8 +55,8 @@ pub(super) const HEAD_MAX: usize = 64 << 10;
 pub(super) const COMPRESSED: u8 = 3;
 
 /// Bytes that an atom's lines have at least: that of a name, and those of three numbers.
-const NAME_MIN: u64 = 2;
-const VECTOR_MIN: u64 = 6;
+pub(super) const NAME_MIN: u64 = 2;
+pub(super) const VECTOR_MIN: u64 = 6;
 
 impl Layout {
     pub fn kind(&self) -> Kind {
@@ -78,7 +80,19 @@ impl Layout {
     /// The same file, its lines taken to have any length.
     pub fn varying(self) -> Layout {
         let lines = LineLengths::Varying;
-        Layout { lines, ..self }
+        Layout {
+            lines,
+            ordered: false,
+            ..self
+        }
+    }
+
+    /// The same file, whose atoms have been seen to stand in the order of their numbers.
+    pub fn ordered(self) -> Layout {
+        Layout {
+            ordered: self.lines != LineLengths::Varying,
+            ..self
+        }
     }
 
     /// Bytes of a frame, where all have as many.
@@ -140,7 +154,7 @@ impl Layout {
             LineLengths::Equal(widths) => [widths.head, widths.name, widths.vector],
             LineLengths::Varying => [0; 3],
         };
-        let mut bytes = vec![kind, self.level, self.imcon];
+        let mut bytes = vec![kind, self.level, self.imcon, u8::from(self.ordered)];
         bytes.extend(self.n_atoms.to_le_bytes());
         bytes.extend(self.start.to_le_bytes());
         bytes.extend(widths.map(u32::to_le_bytes).concat());
@@ -150,7 +164,7 @@ impl Layout {
     /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
-        let [kind, level, imcon] = take(&mut rest)?;
+        let [kind, level, imcon, ordered] = take(&mut rest)?;
         let n_atoms = u64::from_le_bytes(take(&mut rest)?);
         let start = u64::from_le_bytes(take(&mut rest)?);
         let mut width = || take(&mut rest).map(u32::from_le_bytes);
@@ -172,6 +186,7 @@ impl Layout {
                 0 => LineLengths::Varying,
                 _ => LineLengths::Equal(widths),
             },
+            ordered: ordered != 0,
         };
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
@@ -183,7 +198,7 @@ impl Layout {
             Kind::Config => 2,
         };
         let widths_are_sound = match self.lines {
-            LineLengths::Varying => true,
+            LineLengths::Varying => !self.ordered,
             LineLengths::Equal(Widths { head, name, vector }) => {
                 let line = |min: u64| min..=MAX_LINE as u64;
                 (1..=HEAD_MAX as u64).contains(&u64::from(head))
@@ -200,11 +215,6 @@ impl Layout {
             && self.level <= level_max
             && widths_are_sound
     }
-}
-
-/// Bytes that an atom takes at least, whatever the lengths of its lines.
-pub(super) fn atom_size_min(level: u8) -> u64 {
-    NAME_MIN + n_vectors(level) * VECTOR_MIN
 }
 
 /// Lines of three numbers that an atom has.

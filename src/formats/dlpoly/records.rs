@@ -40,6 +40,15 @@ impl Layout {
         self.kind == Kind::History && self.level != super::layout::COMPRESSED
     }
 
+    /// The number of the atom whose lines `bytes` begin with, where they say it.
+    ///
+    /// # Errors
+    /// As for [`Records::next_atom`].
+    pub fn id_of(&self, bytes: &[u8]) -> Result<Option<u64>, Fault> {
+        let lines = Walk::over(*self, self.level, bytes, bytes.len() as u64).next();
+        lines.map(|lines| lines.id())
+    }
+
     /// Bytes of a frame that hold the atoms at these places; nothing where only a walk from the
     /// frame's beginning finds them.
     pub fn bytes_of(&self, places: Range<u64>) -> Option<Range<u64>> {
@@ -64,7 +73,7 @@ impl<'a> Records<'a> {
         size: u64,
     ) -> Self {
         Records {
-            walk: Walk::new(*layout, head, bytes, size).from(0),
+            walk: Walk::over(*layout, head.level, bytes, size),
             kind: layout.kind,
             place,
         }

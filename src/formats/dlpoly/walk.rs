@@ -20,14 +20,19 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Of a frame that has `size` bytes, from its first atom on.
+    /// Over a frame that has `size` bytes, from its first atom on.
     pub fn new(layout: Layout, head: &FrameHead, bytes: &'a [u8], size: u64) -> Self {
+        Walk::over(layout, head.level, bytes, size).from(head.len)
+    }
+
+    /// Over the rest of a frame, which has `size` bytes and begins with an atom.
+    pub fn over(layout: Layout, level: u8, bytes: &'a [u8], size: u64) -> Self {
         Walk {
             layout,
-            level: head.level,
+            level,
             bytes,
             size,
-            at: head.len,
+            at: 0,
         }
     }
 
