@@ -10,6 +10,7 @@ mod communicator;
 mod cost;
 mod failure;
 pub mod formats;
+mod memory;
 mod outbox;
 mod packing;
 mod placed;

@@ -23,6 +23,7 @@ impl<'a> Column<'a> {
         }
     }
 
+    #[inline]
     pub fn get<const N: usize>(&self, place: usize) -> [u8; N] {
         let start = self.first + place * self.stride;
         let mut value = [0; N];
@@ -49,6 +50,7 @@ impl<'a> From<Vectors<'a>> for VectorColumn<'a> {
 }
 
 impl VectorColumn<'_> {
+    #[inline]
     fn get(&self, place: usize) -> [f64; 3] {
         match self.wide {
             true => bytemuck::cast(self.column.get::<24>(place)),
@@ -57,11 +59,12 @@ impl VectorColumn<'_> {
     }
 }
 
-/// Atoms in the order in which they are written: a rank's own, or those that came from all ranks.
+/// Atoms in the order in which they are written: a rank's own, or packed ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// Place of each atom in the columns.
-    pub order: Order<'a>,
+    /// Place of the first atom in the columns.
+    pub first: usize,
+    pub n_atoms: usize,
     pub ids: Column<'a>,
     pub positions: Option<VectorColumn<'a>>,
     pub velocities: Option<VectorColumn<'a>>,
@@ -71,23 +74,11 @@ pub struct Batch<'a> {
     pub charges: Option<Column<'a>>,
 }
 
-/// Places of atoms in columns.
-#[derive(Debug, Clone, Copy)]
-pub enum Order<'a> {
-    /// As many as they are, from a first one.
-    Own {
-        first: usize,
-        n_atoms: usize,
-    },
-    Sorted(&'a [u32]),
-}
-
 impl<'a> From<&Atoms<'a>> for Batch<'a> {
-    /// Atoms in their own order.
     fn from(atoms: &Atoms<'a>) -> Self {
-        let n_atoms = atoms.len();
         Batch {
-            order: Order::Own { first: 0, n_atoms },
+            first: 0,
+            n_atoms: atoms.len(),
             ids: Column::of(atoms.ids, 8),
             positions: Some(atoms.positions.into()),
             velocities: atoms.velocities.map(VectorColumn::from),
@@ -101,67 +92,54 @@ impl<'a> From<&Atoms<'a>> for Batch<'a> {
 
 impl Batch<'_> {
     pub fn len(&self) -> usize {
-        match self.order {
-            Order::Own { n_atoms, .. } => n_atoms,
-            Order::Sorted(order) => order.len(),
-        }
+        self.n_atoms
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.n_atoms == 0
     }
 
     /// Some of them, neighbours.
     pub fn part(&self, atoms: Range<usize>) -> Self {
-        let order = match self.order {
-            Order::Own { first, .. } => Order::Own {
-                first: first + atoms.start,
-                n_atoms: atoms.len(),
-            },
-            Order::Sorted(order) => Order::Sorted(&order[atoms]),
-        };
-        Batch { order, ..*self }
-    }
-
-    fn place(&self, k: usize) -> usize {
-        match self.order {
-            Order::Own { first, .. } => first + k,
-            Order::Sorted(order) => order[k] as usize,
+        Batch {
+            first: self.first + atoms.start,
+            n_atoms: atoms.len(),
+            ..*self
         }
     }
 
     pub fn id(&self, k: usize) -> u64 {
-        u64::from_ne_bytes(self.ids.get(self.place(k)))
+        u64::from_ne_bytes(self.ids.get(self.first + k))
     }
 
     /// Å; zeros where there are none, as for all that follow.
     pub fn position(&self, k: usize) -> [f64; 3] {
-        vector(self.positions, self.place(k))
+        vector(self.positions, self.first + k)
     }
 
     /// Å/ps.
     pub fn velocity(&self, k: usize) -> [f64; 3] {
-        vector(self.velocities, self.place(k))
+        vector(self.velocities, self.first + k)
     }
 
     /// kJ/(mol·Å).
     pub fn force(&self, k: usize) -> [f64; 3] {
-        vector(self.forces, self.place(k))
+        vector(self.forces, self.first + k)
     }
 
     pub fn name(&self, k: usize) -> [u8; 8] {
-        let place = self.place(k);
-        self.names.map_or([0; 8], |column| column.get(place))
+        self.names
+            .map_or([0; 8], |column| column.get(self.first + k))
     }
 
     /// u.
     pub fn mass(&self, k: usize) -> f64 {
-        number(self.masses, self.place(k))
+        number(self.masses, self.first + k)
     }
 
     /// e.
     pub fn charge(&self, k: usize) -> f64 {
-        number(self.charges, self.place(k))
+        number(self.charges, self.first + k)
     }
 }
 

@@ -9,8 +9,11 @@
 //! mass, charge  2 × f64, where they are written
 //! ```
 
-use super::batch::{Column, Order, VectorColumn};
+use super::batch::{Column, VectorColumn};
 use super::{Atoms, Batch, Records};
+
+/// Atoms of which one part after another is packed: few enough that they stay in the cache.
+const BLOCK: usize = 64;
 
 /// Where the parts of an atom are.
 #[derive(Debug, Clone, Copy)]
@@ -58,13 +61,18 @@ impl Packing {
         self.size
     }
 
-    /// Put the atoms at some places of `atoms` into `bytes`, one after another. Vectors must be of
-    /// the type that this packing is for.
-    pub fn pack(&self, atoms: &Atoms<'_>, places: impl Iterator<Item = usize>, bytes: &mut [u8]) {
+    /// Pack as many atoms as `bytes` holds, that number k from place `place(k)` of `atoms`. Vectors
+    /// must be of the type that this packing is for.
+    pub fn pack(&self, atoms: &Atoms<'_>, place: impl Fn(usize) -> usize, bytes: &mut [u8]) {
         let parts = self.parts(atoms);
-        for (place, packed) in places.zip(bytes.chunks_exact_mut(self.size)) {
+        for (number, block) in bytes.chunks_mut(BLOCK * self.size).enumerate() {
+            let place = |k| place(number * BLOCK + k);
             for part in &parts {
-                part.copy(place, packed);
+                match part.size {
+                    8 => part.copy::<8>(place, block, self.size),
+                    12 => part.copy::<12>(place, block, self.size),
+                    _ => part.copy::<24>(place, block, self.size),
+                }
             }
         }
     }
@@ -77,8 +85,16 @@ impl Packing {
         heads.map(|&head| u64::from_ne_bytes(head))
     }
 
-    /// Packed atoms in an order in which they are written.
-    pub fn batch<'a>(&self, packed: &'a [u8], order: Order<'a>) -> Batch<'a> {
+    /// Copy packed atoms at some places, one after another.
+    pub fn gather(&self, packed: &[u8], places: &[u32], gathered: &mut [u8]) {
+        for (&place, to) in places.iter().zip(gathered.chunks_exact_mut(self.size)) {
+            let start = place as usize * self.size;
+            to.copy_from_slice(&packed[start..start + self.size]);
+        }
+    }
+
+    /// Packed atoms, in their order.
+    pub fn batch<'a>(&self, packed: &'a [u8]) -> Batch<'a> {
         let column = |first| Column {
             bytes: packed,
             first,
@@ -93,7 +109,8 @@ impl Packing {
         };
         let [positions, velocities, forces] = self.vectors;
         Batch {
-            order,
+            first: 0,
+            n_atoms: packed.len() / self.size,
             ids: column(0),
             positions: vectors(positions),
             velocities: vectors(velocities),
@@ -135,13 +152,16 @@ impl Packing {
 }
 
 impl Part<'_> {
-    fn copy(&self, place: usize, packed: &mut [u8]) {
-        let to = &mut packed[self.at..self.at + self.size];
-        match (self.from, self.size) {
-            (Some(column), 8) => to.copy_from_slice(&column.get::<8>(place)),
-            (Some(column), 12) => to.copy_from_slice(&column.get::<12>(place)),
-            (Some(column), _) => to.copy_from_slice(&column.get::<24>(place)),
-            (None, _) => to.fill(0),
+    /// Copy this part of all atoms of a block.
+    fn copy<const SIZE: usize>(
+        &self,
+        place: impl Fn(usize) -> usize,
+        block: &mut [u8],
+        stride: usize,
+    ) {
+        for (k, packed) in block.chunks_exact_mut(stride).enumerate() {
+            let value = self.from.map_or([0; SIZE], |column| column.get(place(k)));
+            packed[self.at..self.at + SIZE].copy_from_slice(&value);
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Each atom is written by itself, in its place.
 
-use super::batch::Order;
 use super::cost::{Cost, timed};
 use super::failure::Result;
+use super::memory::grow;
 use super::target::{Target, parts};
 use super::{Batch, Plan, Reduce};
 
 /// Every rank writes its own atoms.
 pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
-    let mut target = Target::open(plan)?;
-    let written = target.write_each(&Batch::from(plan.job.atoms), cost);
-    cost.holds(target.n_bytes());
+    let target = Target::open(plan)?;
+    let mut text = Vec::new();
+    let written = target.write_each(&mut text, &Batch::from(plan.job.atoms), cost);
+    cost.holds(text.capacity());
     cost.n_batches = 1;
     written?;
     match plan.job.sync {
@@ -32,8 +33,8 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let mut packed = Vec::new();
     for part in parts(atoms.len(), plan.room.packed) {
         timed(&mut cost.sort, || {
-            packed.resize(part.len() * plan.packing.size(), 0);
-            plan.packing.pack(atoms, part, &mut packed);
+            grow(&mut packed, part.len() * plan.packing.size());
+            plan.packing.pack(atoms, |k| part.start + k, &mut packed);
         });
         timed(&mut cost.communicate, || plan.comm.send(0, &packed))?;
         cost.sent(packed.len() as u64);
@@ -45,9 +46,10 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
 /// Write the own atoms of rank 0, then those that each other rank sends.
 fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result<()>> {
     let mut target = Target::open(plan);
+    let mut text = Vec::new();
     let mut write = |batch: &Batch<'_>, cost: &mut Cost| {
-        if let Ok(open) = &mut target
-            && let Err(failure) = open.write_each(batch, cost)
+        if let Ok(open) = &target
+            && let Err(failure) = open.write_each(&mut text, batch, cost)
         {
             target = Err(failure);
         }
@@ -56,24 +58,18 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     let mut packed = Vec::new();
     for (rank, &n_atoms) in n_atoms.iter().enumerate().skip(1) {
         for part in parts(n_atoms as usize, plan.room.packed) {
-            packed.resize(part.len() * plan.packing.size(), 0);
+            grow(&mut packed, part.len() * plan.packing.size());
             timed(&mut cost.communicate, || {
                 plan.comm.receive(rank, &mut packed)
             })?;
-            let order = Order::Own {
-                first: 0,
-                n_atoms: part.len(),
-            };
-            write(&plan.packing.batch(&packed, order), cost);
+            write(&plan.packing.batch(&packed), cost);
             cost.n_batches += 1;
         }
     }
-    Ok(target.and_then(|target| {
-        cost.holds(packed.capacity() + target.n_bytes());
-        match plan.job.sync {
-            true => target.sync(cost),
-            false => Ok(()),
-        }
+    cost.holds(packed.capacity() + text.capacity());
+    Ok(target.and_then(|target| match plan.job.sync {
+        true => target.sync(cost),
+        false => Ok(()),
     }))
 }
 
@@ -95,7 +91,7 @@ pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
             let end = job.atoms.len().min(start + at_a_time);
             let batch = Batch::from(job.atoms).part(start..end);
             timed(&mut cost.format, || {
-                text.resize(batch.len() * size, 0);
+                grow(&mut text, batch.len() * size);
                 job.records.put(section, &batch, &mut text);
             });
             let place = |k| job.starts[section] + (batch.id(k) - 1) * size as u64;

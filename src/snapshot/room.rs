@@ -3,12 +3,13 @@
 use super::failure::{Failure, Result};
 use crate::error::Error;
 
-/// Bytes of text that are made before they are written: what the cache still has when the system
-/// takes them, and enough for one write.
-const TEXT: usize = 4 << 20;
+/// Bytes of text that are made before they are written, at the most: what the cache still has when
+/// the system takes them.
+const TEXT: usize = 1 << 20;
 
-/// The most bytes that one rank gives to, or gets from, one exchange: MPI may count to 2³¹.
-const EXCHANGED: usize = 1 << 30;
+/// Bytes of atoms that one rank packs, or puts in order, at a time, at the most: what the cache
+/// holds, so that they need not come from memory in an order that nobody foresees.
+const ATOMS: usize = 4 << 20;
 
 /// Atoms for which a rank has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ impl Room {
     pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
         let room = Room {
             written: TEXT.min(buffer / 8) / text.max(1),
-            sorted: EXCHANGED.min(buffer / 2) / (packed + size_of::<u32>()),
-            packed: EXCHANGED.min(buffer / 4) / packed,
+            sorted: ATOMS.min(buffer / 2) / (packed + size_of::<u32>()),
+            packed: ATOMS.min(buffer / 4) / packed,
             known: buffer / 8 / size_of::<u32>(),
         };
         let least = [room.written, room.sorted, room.packed / n_writers.max(1)];

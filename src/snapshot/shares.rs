@@ -27,10 +27,11 @@ impl Shares {
         let range = n_atoms.div_ceil(n_writers).max(1);
         let finest = (room.sorted / FINENESS).min(room.packed / n_writers as usize);
         let n_steps = range.div_ceil(finest.max(1) as u64);
+        let step = range.div_ceil(n_steps);
         Shares {
             n_atoms,
             n_steps,
-            step: range.div_ceil(n_steps),
+            step,
         }
     }
 

@@ -2,25 +2,20 @@
 
 use std::ops::Range;
 
-use super::batch::Order;
 use super::cost::{Cost, timed};
 use super::failure::Result;
+use super::memory::{Memory, grow};
 use super::outbox::Outbox;
 use super::shares::Shares;
-use super::target::Target;
+use super::target::{Target, parts};
 use super::{Failure, Plan, Reduce};
+
+/// Atoms that are copied into their order at a time, before their bytes are made. The processor
+/// waits for many of them at once, while bytes made from where atoms lie wait for each.
+const NEAR: usize = 256;
 
 /// No atom.
 const EMPTY: u32 = u32::MAX;
-
-/// What is on its way.
-#[derive(Default)]
-struct Mail {
-    packed: Vec<u8>,
-    received: Vec<u8>,
-    /// Place in `received` of each atom of a batch.
-    order: Vec<u32>,
-}
 
 /// Write one frame. What goes wrong on this rank alone comes back in the inner result, after this
 /// rank has done its part in what the others do.
@@ -33,28 +28,35 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
         plan.comm.all_reduce(&mut held, Reduce::Max)
     })?;
     let batches = shares.batches(&held, &plan.room);
-    let n_writers = job.writers.len();
-    let known = plan.room.known;
-    let mut outbox = Outbox::new(job.atoms.ids, shares, n_writers, &batches, &own, known);
-    let writer = job
-        .writers
-        .iter()
-        .position(|&rank| rank == plan.comm.rank());
-    let mut target = writer.map(|_| Target::open(plan)).transpose();
-    let mut mail = Mail::default();
+    let mut mail = Mail {
+        plan,
+        writer: job
+            .writers
+            .iter()
+            .position(|&rank| rank == plan.comm.rank()),
+        outbox: Outbox::new(
+            job.atoms.ids,
+            shares,
+            job.writers.len(),
+            &batches,
+            &own,
+            plan.room.known,
+        ),
+        memory: Memory::take(job.buffer),
+        cost,
+    };
+    let mut target = mail.writer.map(|_| Target::open(plan)).transpose();
     for (number, steps) in batches.iter().enumerate() {
-        mail.send(plan, &mut outbox, number, cost)?;
-        if let (Ok(Some(open)), Some(writer)) = (&mut target, writer) {
-            let written = mail.write(plan, open, shares.atoms(writer, steps), cost);
-            let held = open.n_bytes() + mail.n_bytes() + outbox.n_bytes();
-            cost.holds(held);
-            if let Err(failure) = written {
-                target = Err(failure);
-            }
+        mail.send(number)?;
+        if let (Ok(Some(open)), Some(writer)) = (&target, mail.writer)
+            && let Err(failure) = mail.write(open, shares.atoms(writer, steps))
+        {
+            target = Err(failure);
         }
-        cost.holds(mail.n_bytes() + outbox.n_bytes());
+        mail.weigh();
     }
-    cost.n_batches = batches.len() as u64;
+    mail.cost.n_batches = batches.len() as u64;
+    mail.memory.keep();
     Ok(target.and_then(|target| match target {
         Some(target) if job.sync => target.sync(cost),
         _ => Ok(()),
@@ -71,100 +73,121 @@ fn count(shares: &Shares, ids: &[i64]) -> Vec<u64> {
     own
 }
 
-impl Mail {
-    fn n_bytes(&self) -> usize {
-        self.packed.capacity() + self.received.capacity() + 4 * self.order.capacity()
-    }
+/// What one rank has in hand of a frame.
+struct Mail<'a> {
+    plan: &'a Plan<'a>,
+    /// Which of the writers it is.
+    writer: Option<usize>,
+    outbox: Outbox<'a>,
+    memory: Memory,
+    cost: &'a mut Cost,
+}
 
+impl Mail<'_> {
     /// Send the atoms of a batch to their writers, and receive what others send.
-    fn send(
-        &mut self,
-        plan: &Plan<'_>,
-        outbox: &mut Outbox<'_>,
-        batch: usize,
-        cost: &mut Cost,
-    ) -> Result<()> {
-        let mut leaving = vec![0; plan.comm.size()];
-        timed(&mut cost.sort, || {
-            self.pack(plan, outbox, batch, &mut leaving);
-        });
-        for (rank, &bytes) in leaving.iter().enumerate() {
-            if rank != plan.comm.rank() {
-                cost.sent(bytes);
-            }
+    fn send(&mut self, batch: usize) -> Result<()> {
+        let comm = self.plan.comm;
+        let size = self.plan.packing.size() as u64;
+        let n_places = self.outbox.batch(batch).map(|places| places.len() as u64);
+        let mut leaving = vec![0; comm.size()];
+        for (&rank, n_places) in self.plan.job.writers.iter().zip(n_places) {
+            leaving[rank] = size * n_places;
         }
-        timed(&mut cost.communicate, || {
-            let coming = plan.comm.all_to_all(&leaving)?;
-            grow(&mut self.received, coming.iter().sum::<u64>() as usize);
-            plan.comm
-                .exchange(&self.packed, &leaving, &mut self.received, &coming)
+        let staying = std::mem::take(&mut leaving[comm.rank()]) as usize;
+        let coming = timed(&mut self.cost.communicate, || comm.all_to_all(&leaving))?;
+        let (n_leaving, n_coming) = (leaving.iter().sum::<u64>(), coming.iter().sum::<u64>());
+        grow(&mut self.memory.packed, n_leaving as usize);
+        grow(&mut self.memory.received, n_coming as usize + staying);
+        let (received, stayed) = self.memory.received.split_at_mut(n_coming as usize);
+        let packed = &mut self.memory.packed;
+        timed(&mut self.cost.sort, || {
+            pack(self.plan, &mut self.outbox, batch, packed, stayed);
+        });
+        for &n_bytes in &leaving {
+            self.cost.sent(n_bytes);
+        }
+        timed(&mut self.cost.communicate, || {
+            comm.exchange(packed, &leaving, received, &coming)
         })?;
         Ok(())
     }
 
-    /// Pack the atoms of a batch, and count their bytes by rank.
-    fn pack(
-        &mut self,
-        plan: &Plan<'_>,
-        outbox: &mut Outbox<'_>,
-        batch: usize,
-        leaving: &mut [u64],
-    ) {
-        let (packing, writers) = (&plan.packing, plan.job.writers);
-        let places: Vec<&[u32]> = outbox.batch(batch).collect();
-        let n_atoms: usize = places.iter().map(|places| places.len()).sum();
-        grow(&mut self.packed, n_atoms * packing.size());
-        let mut room = &mut self.packed[..];
-        for (&rank, places) in writers.iter().zip(places) {
-            let n_bytes = places.len() * packing.size();
-            let (packed, rest) = room.split_at_mut(n_bytes);
-            packing.pack(plan.job.atoms, places.iter().map(|&at| at as usize), packed);
-            leaving[rank] = n_bytes as u64;
-            room = rest;
-        }
-    }
-
     /// Put received atoms in order and write them; they are `atoms`, counted from 0.
-    fn write(
-        &mut self,
-        plan: &Plan<'_>,
-        target: &mut Target<'_>,
-        atoms: Range<u64>,
-        cost: &mut Cost,
-    ) -> Result<()> {
-        timed(&mut cost.sort, || self.put_in_order(plan, &atoms))?;
-        let batch = plan
-            .packing
-            .batch(&self.received, Order::Sorted(&self.order));
-        target.write_run(atoms.start, &batch, cost)
+    fn write(&mut self, target: &Target<'_>, atoms: Range<u64>) -> Result<()> {
+        let Mail {
+            plan, memory, cost, ..
+        } = self;
+        timed(&mut cost.sort, || find_places(plan, memory, &atoms))?;
+        let Memory {
+            received,
+            order,
+            near,
+            text,
+            ..
+        } = memory;
+        for part in parts(order.len(), plan.room.written) {
+            let order = &order[part.clone()];
+            for some in parts(order.len(), NEAR) {
+                let places = &order[some.clone()];
+                timed(&mut cost.sort, || {
+                    grow(near, places.len() * plan.packing.size());
+                    plan.packing.gather(received, places, near);
+                });
+                let batch = plan.packing.batch(near);
+                target.put(text, order.len(), some.start, &batch, cost);
+            }
+            let first = atoms.start + part.start as u64;
+            target.write_run(text, order.len(), first, cost)?;
+        }
+        Ok(())
     }
 
-    fn put_in_order(&mut self, plan: &Plan<'_>, atoms: &Range<u64>) -> Result<()> {
-        let wrong = |id: u64, found: &str| {
-            let reason = format!("expected each id once, found that atom {id} {found}");
-            Err(Failure::Unwritable(reason))
-        };
-        let n_atoms = (atoms.end - atoms.start) as usize;
-        self.order.clear();
-        self.order.reserve_exact(n_atoms);
-        self.order.resize(n_atoms, EMPTY);
-        for (place, id) in plan.packing.ids(&self.received).enumerate() {
-            let slot = (id - 1).wrapping_sub(atoms.start) as usize;
-            match self.order.get_mut(slot) {
-                Some(slot) if *slot == EMPTY => *slot = place as u32,
-                _ => return wrong(id, "came twice"),
-            }
-        }
-        match self.order.iter().position(|&place| place == EMPTY) {
-            Some(slot) => wrong(atoms.start + slot as u64 + 1, "did not come"),
-            None => Ok(()),
+    /// Note how much memory this takes.
+    fn weigh(&mut self) {
+        self.cost
+            .holds(self.memory.n_bytes() + self.outbox.n_bytes());
+    }
+}
+
+/// Pack the atoms of a batch for others, and those that this rank itself writes.
+fn pack(
+    plan: &Plan<'_>,
+    outbox: &mut Outbox<'_>,
+    batch: usize,
+    mut packed: &mut [u8],
+    stayed: &mut [u8],
+) {
+    let (atoms, packing) = (plan.job.atoms, &plan.packing);
+    for (&rank, places) in plan.job.writers.iter().zip(outbox.batch(batch)) {
+        let place = |k: usize| places[k] as usize;
+        if rank == plan.comm.rank() {
+            packing.pack(atoms, place, stayed);
+        } else if let Some(own) = packed.split_off_mut(..places.len() * packing.size()) {
+            packing.pack(atoms, place, own);
         }
     }
 }
 
-/// Make a buffer as long as this, with any bytes in it, and with no more memory than it needs.
-fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
-    buffer.truncate(n_bytes);
-    buffer.reserve_exact(n_bytes - buffer.len());
-    buffer.resize(n_bytes, 0);
+/// Find where each atom of a batch is among those received.
+fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Result<()> {
+    let wrong = |id: u64, found: &str| {
+        let reason = format!("expected each id once, found that atom {id} {found}");
+        Err(Failure::Unwritable(reason))
+    };
+    let order = &mut memory.order;
+    let n_atoms = (atoms.end - atoms.start) as usize;
+    order.clear();
+    order.reserve_exact(n_atoms);
+    order.resize(n_atoms, EMPTY);
+    for (place, id) in plan.packing.ids(&memory.received).enumerate() {
+        let slot = id.wrapping_sub(1 + atoms.start) as usize;
+        match order.get_mut(slot) {
+            Some(slot) if *slot == EMPTY => *slot = place as u32,
+            _ => return wrong(id, "came twice"),
+        }
+    }
+    match order.iter().position(|&place| place == EMPTY) {
+        Some(slot) => wrong(atoms.start + slot as u64 + 1, "did not come"),
+        None => Ok(()),
+    }
 }

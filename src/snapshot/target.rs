@@ -7,19 +7,19 @@ use std::path::Path;
 
 use super::cost::{Cost, timed};
 use super::failure::Result;
-use super::records::Records;
-use super::{Batch, Plan};
+use super::memory::grow;
+use super::{Batch, Plan, Records};
 use crate::error::Error;
 
 /// A file that exists, open for writing.
 pub struct Target<'a> {
     path: &'a Path,
     file: File,
-    starts: &'a [u64],
     records: &'a dyn Records,
+    /// First byte of each section.
+    starts: &'a [u64],
     /// Atoms whose bytes are made at a time.
     at_a_time: usize,
-    text: Vec<u8>,
 }
 
 impl<'a> Target<'a> {
@@ -29,44 +29,64 @@ impl<'a> Target<'a> {
         Ok(Target {
             path: job.path,
             file: file.map_err(|source| Error::io(job.path, "cannot open", source))?,
-            starts: job.starts,
             records: job.records,
+            starts: job.starts,
             at_a_time: plan.room.written,
-            text: Vec::new(),
         })
     }
 
-    /// Write atoms that are neighbours in the file, `first` and those after it, counted from 0.
-    pub fn write_run(&mut self, first: u64, batch: &Batch<'_>, cost: &mut Cost) -> Result<()> {
-        for (section, &size) in self.records.sections().iter().enumerate() {
-            for part in parts(batch.len(), self.at_a_time) {
-                let atom = first + part.start as u64;
-                self.format(section, size, &batch.part(part), cost);
-                let offset = self.starts[section] + atom * size as u64;
-                self.write(0..self.text.len(), offset, cost)?;
-            }
+    /// Make the bytes of some atoms, those from `at` on of the `n_atoms` whose bytes are made before
+    /// they are written: in `text`, section after section.
+    pub fn put(
+        &self,
+        text: &mut Vec<u8>,
+        n_atoms: usize,
+        at: usize,
+        batch: &Batch<'_>,
+        cost: &mut Cost,
+    ) {
+        let sizes = self.records.sections();
+        grow(text, n_atoms * sizes.iter().sum::<usize>());
+        let mut rest = &mut text[..];
+        for (section, size) in sizes.iter().enumerate() {
+            let (own, others) = rest.split_at_mut(n_atoms * size);
+            let own = &mut own[at * size..(at + batch.len()) * size];
+            timed(&mut cost.format, || self.records.put(section, batch, own));
+            rest = others;
+        }
+    }
+
+    /// Write the bytes of atoms that are neighbours in the file from `first` on, counted from 0.
+    pub fn write_run(
+        &self,
+        mut text: &[u8],
+        n_atoms: usize,
+        first: u64,
+        cost: &mut Cost,
+    ) -> Result<()> {
+        for (&start, &size) in self.starts.iter().zip(self.records.sections()) {
+            let (own, others) = text.split_at(n_atoms * size);
+            self.write(own, start + first * size as u64, cost)?;
+            text = others;
         }
         Ok(())
     }
 
-    /// Write each atom by itself.
-    pub fn write_each(&mut self, batch: &Batch<'_>, cost: &mut Cost) -> Result<()> {
-        for (section, &size) in self.records.sections().iter().enumerate() {
-            for part in parts(batch.len(), self.at_a_time) {
-                let batch = batch.part(part);
-                self.format(section, size, &batch, cost);
-                for k in 0..batch.len() {
-                    let offset = self.starts[section] + (batch.id(k) - 1) * size as u64;
-                    self.write(k * size..(k + 1) * size, offset, cost)?;
+    /// Make the bytes of atoms, some at a time, and write each atom by itself.
+    pub fn write_each(&self, text: &mut Vec<u8>, batch: &Batch<'_>, cost: &mut Cost) -> Result<()> {
+        for part in parts(batch.len(), self.at_a_time) {
+            let batch = batch.part(part);
+            self.put(text, batch.len(), 0, &batch, cost);
+            let mut text = &text[..];
+            for (&start, &size) in self.starts.iter().zip(self.records.sections()) {
+                let (own, others) = text.split_at(batch.len() * size);
+                for (k, record) in own.chunks_exact(size).enumerate() {
+                    self.write(record, start + (batch.id(k) - 1) * size as u64, cost)?;
                 }
+                text = others;
             }
         }
         Ok(())
-    }
-
-    /// Bytes of memory that it takes.
-    pub fn n_bytes(&self) -> usize {
-        self.text.capacity()
     }
 
     /// Return when the disk has what was written.
@@ -75,18 +95,7 @@ impl<'a> Target<'a> {
             .map_err(|source| Error::io(self.path, "cannot write to disk", source).into())
     }
 
-    fn format(&mut self, section: usize, size: usize, batch: &Batch<'_>, cost: &mut Cost) {
-        let n_bytes = size * batch.len();
-        self.text.truncate(n_bytes);
-        self.text.reserve_exact(n_bytes - self.text.len());
-        self.text.resize(n_bytes, 0);
-        timed(&mut cost.format, || {
-            self.records.put(section, batch, &mut self.text);
-        });
-    }
-
-    fn write(&self, text: Range<usize>, offset: u64, cost: &mut Cost) -> Result<()> {
-        let text = &self.text[text];
+    fn write(&self, text: &[u8], offset: u64, cost: &mut Cost) -> Result<()> {
         timed(&mut cost.write, || self.file.write_all_at(text, offset))
             .map_err(|source| Error::io(self.path, "cannot write", source))?;
         cost.wrote(text.len());

@@ -1,7 +1,7 @@
 """What carries bytes between ranks for the core: its trait `Communicator`, filled in by mpi4py.
 
-Who waits looks often for a short while, since what comes soon should not wait for a sleeper, and
-then sleeps: a rank that spins takes a core from one that works.
+Who waits looks often at first, since what comes soon should not wait for a sleeper, and then
+sleeps: a rank that spins takes a core from one that works.
 """
 
 import os
@@ -13,25 +13,31 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 _HOW = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
-#: Seconds of looking without a sleep, and of each sleep after them.
-_BRISK, _SLEEP = 1e-3, 2e-4
-_BYTES = 3
+#: Seconds of looking without a sleep: what any call may take, and each byte that it moves.
+_BRISK, _BRISK_BYTE = 1e-3, 1e-9
+#: Part of the time waited so far that one sleep adds, and the most seconds.
+_SLEEP, _LONGEST = 0.1, 1e-2
+_TAG = 3
 
 
-def wait(request: MPI.Request) -> None:
+def wait(request: MPI.Request, n_bytes: int = 0) -> None:
     """Return when something is done that other ranks have a part in.
 
     Parameters
     ----------
     request : mpi4py.MPI.Request
         It.
+    n_bytes : int
+        That it moves. Some MPI move them only while somebody looks.
     """
     begun = time.perf_counter()
+    brisk = _BRISK + _BRISK_BYTE * n_bytes
     while not request.Test():
-        if time.perf_counter() - begun < _BRISK:
+        waited = time.perf_counter() - begun
+        if waited < brisk:
             os.sched_yield()
         else:
-            time.sleep(_SLEEP)
+            time.sleep(min(_SLEEP * waited, _LONGEST))
 
 
 class Communicator:
@@ -88,7 +94,7 @@ class Communicator:
         """
         sending = [send, send_counts.tolist(), MPI.BYTE]
         receiving = [receive, receive_counts.tolist(), MPI.BYTE]
-        wait(self.comm.Ialltoallv(sending, receiving))
+        wait(self.comm.Ialltoallv(sending, receiving), len(send) + len(receive))
 
     def all_reduce(self, values: NDArray[np.uint64], how: str) -> None:
         """Combine each value with those of all ranks in its place.
@@ -132,7 +138,7 @@ class Communicator:
         data : buffer
             What.
         """
-        wait(self.comm.Isend([data, MPI.BYTE], to, _BYTES))
+        wait(self.comm.Isend([data, MPI.BYTE], to, _TAG), len(data))
 
     def receive(self, sender: int, data: Any) -> None:
         """Receive what a rank sends with `send`.
@@ -144,7 +150,7 @@ class Communicator:
         data : buffer
             Where to.
         """
-        wait(self.comm.Irecv([data, MPI.BYTE], sender, _BYTES))
+        wait(self.comm.Irecv([data, MPI.BYTE], sender, _TAG), len(data))
 
     def write_at(self, path: str, offsets: NDArray[np.uint64], size: int, data: Any) -> None:
         """Write records to their places in a file, each by a call of MPI-IO.
