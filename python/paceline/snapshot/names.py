@@ -53,24 +53,24 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
 
 
 def _characters(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The same of text."""
+    """The same of text, which NumPy itself would convert one by one."""
     if names.ndim != 1:
         raise UnwritableError(f"expected names of shape ({len(ids)},), found {names.shape}")
-    if len(names) == 0:
-        return np.empty((0, WIDTH), dtype=np.uint8)
     if names.dtype.kind == "O":
         names = names.astype(str)
+    found = np.zeros((len(names), WIDTH), dtype=np.uint8)
+    if len(names) == 0:
+        return found
     if names.dtype.kind not in "US":
         raise UnwritableError(f"expected names as text, found {names.dtype}")
-    for atom in np.flatnonzero(np.char.str_len(names) > WIDTH)[:1]:
-        raise _odd(names[atom], ids[atom] if atom < len(ids) else atom)
-    try:
-        text = names.astype(f"S{WIDTH}")
-    except UnicodeEncodeError as error:
-        raise UnwritableError(
-            f"expected names of ASCII characters, found {error.object!r}"
-        ) from None
-    return text.view(np.uint8).reshape(-1, WIDTH)
+    kind = np.uint32 if names.dtype.kind == "U" else np.uint8
+    codes = np.ascontiguousarray(names, names.dtype.newbyteorder("=")).view(kind)
+    codes = codes.reshape(len(names), -1)
+    odd = (codes > _LAST).any(axis=1) | codes[:, WIDTH:].any(axis=1)
+    for atom in np.flatnonzero(odd)[: len(ids)]:
+        raise _odd(names[atom], ids[atom])
+    found[:, : codes.shape[1]] = codes[:, :WIDTH]
+    return found
 
 
 def _odd(name: Any, atom: int) -> UnwritableError:
