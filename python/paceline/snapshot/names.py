@@ -54,17 +54,17 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
 
 def _characters(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """The same of text, which NumPy itself would convert one by one."""
+    found = np.zeros((len(names), WIDTH), dtype=np.uint8)
+    if len(names) == 0:
+        return found
     if names.ndim != 1:
         raise UnwritableError(f"expected names of shape ({len(ids)},), found {names.shape}")
     if names.dtype.kind == "O":
         names = names.astype(str)
-    found = np.zeros((len(names), WIDTH), dtype=np.uint8)
-    if len(names) == 0:
-        return found
     if names.dtype.kind not in "US":
         raise UnwritableError(f"expected names as text, found {names.dtype}")
     kind = np.uint32 if names.dtype.kind == "U" else np.uint8
-    codes = np.ascontiguousarray(names, names.dtype.newbyteorder("=")).view(kind)
+    codes: Any = np.ascontiguousarray(names, names.dtype.newbyteorder("=")).view(kind)
     codes = codes.reshape(len(names), -1)
     odd = (codes > _LAST).any(axis=1) | codes[:, WIDTH:].any(axis=1)
     for atom in np.flatnonzero(odd)[: len(ids)]:

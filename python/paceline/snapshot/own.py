@@ -100,7 +100,9 @@ class Own:
         }
         if names is not None:
             taken["names"] = names_as_bytes(names, found)
-        beside: dict[str, Any] = dict.fromkeys(["velocities", "forces", "names", "masses", "charges"])
+        beside: dict[str, Any] = dict.fromkeys(
+            ["velocities", "forces", "names", "masses", "charges"]
+        )
         return cls(heading, found, **(beside | taken))
 
     @property
