@@ -114,6 +114,7 @@ for words, path, given in (
     ("expected a time that float32 holds", NETCDF, forces | {"time": 1e300}),
 ):
     refused(words, path, given, follows=False)
+refused("expected finite masses", NETCDF, with_first("masses", np.nan), False)
 refused(f"{first}", DCD, with_first("positions", [0, 0, np.nan]) | {"velocities": None}, False)
 
 # What cannot be made.

@@ -65,11 +65,12 @@ def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
     by_node: dict[str, list[int]] = {}
     for rank, node in enumerate(nodes):
         by_node.setdefault(node, []).append(rank)
-    shares = dict.fromkeys(by_node, 0)
-    while sum(shares.values()) < n_writers:
+    shares, left = dict.fromkeys(by_node, 0), n_writers
+    while left > 0:
         for node, ranks in by_node.items():
-            if shares[node] < len(ranks) and sum(shares.values()) < n_writers:
+            if left > 0 and shares[node] < len(ranks):
                 shares[node] += 1
+                left -= 1
     return sorted(
         ranks[place]
         for node, ranks in by_node.items()
