@@ -249,6 +249,15 @@ def test_names_as_bytes():
         assert names_as_bytes(names, ids).tobytes() == b"Na+     Cl-     "
     ready = np.frombuffer(b"Na+     Cl-\0\0\0\0\0", dtype=np.uint8).reshape(2, 8)
     assert names_as_bytes(ready, ids).tobytes() == b"Na+     Cl-     "
-    for wrong in (["Na+", ""], ["Na+", "a b"], ["Na+", "é"], ["Na+", "123456789"], ["Na+"], [1, 2]):
+    for wrong in (
+        ["Na+", ""],
+        ["Na+", "a b"],
+        ["Na+", " a"],
+        ["Na+", "a\n"],
+        ["Na+", "é"],
+        ["Na+", "123456789"],
+        ["Na+"],
+        [1, 2],
+    ):
         with pytest.raises(UnwritableError):
             names_as_bytes(wrong, ids)

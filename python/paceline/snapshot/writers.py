@@ -7,7 +7,9 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 
-#: Bytes of a frame that are worth a writer.
+#: Bytes of a frame that are worth a writer. Of 8 ranks on two cores 8 writers instead of one took
+#: 0.56 of the time of a CONFIG of 16 MiB, and 0.74 of that of 4 MiB, which 4 writers took as well;
+#: of 1 MiB and less any number takes the same.
 WORTH = 2**20
 
 
