@@ -114,6 +114,7 @@ for words, path, given in (
     ("expected a time that float32 holds", NETCDF, forces | {"time": 1e300}),
 ):
     refused(words, path, given, follows=False)
+refused("expected finite masses", NETCDF, with_first("masses", np.nan), False)
 refused(f"{first}", DCD, with_first("positions", [0, 0, np.nan]) | {"velocities": None}, False)
 
 # What cannot be made.
@@ -124,6 +125,8 @@ for words, options in (
     ("expected from 1 to", {"append": True, "writers": 99}),
     ("has no dt to choose", {"format": "DCD", "dt": 0.1}),
     ("found 'a lot'", {"append": True, "buffer": "a lot"}),
+    ("append or overwrite", {"append": True, "overwrite": True}),
+    ("n_atoms of at least 1, found 0", {"append": True, "n_atoms": 0}),
     ("expected a format out of", {"append": True, "format": "XTC"}),
 ):
     before, given = content(HISTORY), {"n_atoms": N_ATOMS} | options
@@ -174,5 +177,8 @@ writer.write(**own_frame(world, 1, FIELDS["DCD"], step=rank))
 assert "disagree about step" in error_of(writer.close)
 found = error_of(lambda: writer.write(**own_frame(world, 1, FIELDS["DCD"])))
 assert found.startswith("ValueError: the writer is closed"), found
+MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
+found = error_of(lambda: Writer(world, folder / "other.dcd", N_ATOMS, wait=False))
+assert "wait=False takes an MPI" in found, found
 if rank == 0:
     print("refused")

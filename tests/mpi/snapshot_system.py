@@ -69,5 +69,8 @@ def own_frame(comm, frame, fields, n_atoms=N_ATOMS, **changed):
 def write_frames(path, kind, frames, comm=MPI.COMM_WORLD, n_atoms=N_ATOMS, **options):
     with Writer(comm, path, n_atoms, **options) as writer:
         for frame in frames:
-            writer.write(**own_frame(comm, frame, FIELDS[kind], n_atoms))
+            given = own_frame(comm, frame, FIELDS[kind], n_atoms)
+            writer.write(**given)
+            # What was given is the caller's again.
+            given["ids"][:], given["positions"][:] = 0, np.nan
     return writer

@@ -9,6 +9,8 @@ from paceline.errors import UnwritableError
 #: Characters of a name.
 WIDTH = 8
 _BLANK, _LAST = ord(" "), ord("~")
+#: Names that are looked at together: what that takes of memory shall not grow with them.
+_AT_A_TIME = 2**16
 
 
 def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
@@ -35,46 +37,44 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
     >>> names_as_bytes(["Na+"], np.array([1])).tobytes()
     b'Na+     '
     """
-    found = np.asarray(names)
-    if found.dtype != np.uint8:
-        found = _characters(found, ids)
-    if found.shape != (len(ids), WIDTH):
-        raise UnwritableError(f"expected names of {len(ids)} atoms, found those of {len(found)}")
-    found = np.where(found == 0, np.uint8(_BLANK), found)
-    blank = found == _BLANK
-    odd = (found < _BLANK) | (found > _LAST)
-    # Readers take what stands behind a blank for the next column.
-    odd[:, 1:] |= blank[:, :-1] & ~blank[:, 1:]
-    odd[:, 0] |= blank[:, 0]
-    if odd.any():
-        atom = int(np.flatnonzero(odd.any(axis=1))[0])
-        raise _odd(found[atom].tobytes().rstrip(), ids[atom])
+    codes = _codes(np.asarray(names))
+    if len(codes) != len(ids):
+        raise UnwritableError(f"expected names of {len(ids)} atoms, found those of {len(codes)}")
+    found = np.full((len(ids), WIDTH), _BLANK, dtype=np.uint8)
+    for first in range(0, len(ids), _AT_A_TIME):
+        some = slice(first, first + _AT_A_TIME)
+        _put(codes[some], found[some], ids[some])
     return found
 
 
-def _characters(names: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The same of text."""
-    if names.ndim != 1:
-        raise UnwritableError(f"expected names of shape ({len(ids)},), found {names.shape}")
+def _codes(names: np.ndarray) -> np.ndarray:
+    """Numbers of characters as they lie in memory, a name a row; 0 behind the last."""
+    if names.dtype == np.uint8 and names.ndim == 2:
+        return names
     if len(names) == 0:
         return np.empty((0, WIDTH), dtype=np.uint8)
     if names.dtype.kind == "O":
         names = names.astype(str)
-    if names.dtype.kind not in "US":
-        raise UnwritableError(f"expected names as text, found {names.dtype}")
-    for atom in np.flatnonzero(np.char.str_len(names) > WIDTH)[:1]:
-        raise _odd(names[atom], ids[atom] if atom < len(ids) else atom)
-    try:
-        text = names.astype(f"S{WIDTH}")
-    except UnicodeEncodeError as error:
+    if names.dtype.kind not in "US" or names.ndim != 1:
         raise UnwritableError(
-            f"expected names of ASCII characters, found {error.object!r}"
-        ) from None
-    return text.view(np.uint8).reshape(-1, WIDTH)
+            f"expected names as text of shape (n,), found {names.dtype} of shape {names.shape}"
+        )
+    kind = np.uint32 if names.dtype.kind == "U" else np.uint8
+    in_a_row: Any = np.ascontiguousarray(names, names.dtype.newbyteorder("="))
+    return in_a_row.view(kind).reshape(len(names), -1)
 
 
-def _odd(name: Any, atom: int) -> UnwritableError:
-    return UnwritableError(
-        f"atom {atom}: expected a name of 1 to {WIDTH} printable ASCII characters without blanks, "
-        f"found {name!r}"
-    )
+def _put(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
+    """Put characters of some names over blanks, and refuse what would not be read as one name."""
+    near = codes[:, :WIDTH]
+    np.copyto(found[:, : near.shape[1]], near, where=near != 0, casting="unsafe")
+    blank = found == _BLANK
+    # Readers take what stands behind a blank for the next column.
+    odd = blank[:, 0] | (blank[:, :-1] & ~blank[:, 1:]).any(axis=1)
+    odd |= (found < _BLANK).any(axis=1) | (codes > _LAST).any(axis=1) | codes[:, WIDTH:].any(axis=1)
+    for atom in np.flatnonzero(odd):
+        text = "".join(map(chr, codes[atom])).rstrip("\0 ")
+        raise UnwritableError(
+            f"atom {ids[atom]}: expected a name of 1 to {WIDTH} printable ASCII characters without "
+            f"blanks, found {text!r}"
+        )

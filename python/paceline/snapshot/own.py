@@ -98,9 +98,13 @@ class Own:
             for name, one in numbers.items()
             if one is not None
         }
+        for name in numbers:
+            _refuse_odd(name, taken.get(name), found)
         if names is not None:
             taken["names"] = names_as_bytes(names, found)
-        beside = dict.fromkeys(["velocities", "forces", "names", "masses", "charges"])
+        beside: dict[str, Any] = dict.fromkeys(
+            ["velocities", "forces", "names", "masses", "charges"]
+        )
         return cls(heading, found, **(beside | taken))
 
     @property
@@ -169,6 +173,8 @@ def refuse_disagreement(told: list[dict[str, Any]]) -> None:
     told : list of dict
         By rank; what is None under "type" may be anything.
     """
+    if all(one is told[0] for one in told):
+        return
     for name in told[0]:
         values = [(rank, one[name]) for rank, one in enumerate(told)]
         if name == "type":
@@ -199,3 +205,10 @@ def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.nda
     if array.shape != shape:
         raise UnwritableError(f"expected {name} of shape {shape}, found {array.shape}")
     return np.ascontiguousarray(array, dtype=kind)
+
+
+def _refuse_odd(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
+    """Raise for numbers that are not finite, also where the core does not see them."""
+    if numbers is not None and not np.isfinite(numbers).all():
+        atom = np.flatnonzero(~np.isfinite(numbers))[0]
+        raise UnwritableError(f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}")

@@ -2,29 +2,23 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from paceline import _core
-from paceline.errors import UnsupportedError, UnwritableError
-from paceline.files import size_of_words, writing_to
+from paceline.errors import UnwritableError
+from paceline.files import writing_to
 from paceline.snapshot.background import Background
+from paceline.snapshot.choices import choices_of
 from paceline.snapshot.company import TOLD, Company
-from paceline.snapshot.containers.base import Container, Contents, Settings
+from paceline.snapshot.containers.base import Container, Contents
 from paceline.snapshot.facts import gather_facts, refuse_other_names
-from paceline.snapshot.formats import Format, format_of
 from paceline.snapshot.own import Own, refuse_disagreement
 from paceline.snapshot.writers import choose_writers, given_writers
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-METHODS = ("sorted", "serial", "direct", "mpiio")
-#: What there is to choose of some formats only, and what it is where nobody says.
-_OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
 
 
 class Writer:
@@ -137,66 +131,60 @@ class Writer:
 
         self.costs: list[_core.SnapshotCost] = []
         self.writers: list[int] = []
+        self.n_frames = 0
         self._own_comm = comm.Dup()
         self._company = Company(Communicator(self._own_comm))
         self._container: Container | None = None
         self._codings: dict[Contents, _core.SnapshotFormat] = {}
-        self._method: Any = method
-        self._wanted_writers = writers
         self._background = None if wait else Background()
         self._closed = False
-        self._checked_names = False
-        chosen: dict[str, Any] = {"title": title, "dt": dt, "n_frames": n_frames, "double": double}
 
-        def told() -> dict[str, Any]:
-            self._format = _chosen_format(path, format, method, chosen, wait=wait)
-            self._buffer = size_of_words(buffer) if isinstance(buffer, str) else buffer
-            self._settings = Settings(
-                path=os.path.abspath(path),
-                n_atoms=_count(n_atoms),
+        def choose() -> dict[str, Any]:
+            self._choices = choices_of(
+                path,
+                n_atoms,
+                format=format,
+                method=method,
+                writers=writers,
+                buffer=buffer,
                 append=append,
                 overwrite=overwrite,
                 sync=sync,
-                **chosen,
+                wait=wait,
+                n_frames=n_frames,
+                double=double,
+                dt=dt,
+                title=title,
             )
-            given = writers if writers is None or isinstance(writers, int) else list(writers)
-            return {
-                "path": os.fspath(path),
-                "format": self._format.name,
-                "n_atoms": n_atoms,
-                "method": method,
-                "writers": given,
-                "buffer": self._buffer,
-                "wait": wait,
-                "append, overwrite, sync": (append, overwrite, sync),
-                **chosen,
-            }
+            return self._choices.told()
 
         try:
             with self._company.unbroken():
-                self._prepare(told)
+                self._prepare(choose)
         except Exception:
             self._own_comm.Free()
             raise
 
-    def _prepare(self, told: Any) -> None:
+    def _prepare(self, choose: Callable[[], dict[str, Any]]) -> None:
         """Agree on what is to be made, and open it on rank 0."""
         company = self._company
-        everywhere = company.share(told)
+        everywhere = company.share(choose)
         with company.told():
             refuse_disagreement(everywhere)
         self._nodes = company.share(_node)
-        if self._wanted_writers is not None:
+        wanted = self._choices.writers
+        if wanted is not None:
             with company.told():
-                self.writers = given_writers(self._wanted_writers, self._nodes)
+                self.writers = given_writers(wanted, self._nodes)
 
         def begin() -> tuple[str, int, bool]:
-            container = self._container = self._format.container(self._settings)
-            return self._settings.path, container.n_frames, container.double
+            settings = self._choices.settings
+            container = self._container = self._choices.format.container(settings)
+            return settings.path, container.n_frames, container.double
 
         # The path is rank 0's: others may have another working directory.
         self._path, self.n_frames, self._double = company.first(begin)
-        self._continues = self.n_frames > 0
+        self._names_to_compare = self.n_frames > 0
 
     def write(
         self,
@@ -288,14 +276,16 @@ class Writer:
                 refuse_disagreement(everywhere)
             with company.told():
                 contents = Contents(own.fields, own.heading.cell is not None)
-                self._format.refuse(self._path, own, contents)
+                self._choices.format.refuse(self._path, own, contents)
                 coding = self._coding(contents)
             types = {one["type"] for one in everywhere} - {None}
             own = own.as_double("float64" in types)
-            atoms = own if self._format.in_lines else own.without("names", "masses", "charges")
+            atoms = (
+                own if self._choices.format.in_lines else own.without("names", "masses", "charges")
+            )
             with company.told(), self._named():
                 _core.check_snapshot(
-                    company.communicator, coding, self._settings.n_atoms, atoms.for_core()
+                    company.communicator, coding, self._choices.settings.n_atoms, atoms.for_core()
                 )
             try:
                 self._write_checked(own, atoms, contents, coding)
@@ -315,19 +305,19 @@ class Writer:
         """What makes bytes of atoms."""
         if contents not in self._codings:
             with self._named():
-                self._codings[contents] = self._format.coding(contents.fields, self._double)
+                self._codings[contents] = self._choices.format.coding(contents.fields, self._double)
         return self._codings[contents]
 
     def _write_checked(
         self, own: Own, atoms: Own, contents: Contents, coding: "_core.SnapshotFormat"
     ) -> None:
         """Write a frame that the file can hold."""
-        company, n_atoms = self._company, self._settings.n_atoms
+        company, n_atoms = self._company, self._choices.settings.n_atoms
         container = self._container
         path, starts = company.first(lambda: container.place(contents, own.heading))  # type: ignore[union-attr]
-        if self.n_frames == 0 and self._format.in_facts:
+        if self.n_frames == 0 and self._choices.format.in_facts:
             self._put_facts(own)
-        if self._continues and not self._checked_names and own.names is not None:
+        if self._names_to_compare and own.names is not None:
             refuse_other_names(
                 company,
                 self._path,
@@ -336,7 +326,7 @@ class Writer:
                 n_atoms,
                 lambda first, size: container.names_held(first, size),  # type: ignore[union-attr]
             )
-            self._checked_names = True
+            self._names_to_compare = False
         if not self.writers:
             self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
         with company.told(), writing_to(self._path):
@@ -347,10 +337,10 @@ class Writer:
                 starts,
                 n_atoms,
                 atoms.for_core(),
-                method=self._method,
+                method=self._choices.method,
                 writers=self.writers,
-                buffer=self._buffer,
-                sync=self._settings.sync,
+                buffer=self._choices.buffer,
+                sync=self._choices.settings.sync,
             )
         company.first(lambda: container.commit())  # type: ignore[union-attr]
         self.n_frames += 1
@@ -368,7 +358,7 @@ class Writer:
                 self._company,
                 own.ids,
                 known,
-                self._settings.n_atoms,
+                self._choices.settings.n_atoms,
                 lambda first, batch: container.put_facts(first, batch),  # type: ignore[union-attr]
             )
 
@@ -425,33 +415,6 @@ class Writer:
                 if self._background is not None:
                     self._background.wait()
             self._let_go()
-
-
-def _chosen_format(
-    path: Any, name: str | None, method: str, chosen: dict[str, Any], *, wait: bool
-) -> Format:
-    """The format, where all that was chosen can be."""
-    found = format_of(path, name)
-    if method not in METHODS:
-        raise UnsupportedError(f"expected a method out of {', '.join(METHODS)}, found {method!r}")
-    for option, default in _OPTIONS.items():
-        if chosen[option] != default and option not in found.options:
-            raise UnsupportedError(f"{found.name} has no {option} to choose")
-    if not wait:
-        from mpi4py import MPI
-
-        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-            raise UnsupportedError(
-                "wait=False takes an MPI that allows calls from several threads "
-                "(MPI.THREAD_MULTIPLE), which this one does not"
-            )
-    return found
-
-
-def _count(n_atoms: Any) -> int:
-    if not isinstance(n_atoms, int | np.integer) or n_atoms < 1:
-        raise UnsupportedError(f"expected n_atoms of at least 1, found {n_atoms!r}")
-    return int(n_atoms)
 
 
 def _node() -> str:

@@ -9,7 +9,6 @@ from paceline import _core
 from paceline.block import field_bits
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.files import refuse_impossible
-from paceline.hdf5.faults import damaged
 from paceline.snapshot.containers.base import (
     Container,
     Contents,
@@ -169,9 +168,12 @@ class History(Series):
             numbers = []
         whole = len(line) == RECORD and records[RECORD - 1] == line[-1] == ord("\n")
         if not whole or len(numbers) != 5 or numbers[0] not in (0, 1, 2) or min(numbers) < 0:
-            expected = "a record of keytrj, imcon, atoms, frames and records, as of DL_POLY_4 and 5"
             found = line.decode("ascii", "backslashreplace").strip()
-            raise damaged(self._settings.path, "", expected, repr(found), RECORD)
+            raise UnsupportedError(
+                f"{self._settings.path}: only a HISTORY of DL_POLY_4 or 5, in records of 73 bytes, "
+                f"can be continued: expected keytrj, imcon, atoms, frames and records at byte "
+                f"{RECORD}, found {found!r}"
+            )
         return numbers
 
     def _is_whole(self, output: Output, start: int) -> bool:

@@ -204,7 +204,7 @@ class H5MD(Container):
         self._apply()
         self._output.publish(overwrite=self._settings.overwrite)
         self.n_frames += 1
-        self._last_step = self._heading.step
+        self._last_step, self._heading = self._heading.step, None
 
     def _apply(self) -> None:
         assert self._output is not None
@@ -217,7 +217,8 @@ class H5MD(Container):
         """Forget what the library holds in memory, and begin again from what is on the disk."""
         if self._output is None:
             return
-        if self.n_frames == 0 and not self._settings.append:
+        self._heading = None
+        if not self._output.is_published:
             self._let_go()
             self._contents = None
             return
@@ -231,7 +232,8 @@ class H5MD(Container):
         """Let go of the file; contiguous space ends behind the last frame."""
         if self._output is not None:
             try:
-                if self.n_frames > 0:
+                # A frame that was begun and not committed is in the library's memory only.
+                if self.n_frames > 0 and self._heading is None:
                     self._shorten()
             finally:
                 self._let_go()

@@ -26,7 +26,7 @@ _LONGEST_HEADER = 2**20
 
 
 class NetCDF(Series):
-    """An Amber trajectory that is being written: a new one as CDF-5, which has room for any size."""
+    """An Amber trajectory that is being written; a new one as CDF-5, with room for any size."""
 
     _header: Header
     _record_size: int

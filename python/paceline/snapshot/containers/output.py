@@ -83,6 +83,11 @@ class Output:
         return self._temporary or self.path
 
     @property
+    def is_published(self) -> bool:
+        """Whether the file has its name."""
+        return self._temporary is None
+
+    @property
     def size(self) -> int:
         """Bytes."""
         return os.fstat(self._descriptor).st_size

@@ -136,7 +136,7 @@ class Series(Container):
         """Leave only the frames that count."""
         if self._output is None:
             return
-        if self.n_frames == 0 and not self._settings.append:
+        if not self._output.is_published:
             self._contents = None
             self.close()
             return

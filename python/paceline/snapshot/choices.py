@@ -1,0 +1,124 @@
+"""What a user chose for a file that is to be written."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import UnsupportedError
+from paceline.files import size_of_words
+from paceline.snapshot.containers.base import Settings
+from paceline.snapshot.formats import Format, format_of
+
+METHODS = ("sorted", "serial", "direct", "mpiio")
+#: What there is to choose of some formats only, and what it is where nobody says.
+OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All that was chosen, and can be.
+
+    Attributes
+    ----------
+    format : Format
+        Of the file.
+    settings : Settings
+        Of the file.
+    method : str
+        Out of `METHODS`.
+    writers : int or tuple of int or None
+        As given.
+    buffer : int
+        Bytes.
+    wait : bool
+        As given.
+    """
+
+    format: Format
+    settings: Settings
+    method: Any
+    writers: int | tuple[int, ...] | None
+    buffer: int
+    wait: bool
+
+    def told(self) -> dict[str, Any]:
+        """What other ranks must have chosen, too; only rank 0's path is used."""
+        chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
+        others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}
+        return {"format": self.format.name, **chosen, **others}
+
+
+_SETTINGS = ("n_atoms", "append", "overwrite", "sync")
+
+
+def choices_of(
+    path: str | os.PathLike,
+    n_atoms: int,
+    *,
+    format: str | None,
+    method: str,
+    writers: int | Sequence[int] | None,
+    buffer: str | int,
+    append: bool,
+    overwrite: bool,
+    sync: bool,
+    wait: bool,
+    **options: Any,
+) -> Choices:
+    """See that all that a user chose can be.
+
+    Parameters
+    ----------
+    path, n_atoms, format, method, writers, buffer, append, overwrite, sync, wait
+        See `paceline.snapshot.Writer`.
+    **options
+        Those of `OPTIONS`.
+
+    Returns
+    -------
+    Choices
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such format or method, the format has not what was chosen, or MPI has not.
+    ValueError
+        A size is none, or what was chosen contradicts itself.
+    """
+    found = format_of(path, format)
+    if method not in METHODS:
+        raise UnsupportedError(f"expected a method out of {', '.join(METHODS)}, found {method!r}")
+    for option, value in options.items():
+        if value != OPTIONS[option] and option not in found.options:
+            raise UnsupportedError(f"{found.name} has no {option} to choose")
+    if append and overwrite:
+        raise ValueError("a file that is there is continued or replaced: append or overwrite")
+    for name, number in (("n_atoms", n_atoms), ("n_frames", options["n_frames"])):
+        if number is not None and not (isinstance(number, int | np.integer) and number > 0):
+            raise ValueError(f"expected {name} of at least 1, found {number!r}")
+    if not wait:
+        _refuse_one_thread()
+    n_bytes = size_of_words(str(buffer))
+    given = writers if writers is None or isinstance(writers, int) else tuple(writers)
+    settings = Settings(
+        path=os.path.abspath(path),
+        n_atoms=int(n_atoms),
+        append=append,
+        overwrite=overwrite,
+        sync=sync,
+        **options,
+    )
+    return Choices(found, settings, method, given, n_bytes, wait)
+
+
+def _refuse_one_thread() -> None:
+    from mpi4py import MPI
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise UnsupportedError(
+            "wait=False takes an MPI that allows calls from several threads "
+            "(MPI.THREAD_MULTIPLE), which this one does not"
+        )
