@@ -121,7 +121,7 @@ mod _core {
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]
-    use super::snapshot_reading::read_snapshot;
+    use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
     #[pymodule_export]

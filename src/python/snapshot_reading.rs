@@ -6,16 +6,19 @@ use std::sync::{Mutex, PoisonError};
 
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use super::OrRaise;
 use super::communicator::PyCommunicator;
 use crate::error::{Error, Result};
-use crate::formats::Fields;
+use crate::formats::{Fields, Layout};
+use crate::index::Fingerprint;
 use crate::snapshot::Communicator;
 use crate::snapshot::reading::{
-    ById, Grid, IDS, Moment, Owners, POSITIONS, ReadingCost, Settings, Supply, Table, distribute,
-    widths,
+    ById, Grid, IDS, Moment, Owners, POSITIONS, ReadingCost, Settings, Supply, Table, Text,
+    distribute, widths,
 };
+use crate::source::FileSource;
 
 /// What Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
@@ -27,10 +30,54 @@ pub(super) struct Frame {
     frame: u64,
     /// What it holds, one bit a field.
     field_bits: u8,
-    is_text: bool,
     has_masses: bool,
+    /// Where it is, if it is text: the core decodes it.
+    text: Option<TextFrame>,
     /// Gives three arrays, or None, of atoms from a first to before a last.
     read: Py<PyAny>,
+}
+
+#[derive(FromPyObject)]
+pub(super) struct TextFrame {
+    layout: PyBackedBytes,
+    fingerprint: String,
+    offset: u64,
+    size: u64,
+}
+
+impl TextFrame {
+    /// Open the file, if it is still the one that was opened.
+    fn open(&self, moment: &Moment) -> Result<Text> {
+        let Some(Layout::Dlpoly(layout)) = Layout::from_bytes(&self.layout) else {
+            return Err(Error::Argument("these bytes are no layout of text".into()));
+        };
+        let Ok(fingerprint) = self.fingerprint.parse::<Fingerprint>() else {
+            return Err(Error::Argument("this text is no fingerprint".into()));
+        };
+        let source = FileSource::open(&moment.path)?;
+        fingerprint.verify(&source)?;
+        let frame = self.offset..self.offset.saturating_add(self.size);
+        Text::new(source, layout, moment.clone(), frame)
+    }
+}
+
+/// What stands before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å),
+/// what atoms hold, one bit a field, and whether they have masses and charges.
+type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool);
+
+/// What stands before the atoms of a frame of text.
+#[pyfunction]
+pub(super) fn read_text_head(
+    py: Python<'_>,
+    path: PathBuf,
+    frame: u64,
+    text: TextFrame,
+) -> PyResult<Head> {
+    let moment = Moment { path, frame };
+    let text = py.detach(|| text.open(&moment)).or_raise(py)?;
+    let head = text.head();
+    let fields = head.fields.bits();
+    Ok((head.step, head.time, head.cell, fields, text.has_masses()))
 }
 
 /// Who owns atoms.
@@ -65,7 +112,7 @@ pub(super) fn read_snapshot<'py>(
     let comm = PyCommunicator::new(&comm)?;
     let raised = Raised::default();
     let moment = Moment {
-        path: frame.path,
+        path: frame.path.clone(),
         frame: frame.frame,
     };
     let settings = Settings {
@@ -73,7 +120,7 @@ pub(super) fn read_snapshot<'py>(
         n_atoms,
         widths: widths(
             Fields::from_bits(frame.field_bits),
-            frame.is_text,
+            frame.text.is_some(),
             frame.has_masses,
         ),
         readers: &readers,
@@ -82,14 +129,13 @@ pub(super) fn read_snapshot<'py>(
     };
     let read = py.detach(|| {
         let mut owners = owners_of(&whose, &moment, n_atoms, comm.size(), &raised)?;
-        let mut supply = match readers.contains(&comm.rank()) {
-            true => Some(Hand {
-                read: &frame.read,
-                raised: &raised,
-            }),
-            false => None,
+        let mut hand = Hand {
+            frame: &frame,
+            moment: &moment,
+            raised: &raised,
+            text: None,
         };
-        let supply = supply.as_mut().map(|supply| supply as &mut dyn Supply);
+        let supply = readers.contains(&comm.rank()).then_some(&mut hand as _);
         distribute(&comm, settings, supply, &mut *owners)
     });
     let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -145,18 +191,36 @@ fn keep<T>(raised: &Raised, called: PyResult<T>) -> Result<T> {
     })
 }
 
-/// Atoms of a frame, decoded in Python.
+/// A reader's hand on the atoms of a frame. Text is opened when atoms are first asked for: then
+/// all ranks wait for what becomes of it.
 struct Hand<'a> {
-    read: &'a Py<PyAny>,
+    frame: &'a Frame,
+    moment: &'a Moment,
     raised: &'a Raised,
+    text: Option<Text>,
 }
 
 impl Supply for Hand<'_> {
     fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
+        match (&self.frame.text, &mut self.text) {
+            (None, _) => self.decode(places, table),
+            (Some(_), Some(opened)) => opened.read(places, table),
+            (Some(text), none) => none.insert(text.open(self.moment)?).read(places, table),
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.text.as_ref().map_or(0, Supply::held)
+    }
+}
+
+impl Hand<'_> {
+    /// Append what Python decodes.
+    fn decode(&self, places: Range<u64>, table: &mut Table) -> Result<()> {
         let ids = table.column_mut(IDS);
         ids.extend((places.start + 1..=places.end).flat_map(u64::to_ne_bytes));
         let read = Python::attach(|py| {
-            let arrays = self.read.bind(py).call1((places.start, places.end))?;
+            let arrays = self.frame.read.bind(py).call1((places.start, places.end))?;
             let arrays: [Option<PyReadonlyArray2<'_, f32>>; 3] = arrays.extract()?;
             for (k, array) in arrays.iter().enumerate() {
                 if let Some(array) = array {

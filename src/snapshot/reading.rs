@@ -11,11 +11,12 @@ mod post;
 mod shares;
 mod supply;
 mod table;
-// mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use distribute::{ReadingCost, Settings, distribute};
 pub use owners::{ById, Grid, Owners};
 pub use supply::{Moment, Supply};
 pub use table::{IDS, POSITIONS, Table, widths};
+pub use text::Text;

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,30 @@ from paceline.block import Decoded, field_bits, fields_in
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.frames import Extents, Member
 from paceline.hdf5.reading import Hdf5Member
-from paceline.indexed import TrajectoryFile, extents_in
+from paceline.indexed import IndexedMember, TrajectoryFile, extents_in
+from paceline.snapshot.cell import angles_of, lengths_and_cosines
+
+#: Formats of DL_POLY.
+TEXT = ("CONFIG", "HISTORY")
+
+
+class TextFrame(NamedTuple):
+    """Where a frame of text is, of which the core reads the atoms in double precision.
+
+    Attributes
+    ----------
+    layout : bytes
+        How the file's frames are coded.
+    fingerprint : str
+        What the file was recognised by.
+    offset, size : int
+        Bytes.
+    """
+
+    layout: bytes
+    fingerprint: str
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -32,8 +56,8 @@ class Moment:
     step : int
     time : float
         ps.
-    is_text : bool
-        Whether it is DL_POLY's.
+    text : TextFrame or None
+        Where it is, if it is DL_POLY's.
     has_masses : bool
         Whether it holds masses and charges.
     """
@@ -45,7 +69,7 @@ class Moment:
     vectors: np.ndarray | None
     step: int
     time: float
-    is_text: bool = False
+    text: TextFrame | None = None
     has_masses: bool = False
 
     @property
@@ -71,7 +95,7 @@ class Moment:
     @property
     def dtype(self) -> np.dtype:
         """Of positions, velocities and forces."""
-        return np.dtype(np.float64 if self.is_text else np.float32)
+        return np.dtype(np.float32 if self.text is None else np.float64)
 
     def numbers_of(self, places: np.ndarray) -> np.ndarray:
         """What the file calls its atoms, which are counted from 1 here.
@@ -151,8 +175,12 @@ def look_at(file: TrajectoryFile, frame: int) -> Moment:
             f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
         ) from None
     extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-    head = Decoded.room_for(np.array([number]), 0, ())
-    file.member.open(None, 0).read(extents, head, required=0, skip=False)
+    if file.format in TEXT and isinstance(file.member, IndexedMember):
+        return _of_text(file.member, extents)
+    # Of no atoms, but all fields: only so do all hands tell which of them the frame holds.
+    head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
+    hand = file.member.open(np.empty(0, dtype=np.int64), file.fields)
+    hand.read(extents, head, required=0, skip=False)
     has_cell = bool(head.dimensions[0].any())
     return Moment(
         file.member,
@@ -162,4 +190,18 @@ def look_at(file: TrajectoryFile, frame: int) -> Moment:
         _core.cell_vectors(head.dimensions)[0] if has_cell else None,
         int(head.steps[0]),
         float(head.times[0]),
+    )
+
+
+def _of_text(member: IndexedMember, extents: Extents) -> Moment:
+    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
+    text = TextFrame(member.layout, member.fingerprint, offset, size)
+    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
+    vectors = dimensions = None
+    if cell is not None:
+        vectors = np.array(cell)
+        lengths, cosines = lengths_and_cosines(vectors)
+        dimensions = np.concatenate([lengths, angles_of(cosines)])
+    return Moment(
+        member, extents, fields_in(fields), dimensions, vectors, step, time, text, has_masses
     )

@@ -226,7 +226,7 @@ class Reader:
         whose: Any = None
         if shape is not None:
             moment.require_positions()
-            whose = (shape, moment.require_cell().tolist(), moment.is_text)
+            whose = (shape, moment.require_cell().tolist(), moment.text is not None)
         elif owner is not None:
             whose = Function(owner, moment)
         return _core.read_snapshot(

@@ -57,6 +57,11 @@ impl Text {
         &self.head
     }
 
+    /// Whether atoms have masses and charges.
+    pub fn has_masses(&self) -> bool {
+        self.layout.has_masses()
+    }
+
     /// Go to an atom that is not behind the one at hand.
     fn seek(&mut self, place: u64) -> Result<()> {
         match self.layout.bytes_of(place..place) {

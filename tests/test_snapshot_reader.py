@@ -1,0 +1,204 @@
+"""Frames read to the ranks that own their atoms, under mpiexec."""
+
+import shutil
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from h5md_files import OUR_UNITS, numbers, write_espresso
+from MDAnalysisTests import datafiles
+from test_mpi import MPIEXEC, SCRIPTS, mpirun
+
+pytest.importorskip("mpi4py")
+pytestmark = pytest.mark.skipif(shutil.which(MPIEXEC[0]) is None, reason="there is no mpiexec")
+
+FIELDS = ("positions", "velocities", "forces")
+
+
+def keep(path, frame, **whole):
+    """Leave what a frame holds beside its file, for the ranks to compare with."""
+    held = {name: value for name, value in whole.items() if value is not None}
+    np.savez(f"{path}.frame{frame}.npz", frame=frame, **held)
+
+
+def keep_timestep(path, universe, frame, step=None):
+    """What MDAnalysis reads."""
+    ts = universe.trajectory[frame]
+    fields = {name: getattr(ts, name) for name in FIELDS if getattr(ts, f"has_{name}")}
+    keep(
+        path,
+        frame,
+        ids=np.arange(ts.n_atoms) + 1,
+        dimensions=ts.dimensions,
+        time=ts.time,
+        step=ts.data["step"] if step is None else step,
+        **fields,
+    )
+
+
+@pytest.fixture(scope="module")
+def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
+    """A file of each binary format, and what some of their frames hold."""
+    folder = tmp_path_factory.mktemp("binaries")
+    files = []
+
+    def add(topology, trajectory, frames, name=None, step=None):
+        path = Path(shutil.copy(trajectory, folder / (name or Path(trajectory).name)))
+        universe = MDAnalysis.Universe(str(topology), str(trajectory))
+        for frame in frames:
+            keep_timestep(path, universe, frame, None if step is None else step(frame))
+        files.append(path)
+
+    add(*adk_in_water, (0, 7))
+    # Its frames hold velocities, or forces as well, or neither.
+    add(*moving, (0, 1, 2))
+    add(*adk, (3,), step=lambda frame: 1000 * (frame + 1))
+    add(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX, (0, 4), "box.nc", step=lambda frame: frame)
+    add(datafiles.TPR_xvf, datafiles.H5MD_xvf, (0, 2))
+    files.append(_shuffled(folder))
+    return files
+
+
+def _shuffled(folder):
+    """An H5MD file whose frames have atoms in another order each, numbered from 0."""
+    held = numbers(n_frames=3, n_atoms=101)
+    random = np.random.default_rng(5)
+    ids = [random.permutation(101) for _ in range(3)]
+    path = write_espresso(folder / "shuffled.h5", held, ids, OUR_UNITS)
+    for frame in range(3):
+        vectors = (held.position, held.velocity, held.force)
+        keep(
+            path,
+            frame,
+            ids=np.arange(101),
+            **{name: of[frame].astype("f4") for name, of in zip(FIELDS, vectors, strict=True)},
+            dimensions=[*np.diagonal(held.edges[frame]), 90, 90, 90],
+            time=held.time[frame],
+            step=held.step[frame],
+        )
+    return path
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4, 6])
+def test_atoms_of_every_format_come_to_their_owners(n_ranks, binaries):
+    found = mpirun(n_ranks, SCRIPTS / "snapshot_reading.py", *binaries)
+    assert found == (0, "read\n", "")
+
+
+@pytest.fixture(scope="module")
+def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
+    """Files to be refused: a whole one, one without a cell, one with NaN, a damaged one."""
+    folder = tmp_path_factory.mktemp("unreadable")
+    nan = folder / "nan.dcd"
+    universe = MDAnalysis.Universe(datafiles.GRO)
+    atoms = universe.atoms[:50]
+    positions = atoms.positions
+    positions[2, 0] = np.nan
+    atoms.positions = positions
+    atoms.write(nan)
+    cut = folder / "cut.xtc"
+    data = bytearray(Path(adk_in_water.trajectory).read_bytes())
+    offsets = MDAnalysis.Universe(*adk_in_water).trajectory._xdr.offsets
+    data[offsets[1] + 92 : offsets[1] + 108] = b"\xff" * 16
+    cut.write_bytes(data)
+    return [adk_in_water.trajectory, adk.trajectory, nan, cut]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 5])
+def test_what_cannot_be_read_is_refused_on_every_rank(n_ranks, unreadable):
+    found = mpirun(n_ranks, SCRIPTS / "snapshot_reading_errors.py", *unreadable)
+    assert found == (0, "refused\n", "")
+
+
+def keep_text(path, frame, lines, n_atoms, n_vectors, *, cell, time, step):
+    """What Python reads of a frame's lines, in double precision, in the order of the ids."""
+    has_masses = len(lines[0].split()) > 2
+    atoms = [
+        lines[k : k + 1 + n_vectors] for k in range(0, n_atoms * (1 + n_vectors), 1 + n_vectors)
+    ]
+    labels = [atom[0].split() for atom in atoms]
+    ids = np.array([int(words[1]) for words in labels])
+    order = np.argsort(ids)
+    vectors = np.array([[line.split() for line in atom[1:]] for atom in atoms], dtype=float)
+    vectors[:, 2:] /= 100  # from Da·Å/ps² to kJ/(mol·Å)
+    numbers = dict(zip(FIELDS, np.moveaxis(vectors[order], 1, 0), strict=False))
+    if has_masses:
+        numbers["masses"] = np.array([float(words[2]) for words in labels])[order]
+        numbers["charges"] = np.array([float(words[3]) for words in labels])[order]
+    keep(
+        path,
+        frame,
+        ids=ids[order],
+        names=np.array([words[0] for words in labels])[order],
+        dimensions=MDAnalysis.lib.mdamath.triclinic_box(*cell) if cell is not None else None,
+        time=time,
+        step=step,
+        **numbers,
+    )
+
+
+def keep_config(path, time, step):
+    lines = path.read_text().splitlines()
+    levcfg, imcon = map(int, lines[1].split()[:2])
+    cell = None if imcon == 0 else np.array([line.split() for line in lines[2:5]], dtype="f4")
+    atoms = lines[2 if imcon == 0 else 5 :]
+    n_atoms = len(atoms) // (levcfg + 2)
+    keep_text(path, 0, atoms, n_atoms, levcfg + 1, cell=cell, time=time, step=step)
+
+
+def keep_history(path):
+    lines = path.read_text().splitlines()
+    keytrj, imcon, n_atoms = map(int, lines[1].split()[:3])
+    at = 2
+    for frame in range(3):
+        words = lines[at].split()
+        cell = None
+        at += 1
+        if imcon:
+            cell = np.array([line.split() for line in lines[at : at + 3]], dtype="f4")
+            at += 3
+        size = n_atoms * (keytrj + 2)
+        keep_text(
+            path,
+            frame,
+            lines[at : at + size],
+            n_atoms,
+            keytrj + 1,
+            cell=cell,
+            time=float(words[6]),
+            step=int(words[1]),
+        )
+        at += size
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> list[Path]:
+    """Files of DL_POLY's, in the order of the ids and in others, with lines that vary and not."""
+    folder = tmp_path_factory.mktemp("texts")
+
+    def copied(source, name):
+        return Path(shutil.copy(source, folder / name))
+
+    config = copied(datafiles.DLP_CONFIG, "CONFIG")
+    keep_config(config, 10.0, 2000)
+    lines = config.read_text().splitlines(keepends=True)
+    atoms = np.array(lines[5:]).reshape(-1, 4)
+    np.random.default_rng(3).shuffle(atoms)
+    shuffled = folder / "shuffled.CONFIG"
+    shuffled.write_text("".join([*lines[:5], *atoms.ravel()]))
+    keep_config(shuffled, 10.0, 2000)
+    trimmed = folder / "trimmed.CONFIG"
+    trimmed.write_text("".join(f"{line.rstrip()}\n" for line in lines))
+    keep_config(trimmed, 10.0, 2000)
+    history = copied(datafiles.DLP_HISTORY, "HISTORY")
+    keep_history(history)
+    edited = copied(datafiles.DLP_HISTORY_order, "edited.HISTORY")
+    keep_history(edited)
+    return [config, shuffled, trimmed, history, edited]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_text_is_read_in_double_precision(n_ranks, texts):
+    found = mpirun(n_ranks, SCRIPTS / "snapshot_reading.py", *texts)
+    assert found == (0, "read\n", "")
