@@ -1,6 +1,7 @@
 """On every rank: LAMMPS, its own sorted files, and all of ours of the same steps.
 
-The first rank prints how many atoms changed their rank, and how many were out of order.
+The first rank prints how many atoms changed their rank, how many were out of order, and how many
+frames it found in each of our files while they were open.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 from lammps_atoms import own_atoms  # noqa: E402
 
+from paceline.opening import open_file  # noqa: E402
 from paceline.snapshot import Writer  # noqa: E402
 
 NAMES = ("nacl.h5md", "nacl.nc", "nacl.dcd", "HISTORY", "REVCON")
@@ -41,18 +43,18 @@ def atoms():
 
 before = atoms()["ids"]
 with contextlib.ExitStack() as stack:
-    writers = {
-        name: stack.enter_context(Writer(world, folder / name, n_atoms)) for name in NAMES
-    }
+    writers = {name: stack.enter_context(Writer(world, folder / name, n_atoms)) for name in NAMES}
     for run in ["run 0", *[f"run {EVERY} pre no"] * SNAPSHOTS]:
         engine.command(f"{run} post no")
         for name, writer in writers.items():
             moving = {} if name != "nacl.dcd" else {"velocities": None, "forces": None}
             writer.write(**atoms() | moving)
+    n_frames = [open_file(folder / name).n_frames for name in NAMES]
 
 after = atoms()["ids"]
 moved = world.reduce(len(np.setdiff1d(after, before)))
 unordered = world.reduce(int(np.sum(np.diff(after) < 0)))
 if world.rank == 0:
-    print(json.dumps({"n_atoms": n_atoms, "moved": moved, "unordered": unordered}))
+    facts = {"n_atoms": n_atoms, "moved": moved, "unordered": unordered, "n_frames": n_frames}
+    print(json.dumps(facts))
 engine.close()
