@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,7 @@ class DetourHand:
         for rows in self._portions(len(extents)):
             n_calls += 1
             with _TURN:
-                try:
-                    self._read(rows, index, block, extents.frames, required)
-                except (DamagedFileError, MissingDataError):
-                    damaged += self._one_by_one(rows, index, block, extents.frames, required, skip)
+                damaged += self._read_all(rows, index, block, extents.frames, required, skip)
         index.fill(block, damaged)
         return time.perf_counter_ns() - begun, 0, self._n_bytes - before, n_calls, damaged
 
@@ -113,7 +111,7 @@ class DetourHand:
         n = max(_AT_A_TIME // of_frame, min(of_chunk, _AT_MOST // of_frame), 1)
         return (range(k, min(k + n, n_frames)) for k in range(0, n_frames, n))
 
-    def _one_by_one(
+    def _read_all(
         self,
         rows: range,
         index: BlockIndex,
@@ -122,24 +120,28 @@ class DetourHand:
         required: int,
         skip: bool,
     ) -> list[tuple[int, str]]:
-        """Neighbours in a block of which not all can be read: those, and why."""
-        damaged = []
-        for row in rows:
-            try:
-                self._read(range(row, row + 1), index, block, frames, required)
-            except (DamagedFileError, MissingDataError) as error:
-                if isinstance(error, DamagedFileError):
-                    _name_frame(error, self._path, int(frames[row]))
-                if not skip:
-                    raise
-                damaged.append((row, str(error)))
-        return damaged
+        """Neighbours in a block; those that cannot be read, and why."""
+        try:
+            self._read(rows, index, block, frames, required)
+        except (DamagedFileError, MissingDataError) as error:
+            if len(rows) > 1:
+                # Ranks that read at once, whose calls must be as many, have one frame a block.
+                each = (range(row, row + 1) for row in rows)
+                alone = [self._read_all(row, index, block, frames, required, skip) for row in each]
+                return list(chain.from_iterable(alone))
+            if isinstance(error, DamagedFileError):
+                _name_frame(error, self._path, int(frames[rows.start]))
+            if not skip:
+                raise
+            return [(rows.start, str(error))]
+        return []
 
     def _read(
         self, rows: range, index: BlockIndex, block: Decoded, frames: np.ndarray, required: int
     ) -> None:
         """Neighbours in a block, all that is wanted of them."""
         chosen = slice(rows.start, rows.stop)
+        failures = []
         for k, reader in enumerate(self._readers):
             part = index.elements[k]
             if reader is None or part is None:
@@ -154,12 +156,19 @@ class DetourHand:
             values = np.full((len(rows), reader.n_wanted, 3), np.nan, dtype=np.float32)
             if there.any():
                 ids = None if index.ids is None else index.ids.rows[chosen][there]
-                values[there] = reader.read(part.rows[chosen][there], ids)
+                try:
+                    values[there] = reader.read(part.rows[chosen][there], ids)
+                except DamagedFileError as error:
+                    # The other fields are read all the same: ranks at once make the same calls.
+                    failures.append(error)
+                    there = np.zeros_like(there)
             block.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)
             if block.judgements is None:
                 getattr(block, FIELDS[k])[chosen] = values
             else:
                 _judge(k, values, there, block.judgements[chosen])
+        if failures:
+            raise failures[0]
 
 
 def _name_frame(error: DamagedFileError, path: str, frame: int) -> None:
