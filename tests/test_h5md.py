@@ -741,6 +741,29 @@ class TestAtomsThatMove:
         assert np.isnan(block.positions[2]).all()
         assert np.array_equal(block.times, numbers().time)
 
+    @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+    def test_a_damaged_frame_takes_as_many_calls_as_a_sound_one(self, tmp_path, monkeypatch):
+        """Ranks that read at once would else wait for one another."""
+        there = [np.arange(9)] * N_FRAMES
+        path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
+
+        def repeat(file):
+            file["particles/atoms/id/value"][2, 3] = 4
+
+        file = open_file(str(edit(path, repeat)))
+        hand = DetourHand(file.member, None, 7)
+        calls, part = [], Array.part
+        monkeypatch.setattr(Array, "part", lambda *args: calls.append(args) or part(*args))
+        n_calls = []
+        for frame in (1, 2):
+            block = Decoded.room_for(np.array([frame]), 9, FIELDS)
+            extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
+            *_, damaged = hand.read(extents, block, required=7, skip=True)
+            n_calls.append(len(calls))
+            calls.clear()
+        assert len(damaged) == 1
+        assert n_calls == [6, 6]
+
     def test_none_is_there_in_all_frames(self, tmp_path):
         path = write_simple(tmp_path / "none.h5")
         ids = np.full((N_FRAMES, N_ATOMS), -1)

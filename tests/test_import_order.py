@@ -21,7 +21,7 @@ PYTHON_LAYERS = (
     ("timing",),
     ("report",),
     ("pages",),
-    ("plan",),
+    ("plan", "merging"),
     ("block",),
     ("frames",),
     ("indexed",),
@@ -37,7 +37,7 @@ PYTHON_LAYERS = (
     ("chain",),
     ("coordinates",),
     ("reader",),
-    ("foreign",),
+    ("foreign", "universe_frames"),
     ("trajectory", "universe", "subfile"),
     ("transform", "arrays"),
     ("passes",),
@@ -67,7 +67,15 @@ RUST_LAYERS = (
     ("python",),
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = ("reader", "foreign", "trajectory", "universe", "h5md_writer", "cli")
+HEAVY = (
+    "reader",
+    "foreign",
+    "trajectory",
+    "universe",
+    "universe_frames",
+    "h5md_writer",
+    "cli",
+)
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")

@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from paceline.plan import LEAF_BYTES, Tree, fold, make_plan
+from paceline.merging import Tree, fold
+from paceline.plan import LEAF_BYTES, make_plan
 
 SYSTEM = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from paceline.job import Part, Receiver
+from paceline.merging import Tree
 from paceline.outcome import Gathered, Outcome, merging, refuse_unlike
 from paceline.pages import Mark, Page, Span
-from paceline.plan import Plan, Tree
+from paceline.plan import Plan
 from paceline.room import allocate
 from paceline.timing import Abandoned, Timings
 

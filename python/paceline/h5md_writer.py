@@ -18,8 +18,9 @@ from paceline.analysis.base import describe_atoms
 from paceline.backends import available_cpus
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.files import refuse_impossible
+from paceline.hdf5.compression import parse_compression
 from paceline.hdf5.growing import Frame, Growing
-from paceline.hdf5.layout import choose_layout, parse_compression
+from paceline.hdf5.layout import choose_layout
 from paceline.hdf5.metadata import Atoms, Description, command_of_process
 from paceline.hdf5.storage import Storage
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.errors import AnalysisError
 from paceline.job import Job, Part
-from paceline.plan import fold
+from paceline.merging import fold
 from paceline.timing import BlockTiming
 
 

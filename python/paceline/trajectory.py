@@ -13,18 +13,15 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
-from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.block import fields_in
 from paceline.chain import Chain
-from paceline.errors import (
-    DamagedFileError,
-    MissingDataError,
-    UnsupportedError,
-)
+from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.foreign import chain_behind, numbers_of
-from paceline.frames import Clock, Cost, Extents, FileFrames, FrameSource
+from paceline.frames import Clock, Extents, FileFrames, FrameSource
 from paceline.opening import warn
 from paceline.plan import Plan
 from paceline.reader import Reader
+from paceline.universe_frames import UniverseFrames
 
 
 class OpenTrajectory(Protocol):
@@ -125,12 +122,12 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
         )
     _refuse_edited(trajectory)
     if trajectory.transformations:
-        return _UniverseFrames(universe, "frames are transformed by MDAnalysis")
+        return UniverseFrames(universe, "frames are transformed by MDAnalysis")
     files = _files_behind(universe)
     if files is not None:
         return files
     name = type(trajectory).__name__
-    return _UniverseFrames(universe, f"frames are read by MDAnalysis ({name})")
+    return UniverseFrames(universe, f"frames are read by MDAnalysis ({name})")
 
 
 def _files_behind(universe: Any) -> "_Files | None":
@@ -261,106 +258,3 @@ class _Files:
             "trajectory": ", ".join(core.path for core in cores),
             "fingerprint": ", ".join(core.fingerprint for core in cores),
         }
-
-
-class _UniverseFrames:
-    """Frames that only MDAnalysis can give, one at a time, in the calling thread."""
-
-    shareable = False
-    t_init_top = t_init_traj = math.nan
-
-    def __init__(self, universe: Any, reason: str):
-        self._universe = universe
-        self.n_atoms = universe.trajectory.n_atoms
-        self.n_frames = universe.trajectory.n_frames
-        if universe.trajectory not in _said:
-            _said.add(universe.trajectory)
-            warn(f"{reason}, one at a time in one thread, whatever the backend")
-
-    def frame_bytes(self, atoms: np.ndarray) -> float:
-        return 12.0 * self.n_atoms
-
-    def extents(self, frames: np.ndarray) -> Extents:
-        nothing = np.zeros_like(frames)
-        return Extents(nothing, frames, nothing, nothing, (None,))
-
-    chunk_frames = 1
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        """MDAnalysis reads each frame by itself."""
-
-    @property
-    def fields(self) -> Sequence[str]:
-        ts = self._universe.trajectory.ts
-        return [field for field in FIELDS if getattr(ts, f"has_{field}")]
-
-    def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
-    ) -> FrameSource:
-        return _MDAnalysisFrames(self._universe.trajectory, atoms, fields, required)
-
-    def verify(self) -> None:
-        """MDAnalysis's readers hold the file open; nothing to compare with."""
-
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "MDAnalysis": MDAnalysis.__version__,
-            "topology": self._universe.filename,
-            "trajectory": getattr(self._universe.trajectory, "filename", None),
-            "fingerprint": "none: read by MDAnalysis",
-        }
-
-
-class _MDAnalysisFrames:
-    """A source and reader of frames, in the shape in which the core offers its own."""
-
-    def __init__(
-        self,
-        trajectory: Any,
-        atoms: np.ndarray,
-        fields: Sequence[str],
-        required: Sequence[str],
-    ):
-        self._trajectory = trajectory
-        self._atoms = atoms
-        self.n_wanted = len(atoms)
-        self.fields = fields
-        self.required = required
-        self.clock = Clock()
-
-    def open(self) -> "_MDAnalysisFrames":
-        return self
-
-    def name_of(self, extents: Extents, row: int) -> str:
-        return f"{self._trajectory.filename}: frame {extents.frames[row]}"
-
-    def read_ahead(self, extents: Extents) -> None:
-        """MDAnalysis reads when it is asked."""
-
-    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
-        begun = time.perf_counter_ns()
-        damaged = []
-        for row, frame in enumerate(extents.frames):
-            try:
-                self._read_frame(int(frame), row, decoded)
-            except Exception as error:
-                if not skip:
-                    raise
-                damaged.append((row, f"{type(error).__name__}: {error}"))
-                decoded.blank(row)
-                decoded.times[row] = np.nan
-        return Cost(0, time.perf_counter_ns() - begun, 0, 0, 0, damaged)
-
-    def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
-        ts = self._trajectory[frame]
-        held = [field for field in FIELDS if getattr(ts, f"has_{field}")]
-        for field in self.fields:
-            if field not in held and field in self.required:
-                raise MissingDataError(f"frame {frame} has no {field}")
-            values = getattr(ts, field)[self._atoms] if field in held else np.nan
-            getattr(decoded, field)[row] = values
-        decoded.fields[row] = field_bits(held)
-        decoded.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
-        # Not the Timestep's: a chain of files counts on from one to the next.
-        decoded.times[row] = self._trajectory.time
-        decoded.steps[row] = ts.data.get("step", ts.frame)

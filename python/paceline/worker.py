@@ -22,8 +22,8 @@ from paceline.errors import (
 )
 from paceline.frames import Cost, Extents
 from paceline.job import AnyJob, AnyWork, Call, Calls, Part, Work
+from paceline.merging import fold
 from paceline.outcome import Outcome
-from paceline.plan import fold
 from paceline.timing import BlockTiming
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from paceline.cli.arguments import given, size
 from paceline.errors import UnsupportedError
-from paceline.hdf5.layout import parse_chunk, parse_compression, refuse_packed_space
+from paceline.hdf5.compression import parse_compression, refuse_packed_space
+from paceline.hdf5.layout import parse_chunk
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "none") -> None:

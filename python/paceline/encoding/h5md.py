@@ -13,7 +13,8 @@ from paceline.encoding.base import Source, Target
 from paceline.encoding.chunks import Encode, EncodedChunks, EncodeInPlace
 from paceline.errors import UnsupportedError
 from paceline.files import temporary_name
-from paceline.hdf5.layout import choose_layout, parse_compression
+from paceline.hdf5.compression import parse_compression
+from paceline.hdf5.layout import choose_layout
 from paceline.hdf5.making import NewFile, new_hdf5
 from paceline.hdf5.metadata import Atoms, Description
 from paceline.hdf5.storage import Storage
@@ -38,7 +39,7 @@ class H5MDFile(Target):
     chunk, for_, align : optional
         As for `paceline.hdf5.layout.choose_layout`.
     compress : str
-        As for `paceline.hdf5.layout.parse_compression`.
+        As for `paceline.hdf5.compression.parse_compression`.
     precision : float, optional
         Å: by how much positions may be apart and still be stored as the same.
     """

@@ -8,9 +8,10 @@ from typing import Any, Self
 import h5py
 
 from paceline.errors import PacelineError, UnsupportedError
+from paceline.hdf5.array import DEFLATE_RATIO, NOWHERE, Array
 from paceline.hdf5.cut import MOST, CutFile
 from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged, reason_of
-from paceline.hdf5.nodes import DEFLATE_RATIO, NOWHERE, Array, Group
+from paceline.hdf5.group import Group
 
 __all__ = ["DEFLATE_RATIO", "NOWHERE", "Array", "File", "Group", "asking", "damaged"]
 

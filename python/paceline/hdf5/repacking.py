@@ -14,9 +14,10 @@ from typing import Any
 from paceline._core import __version__
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.catalogue import Element
+from paceline.hdf5.compression import Compression, parse_compression
 from paceline.hdf5.copies import Remake, copy_contents
 from paceline.hdf5.costs import Cost, costs_of, layout_in_words
-from paceline.hdf5.layout import Compression, choose_layout, parse_compression
+from paceline.hdf5.layout import choose_layout
 from paceline.hdf5.making import new_hdf5
 from paceline.hdf5.metadata import command_of_process
 from paceline.hdf5.native import Array, File, Group, damaged
@@ -77,8 +78,8 @@ def repack(
     chunk, for_, align : optional
         As for `paceline.hdf5.layout.choose_layout`.
     compress : str, optional
-        As for `paceline.hdf5.layout.parse_compression`; by default as it was, with gzip in place
-        of any other method.
+        As for `paceline.hdf5.compression.parse_compression`; by default as it was, with gzip in
+        place of any other method.
     precision : float, optional
         Å, to which positions are rounded; by default all numbers stay the same to the last bit.
     overwrite : bool

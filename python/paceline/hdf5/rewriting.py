@@ -16,9 +16,10 @@ from paceline import _core
 from paceline.block import Decoded
 from paceline.errors import UnwritableError
 from paceline.hdf5.catalogue import Element
+from paceline.hdf5.compression import Compression
 from paceline.hdf5.copies import copy_attributes
 from paceline.hdf5.growing import in_frame
-from paceline.hdf5.layout import Compression, Layout
+from paceline.hdf5.layout import Layout
 from paceline.hdf5.making import NewFile, contiguous
 from paceline.hdf5.metadata import say_rounded
 from paceline.hdf5.native import Array

@@ -7,7 +7,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnwritableError
-from paceline.hdf5.layout import Compression, Layout, refuse_packed_space
+from paceline.hdf5.compression import Compression, refuse_packed_space
+from paceline.hdf5.layout import Layout
 
 #: Of a field, its element in H5MD.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from paceline.job import AnyJob, Job
+from paceline.merging import Tree
 from paceline.outcome import Outcome, merging, refuse_unlike
-from paceline.plan import Tree
 
 
 class Keeper:

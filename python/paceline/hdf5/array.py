@@ -1,17 +1,17 @@
-"""Groups and datasets of an HDF5 file, as they are when it is open."""
+"""A dataset of an open HDF5 file."""
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
-from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
+from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5.apart import allow
 from paceline.hdf5.catalogue import Filter
-from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged, reason_of
+from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged
+from paceline.hdf5.node import SMALL, Node
 from paceline.hdf5.plain import plain, text_of
 
 if TYPE_CHECKING:
@@ -23,149 +23,6 @@ DEFLATE_RATIO = 1032
 NOWHERE = 2**64 - 1
 #: Seconds in which a chunk is found, and in which one is read, at the most.
 _FINDING, _READING = 2e-4, 1e-3
-#: What may be read whatever the file's size: numbers that were never written have no bytes.
-_SMALL = 1 << 20
-
-
-class Node:
-    """A group or a dataset.
-
-    Attributes
-    ----------
-    file : File
-        Where it is.
-    name : str
-        Its path there, as it was reached.
-    """
-
-    def __init__(self, file: "File", name: str, h5: Any):
-        self.file = file
-        self.name = name
-        self._h5 = h5
-
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """Its attributes as plain Python: str, int, float, bool, lists of str, arrays of numbers.
-
-        One that holds what none of these can say, or that is empty, is None.
-        """
-        with asking(self.file.path, self.name, "attributes"):
-            names = list(self._h5.attrs)
-        return {name: self._attribute(name) for name in names}
-
-    def _attribute(self, name: str) -> Any:
-        with asking(self.file.path, f"{self.name}, attribute {name}", "a value"):
-            attribute = self._h5.attrs.get_id(name)
-            n_bytes = math.prod(attribute.shape or ()) * attribute.get_type().get_size()
-            if n_bytes > max(self.file.size, _SMALL):
-                raise ValueError(f"{n_bytes} bytes claimed, in a file of {self.file.size}")
-            return plain(self._h5.attrs[name])
-
-    @property
-    def identity(self) -> tuple[int, int]:
-        """The same for two names of one object."""
-        with asking(self.file.path, self.name):
-            info = h5py.h5o.get_info(self._h5.id)
-            return info.fileno, info.addr
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} of {self.file.path}>"
-
-
-class Group(Node):
-    """A group: names, and what they stand for."""
-
-    def names(self) -> list[str]:
-        """Names of its links, in the order in which HDF5 gives them."""
-        with asking(self.file.path, self.name, "a group"):
-            return list(self._h5)
-
-    def get(self, path: str) -> "Group | Array | None":
-        """What a path from here leads to.
-
-        Parameters
-        ----------
-        path : str
-            Names, with "/" between.
-
-        Returns
-        -------
-        Group, Array or None
-            None where there is no such name.
-
-        Raises
-        ------
-        DamagedFileError
-            A link is there, and leads nowhere or in a circle.
-        """
-        node: Group | Array | None = self
-        for name in filter(None, path.split("/")):
-            node = node._child(name) if isinstance(node, Group) else None
-        return node
-
-    def _child(self, name: str) -> "Group | Array | None":
-        where = f"{self.name.rstrip('/')}/{name}"
-        with asking(self.file.path, where, "a group or a dataset"):
-            link = self._h5.get(name, getlink=True)
-            if link is None:
-                return None
-            try:
-                h5 = self._h5[name]
-            except (KeyError, RuntimeError, OSError) as error:
-                raise damaged(
-                    self.file.path, where, "a group or a dataset", _link_in_words(link, error)
-                ) from error
-            if isinstance(h5, h5py.Group):
-                return Group(self.file, where, h5)
-            return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
-
-    def __getitem__(self, path: str) -> "Group | Array":
-        """What a path leads to; `MissingDataError` where it leads to nothing."""
-        node = self.get(path)
-        if node is None:
-            raise MissingDataError(f"{self.file.path}: {self.name} has no {path!r}")
-        return node
-
-    def __contains__(self, path: str) -> bool:
-        return self.get(path) is not None
-
-    def group(self, path: str) -> "Group | None":
-        """The group of a name, or None."""
-        node = self.get(path)
-        return node if isinstance(node, Group) else None
-
-    def array(self, path: str) -> "Array | None":
-        """The dataset of a name, or None."""
-        node = self.get(path)
-        return node if isinstance(node, Array) else None
-
-    def children(self) -> Iterator["Group | Array"]:
-        """What its links stand for; those that lead nowhere are left out."""
-        for name in self.names():
-            with contextlib.suppress(DamagedFileError):
-                node = self._child(name)
-                if node is not None:
-                    yield node
-
-    def walk(self) -> Iterator["Group | Array"]:
-        """Everything below, each object once, whatever its links."""
-        seen, waiting = {self.identity}, [self]
-        while waiting:
-            for node in waiting.pop().children():
-                if node.identity not in seen:
-                    seen.add(node.identity)
-                    yield node
-                    if isinstance(node, Group):
-                        waiting.append(node)
-
-
-def _link_in_words(link: Any, error: BaseException) -> str:
-    if isinstance(link, h5py.ExternalLink):
-        return f"a link to {link.path} in file {link.filename}, which cannot be followed"
-    if isinstance(link, h5py.SoftLink):
-        circle = "in a circle" if "too many" in str(error) else "nowhere"
-        return f"a link to {link.path} that leads {circle}"
-    return f"what HDF5 refuses ({reason_of(error)})"
 
 
 class Array(Node):
@@ -235,7 +92,7 @@ class Array(Node):
         """
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
         room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.elsewhere else 1)
-        if claimed > max(room, _SMALL):
+        if claimed > max(room, SMALL):
             raise damaged(
                 self.file.path,
                 self.name,
