@@ -8,6 +8,8 @@ from paceline.errors import UnwritableError
 
 #: Characters of a name.
 WIDTH = 8
+#: Names looked at together, so that looking takes little memory.
+_AT_ONCE = 1 << 16
 _BLANK, _LAST = ord(" "), ord("~")
 
 
@@ -40,15 +42,18 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
         found = _characters(found, ids)
     if found.shape != (len(ids), WIDTH):
         raise UnwritableError(f"expected names of {len(ids)} atoms, found those of {len(found)}")
-    found = np.where(found == 0, np.uint8(_BLANK), found)
-    blank = found == _BLANK
-    odd = (found < _BLANK) | (found > _LAST)
-    # Readers take what stands behind a blank for the next column.
-    odd[:, 1:] |= blank[:, :-1] & ~blank[:, 1:]
-    odd[:, 0] |= blank[:, 0]
-    if odd.any():
-        atom = int(np.flatnonzero(odd.any(axis=1))[0])
-        raise _odd(found[atom].tobytes().rstrip(), ids[atom])
+    if not found.all():
+        found = np.where(found == 0, np.uint8(_BLANK), found)
+    for first in range(0, len(found), _AT_ONCE):
+        some = found[first : first + _AT_ONCE]
+        blank = some == _BLANK
+        odd = (some < _BLANK) | (some > _LAST)
+        # Readers take what stands behind a blank for the next column.
+        odd[:, 1:] |= blank[:, :-1] & ~blank[:, 1:]
+        odd[:, 0] |= blank[:, 0]
+        if odd.any():
+            atom = int(np.flatnonzero(odd.any(axis=1))[0])
+            raise _odd(some[atom].tobytes().rstrip(), ids[first + atom])
     return found
 
 
