@@ -3,6 +3,7 @@
 import json
 import sys
 
+import h5py  # noqa: F401: its code is no memory of a writer
 from mpi4py import MPI
 
 from benchmarks import nacl
