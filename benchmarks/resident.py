@@ -3,6 +3,8 @@
 import ctypes
 from pathlib import Path
 
+#: In MB.
+MEBIBYTE = 2**20 / 1e6
 PROCESS = Path("/proc/self")
 #: Written to `clear_refs`, it makes the peak what is held now.
 RESET_PEAK = "5"
