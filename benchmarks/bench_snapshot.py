@@ -33,6 +33,10 @@ ALLOWED = 32 * MEBIBYTE
 READING_TARGET = 20.0
 #: Unit cells along an edge in a test.
 TINY = 4
+DUMPS = (
+    *("case", "way", "ms", "min", "max", "CPU ms", "MB/s"),
+    *("time / sorted", "min", "max", "target"),
+)
 OURS, REFERENCE = "paceline, 2 ranks", "MDAnalysis"
 
 
@@ -40,7 +44,7 @@ def writing(folder: Path, effort: Effort) -> Table:
     """All ways on 2 ranks, formatted files."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, without fsync",
-        ("case", "way", "ms", "min", "max", "MB/s", "time / sorted", "min", "max", "target"),
+        DUMPS,
     )
     cases = [
         Case(way, 2, cells(effort), format)
@@ -55,7 +59,7 @@ def synced(folder: Path, effort: Effort) -> Table:
     """Until the file is safe on the disk."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, with fsync",
-        ("case", "way", "ms", "min", "max", "MB/s", "time / sorted", "min", "max", "target"),
+        DUMPS,
     )
     ways = ("sorted", IN_ORDER, COLLECTIVE)
     cases = [Case(way, 2, cells(effort), sync=True) for way in ways]
@@ -67,7 +71,7 @@ def binary(folder: Path, effort: Effort) -> Table:
     """The same ions in formats without text."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, without fsync",
-        ("case", "way", "ms", "min", "max", "MB/s", "time / sorted", "min", "max", "target"),
+        DUMPS,
     )
     cases = [
         Case(way, 2, cells(effort), format) for format in BINARY for way in ("sorted", "direct")
@@ -93,8 +97,11 @@ def add_ways(table: Table, rows: Sequence[Row], effort: Effort) -> None:
                 verdict = f"at least {IN_ORDER_RATE:g} {judged(ratios >= IN_ORDER_RATE)}"
         (mbytes,) = {row["mbytes"] for row in of_format}
         rate = f"{mbytes / np.median(seconds):.0f}"
+        cpu = np.median([row["cpu"] for row in of_format if row["way"] == way])
         times = spread(seconds * 1e3, 1)
-        table.rows.append((format, way, *times, rate, *spread(ratios, 2), verdict))
+        table.rows.append(
+            (format, way, *times, f"{cpu * 1e3:.0f}", rate, *spread(ratios, 2), verdict)
+        )
 
 
 def counts(folder: Path, effort: Effort) -> Table:

@@ -1,5 +1,6 @@
 """How much memory a process comes to hold beyond what it held, on Linux."""
 
+import ctypes
 from pathlib import Path
 
 #: In MB.
@@ -13,6 +14,8 @@ class Growth:
     """Starts to look when it is made."""
 
     def __init__(self) -> None:
+        # What was freed before, and kept for later, would hide as much that is taken now.
+        ctypes.CDLL(None).malloc_trim(0)
         (PROCESS / "clear_refs").write_text(RESET_PEAK)
         self._held = _megabytes("VmRSS:")
 

@@ -83,9 +83,10 @@ class Run:
 def measure_cases(folder: Path, cases: Sequence[Case], repeats: int) -> list[Row]:
     """Measure all cases in turn, round after round; the first round counts not.
 
-    Rows have the columns of a case; `t_total`, seconds until the last rank is done; its parts,
-    means of those that write; `mbytes` of the file; sums over ranks of messages, writes and bytes;
-    of the rank with most, batches, peak of the buffers and growth of memory, MB.
+    Rows have the columns of a case; `t_total`, seconds until the last rank is done, and its parts,
+    means of those that write; `cpu`, processor seconds of all ranks; `mbytes` and `mb_s`, size and
+    rate of the file; sums over ranks of messages, writes and MB; of the rank with most, batches,
+    peak of the buffers and growth of memory, MB.
 
     Raises
     ------

@@ -54,10 +54,10 @@ def dump(case: Case, path: str, comm: MPI.Intracomm) -> dict[str, Any]:
     ions = held(case.way == IN_ORDER, case.cells, comm.size, comm.rank)
     comm.Barrier()
     growth = Growth()
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     cost = WAYS[case.way](comm, case, path, ions) or dict.fromkeys((*SECONDS, *NUMBERS), 0)
-    seconds = time.perf_counter() - begun
-    found = of_all(comm, seconds, growth.peak(), cost)
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
+    found = of_all(comm, seconds, cpu, growth.peak(), cost)
     if comm.rank == 0:
         content = Path(path).read_bytes()
         found |= {"mbytes": len(content) / MB, "checksum": zlib.crc32(content)}
@@ -67,7 +67,7 @@ def dump(case: Case, path: str, comm: MPI.Intracomm) -> dict[str, Any]:
 
 
 def of_all(
-    comm: MPI.Intracomm, seconds: float, growth: float, cost: dict[str, float]
+    comm: MPI.Intracomm, seconds: float, cpu: float, growth: float, cost: dict[str, float]
 ) -> dict[str, Any]:
     """What all ranks did together: of its parts, the means of those that write."""
     total = comm.allreduce(seconds, MPI.MAX)
@@ -79,6 +79,7 @@ def of_all(
         "t_total": total,
         **parts,
         "t_rest": max(0.0, total - sum(parts.values())),
+        "cpu": comm.allreduce(cpu),
         "n_messages": sums["n_messages"],
         "n_writes": sums["n_writes"],
         "n_batches": max(one["n_batches"] for one in costs),

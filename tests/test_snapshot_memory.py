@@ -24,7 +24,7 @@ ALLOWED = 32 * MEBIBYTE
         ("CONFIG", nacl.SMALL, 8, 2),
         ("CONFIG", nacl.LARGE, 8, 2),
         ("CONFIG", nacl.LARGE, 64, 1),
-        ("NetCDF", nacl.LARGE, 8, 2),
+        ("H5MD", nacl.LARGE, 8, 2),
     ],
 )
 def test_memory_is_that_of_the_buffer(tmp_path, format, cells, buffer, ranks_with_ions):

@@ -36,9 +36,8 @@ def gather_facts(
     """
     kind = [(name, values.dtype) for name, values in facts.items()]
     order = np.argsort(ids)
-    ordered = ids[order]
     for first in range(0, n_atoms, BATCH):
-        begin, end = np.searchsorted(ordered, [first + 1, first + BATCH + 1])
+        begin, end = np.searchsorted(ids, [first + 1, first + BATCH + 1], sorter=order)
         chosen = order[begin:end]
         records = np.empty(len(chosen), dtype=[("id", np.int64), *kind])
         records["id"] = ids[chosen]
