@@ -172,7 +172,7 @@ fn prepare(comm: &dyn Communicator, job: &Job<'_>, packing: &Packing) -> Result<
     Room::new(
         job.buffer,
         packing.size(),
-        *sizes.iter().max().unwrap_or(&0),
+        sizes.iter().sum(),
         job.writers.len(),
     )
 }

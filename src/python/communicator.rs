@@ -176,7 +176,8 @@ fn lend_mut<T>(
 /// `access` is PyBUF_WRITE, mutably.
 ///
 /// MPI so takes atoms from where they are packed, and puts them where they are read from; copies
-/// into and out of objects of Python's own took … of the time of a frame.
+/// into and out of objects of Python's own took 2 % of the time of a frame, and as much memory
+/// again.
 fn view<T>(
     py: Python<'_>,
     start: *mut u8,

@@ -1,4 +1,4 @@
-//! Memory that a thread keeps for its next frame: new memory for each took … of its time.
+//! Memory that a thread keeps for its next frame: the system gives new memory page by page.
 
 use std::cell::RefCell;
 

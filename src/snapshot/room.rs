@@ -11,6 +11,10 @@ const TEXT: usize = 1 << 20;
 /// holds, so that they need not come from memory in an order that nobody foresees.
 const ATOMS: usize = 4 << 20;
 
+/// Atoms that are copied into their order at a time, before their bytes are made. The processor
+/// waits for many of them at once, while bytes made from where atoms lie wait for each.
+const NEAR: usize = 256;
+
 /// Atoms for which a rank has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
@@ -18,6 +22,8 @@ pub struct Room {
     pub written: usize,
     /// Put in order at a time.
     pub sorted: usize,
+    /// Copied into their order at a time.
+    pub near: usize,
     /// Packed at a time, for all others.
     pub packed: usize,
     /// Of its own, whose turn it knows.
@@ -25,19 +31,21 @@ pub struct Room {
 }
 
 impl Room {
-    /// Share out `buffer` bytes: a quarter for atoms that leave, an eighth for their order, as much
-    /// for text, the rest for those that come.
+    /// Share out `buffer` bytes for atoms of `packed` bytes that become `text` bytes: a quarter
+    /// for atoms that leave, three eighths for those that come, and an eighth each for who leaves
+    /// when, for what is copied, and for text.
     ///
     /// # Errors
     /// [`Error::Argument`] where that is not enough for an atom from each rank to each writer.
     pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
         let room = Room {
             written: TEXT.min(buffer / 8) / text.max(1),
-            sorted: ATOMS.min(buffer / 2) / (packed + size_of::<u32>()),
+            sorted: ATOMS.min(buffer / 8 * 3) / (packed + size_of::<u32>()),
+            near: NEAR.min(buffer / 8 / packed),
             packed: ATOMS.min(buffer / 4) / packed,
             known: buffer / 8 / size_of::<u32>(),
         };
-        let least = [room.written, room.sorted, room.packed / n_writers.max(1)];
+        let least = [room.written, room.near, room.packed / n_writers.max(1)];
         if least.contains(&0) {
             return Err(Failure::Error(Error::Argument(format!(
                 "a buffer of {buffer} bytes is not enough for {n_writers} writers and atoms of \

@@ -10,10 +10,6 @@ use super::shares::Shares;
 use super::target::{Target, parts};
 use super::{Failure, Plan, Reduce};
 
-/// Atoms that are copied into their order at a time, before their bytes are made. The processor
-/// waits for many of them at once, while bytes made from where atoms lie wait for each.
-const NEAR: usize = 256;
-
 /// No atom.
 const EMPTY: u32 = u32::MAX;
 
@@ -127,7 +123,7 @@ impl Mail<'_> {
         } = memory;
         for part in parts(order.len(), plan.room.written) {
             let order = &order[part.clone()];
-            for some in parts(order.len(), NEAR) {
+            for some in parts(order.len(), plan.room.near) {
                 let places = &order[some.clone()];
                 timed(&mut cost.sort, || {
                     grow(near, places.len() * plan.packing.size());

@@ -79,15 +79,15 @@ fn methods_make_the_same_bytes() {
 fn memory_is_bounded_wherever_the_atoms_are() {
     let mut random = Random(2);
     let records = Text::new(true, Fields::ALL).unwrap();
-    let (n_atoms, n_ranks) = (20_000, 6);
+    let (n_atoms, n_ranks) = (10_000, 6);
     let all = system(n_atoms, &mut random);
     type RankOf = fn(usize, &mut Random) -> usize;
     let spread: [RankOf; 4] = [
         |_, random| random.below(6),
         |_, _| 4,
         // The first atoms, which one writer puts in order, all on one rank.
-        |atom, random| if atom < 5000 { 5 } else { random.below(6) },
-        |atom, _| atom * 6 / 20_000,
+        |atom, random| if atom < 2500 { 5 } else { random.below(6) },
+        |atom, _| atom * 6 / 10_000,
     ];
     for rank_of in spread {
         let ranks = scatter(&all, n_ranks, &mut random, rank_of);
@@ -121,7 +121,7 @@ fn memory_is_bounded_wherever_the_atoms_are() {
 fn atoms_leave_in_few_messages_and_few_writes() {
     let mut random = Random(3);
     let records = Text::new(true, Fields::ALL).unwrap();
-    let (n_atoms, n_ranks) = (10_000, 8);
+    let (n_atoms, n_ranks) = (5_000, 8);
     let all = system(n_atoms, &mut random);
     let ranks = scatter(&all, n_ranks, &mut random, |_, random| random.below(8));
     let setting = Setting {
