@@ -95,9 +95,6 @@ def snapshot_of(moment: Moment, columns: Sequence[np.ndarray | None]) -> Snapsho
 
 
 def _text(names: np.ndarray) -> np.ndarray:
-    """Names out of bytes that are filled up with blanks or zeros; shape (n, 8) becomes (n,)."""
-    characters = names.astype(np.uint32)
-    # Blanks behind the last other character.
-    behind = np.logical_and.accumulate(names[:, ::-1] == ord(" "), axis=1)[:, ::-1]
-    characters[behind] = 0
-    return characters.view("U8").ravel()
+    """Names out of bytes that zeros fill up; shape (n, 8) becomes (n,)."""
+    # Each byte is the number of its character, in Latin-1.
+    return names.astype(np.uint32).view("U8").ravel()

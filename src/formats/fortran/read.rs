@@ -6,6 +6,19 @@ const TENS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
+/// 10ⁿ, for eight digits or fewer.
+const POWERS: [u64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
+
 /// More digits than these may not fit in 64 bits.
 const MOST_DIGITS: usize = 19;
 
@@ -27,6 +40,11 @@ pub fn take_real(line: &mut &[u8]) -> Option<f64> {
 /// more words or the next is not a whole number as a whole, or one beyond 64 bits.
 pub fn take_integer(line: &mut &[u8]) -> Option<i64> {
     let word = after_blanks(line);
+    let mut value = 0;
+    let len = take_digits(word, &mut value);
+    if (1..MOST_DIGITS).contains(&len) && end(line, word, len).is_some() {
+        return Some(value as i64);
+    }
     let len = word.iter().take_while(|&&byte| !is_blank(byte)).count();
     let value = std::str::from_utf8(&word[..len]).ok()?.parse().ok()?;
     end(line, word, len)?;
@@ -39,8 +57,17 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn after_blanks<'a>(line: &&'a [u8]) -> &'a [u8] {
-    let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
-    &line[blanks..]
+    let mut rest = *line;
+    // Eight blanks at a time: one by one, they took a third of the time of reading an atom.
+    while let Some(eight) = rest.first_chunk::<8>() {
+        let others = u64::from_le_bytes(*eight) ^ u64::from_ne_bytes([b' '; 8]);
+        rest = &rest[others.trailing_zeros() as usize / 8..];
+        if others != 0 {
+            break;
+        }
+    }
+    let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
+    &rest[blanks..]
 }
 
 /// Go behind a word's first `len` bytes, if these are all.
@@ -87,6 +114,16 @@ fn decimal(word: &[u8]) -> Option<(f64, usize)> {
 /// Add the digits at the front of `bytes` to a number, and return how many there are.
 fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
     let mut n = 0;
+    // Eight at a time, of which those behind the last digit do not count: one by one, numbers took
+    // twice as long to read.
+    while let Some(eight) = bytes[n..].first_chunk::<8>() {
+        let (found, value) = digits_of(*eight);
+        *number = number.wrapping_mul(POWERS[found]).wrapping_add(value);
+        n += found;
+        if found < 8 {
+            return n;
+        }
+    }
     while let Some(&byte) = bytes.get(n) {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -96,6 +133,23 @@ fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
         n += 1;
     }
     n
+}
+
+/// How many of eight characters are digits before the first that is none, and their number.
+fn digits_of(eight: [u8; 8]) -> (usize, u64) {
+    // Digits become 0 to 9; the first character is in the lowest byte.
+    let values = u64::from_le_bytes(eight) ^ u64::from_ne_bytes([b'0'; 8]);
+    // The highest bit of each byte above 9; what is carried reaches only bytes behind such a one.
+    let others = values.wrapping_add(0x7676_7676_7676_7676) | values;
+    let n = (others & 0x8080_8080_8080_8080).trailing_zeros() / 8;
+    if n == 0 {
+        return (0, 0);
+    }
+    // With zeros before them there are eight; then pairs, fours and all become one number.
+    let digits = values << (64 - 8 * n);
+    let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    (n as usize, fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
 /// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` where it

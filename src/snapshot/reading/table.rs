@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::formats::Fields;
 
 /// The columns of a table: the rank that owns an atom (u32), its number from 1 to the number of
-/// atoms (i64), three vectors (f32 or f64), its name (8 bytes), mass and charge (f64).
+/// atoms (i64), three vectors (f32 or f64), its name (8 bytes, zeros at its end), mass and charge
+/// (f64).
 pub const OWNERS: usize = 0;
 pub const IDS: usize = 1;
 pub const POSITIONS: usize = 2;

@@ -134,7 +134,7 @@ impl Supply for Text {
             for (k, vector) in atom.vectors.iter().enumerate() {
                 push(POSITIONS + k, bytemuck::bytes_of(vector));
             }
-            push(NAMES, &atom.name);
+            push(NAMES, &without_blanks(atom.name));
             push(MASSES, &atom.mass.to_ne_bytes());
             push(CHARGES, &atom.charge.to_ne_bytes());
             Ok(())
@@ -144,6 +144,13 @@ impl Supply for Text {
     fn held(&self) -> usize {
         self.bytes.capacity()
     }
+}
+
+/// A name that zeros fill up, as they do NumPy's text.
+fn without_blanks(mut name: [u8; 8]) -> [u8; 8] {
+    let len = name.trim_ascii_end().len();
+    name[len..].fill(0);
+    name
 }
 
 fn read_head(
