@@ -79,9 +79,9 @@ def ions_of(cells: int, grid: Sequence[int] = (1, 1, 1), rank: int = 0) -> Ions:
 
 
 def domains(positions: np.ndarray, cells: int, grid: Sequence[int]) -> np.ndarray:
-    """The rank in whose part of the box each position lies."""
+    """The rank in whose part of the box each position lies; ranks go along x first."""
     cell = np.floor((positions / (cells * EDGE) + 0.5) * grid).astype(int)
-    return np.ravel_multi_index(tuple(cell.T), tuple(grid), mode="clip")
+    return np.ravel_multi_index(tuple(cell.T), tuple(grid), mode="clip", order="F")
 
 
 def _layers(cells: int) -> Iterator[Ions]:

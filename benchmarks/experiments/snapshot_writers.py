@@ -17,7 +17,7 @@ PARTS = {
     "t_sort": ("sort", "#e69f00"),
     "t_format": ("format", "#009e73"),
     "t_write": ("write", "#0072b2"),
-    "t_rest": ("the rest", "#777777"),
+    "t_rest": ("open, check, close", "#777777"),
 }
 
 
