@@ -306,6 +306,16 @@ class TestCutFiles:
         # What comes last are the numbers, or, of the oldest format, the table of chunks.
         assert max(n_read) > 0
 
+    def test_what_is_told_of_one_without_its_tables(self, tmp_path):
+        path = write(tmp_path / "a.h5md")
+        with h5py.File(path, "a") as file:
+            file.move("h5md", "about")
+            file.create_group("h5md").attrs["version"] = np.array([1, 1])
+        size = path.stat().st_size
+        os.truncate(path, size // 2)
+        words = f"expected {size} bytes, found {size // 2}: the file was cut, .* copy it again"
+        refused(path, DamagedFileError, words)
+
     def test_netcdf_4_cut_at_any_place(self, tmp_path):
         """Its library writes most structures last, so that little is left."""
         arrays = values()

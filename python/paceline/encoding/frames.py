@@ -29,10 +29,14 @@ class FrameFile(Target):
 
     Parameters
     ----------
-    path, n_atoms, overwrite
-        As of `Target`.
+    path : str
+        Final name.
     format : str
         "XTC", "TRR", "DCD" or "NetCDF".
+    n_atoms : int
+        To be written.
+    overwrite : bool
+        Whether a file of that name may be replaced.
     precision : float, optional
         Of XTC: integers per nm.
     """

@@ -32,10 +32,14 @@ class H5MDFile(Target):
 
     Parameters
     ----------
-    path, n_atoms, overwrite
-        As of `Target`.
+    path : str
+        Final name.
     format : str
         "H5MD".
+    n_atoms : int
+        To be written.
+    overwrite : bool
+        Whether a file of that name may be replaced.
     chunk, for_, align : optional
         As for `paceline.hdf5.layout.choose_layout`.
     compress : str

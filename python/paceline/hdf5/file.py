@@ -129,7 +129,8 @@ class Hdf5File:
             refuse_without_mpi()
         fingerprint = _core.fingerprint_of(path)
         with File(path) as opened:
-            catalogue = catalogue_of(opened, **asked.contents)
+            with opened.blaming_the_cut():
+                catalogue = catalogue_of(opened, **asked.contents)
             if opened.cut_from is not None:
                 note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
                 catalogue = replace(catalogue, notes=[note, *catalogue.notes])

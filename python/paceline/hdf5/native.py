@@ -3,11 +3,12 @@
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from typing import Any, Self
 
 import h5py
 
-from paceline.errors import PacelineError, UnsupportedError
+from paceline.errors import DamagedFileError, PacelineError, UnsupportedError
 from paceline.hdf5.array import DEFLATE_RATIO, NOWHERE, Array
 from paceline.hdf5.cut import MOST, CutFile
 from paceline.hdf5.faults import H5PY_ERRORS, asking, damaged, reason_of
@@ -73,6 +74,30 @@ class File:
             with contextlib.suppress(*H5PY_ERRORS):
                 return h5py.File(CutFile(self.path, self.cut_from), "r")
         raise _why_not_open(self.path, self.size, error) from error
+
+    @contextlib.contextmanager
+    def blaming_the_cut(self) -> Iterator[None]:
+        """Say of a file that was cut that this is why it cannot be read.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        DamagedFileError
+            What HDF5 must know of the file lay behind the cut.
+        """
+        try:
+            yield
+        except DamagedFileError as error:
+            if self.cut_from is None:
+                raise
+            found = (
+                f"{self.size}: the file was cut, and what tells where its numbers are lay in the "
+                "rest; copy it again from where it is whole"
+            )
+            raise damaged(self.path, "", f"{self.cut_from} bytes", found, self.size) from error
 
     @property
     def h5(self) -> Any:
