@@ -675,7 +675,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         (
             Path.touch,
             DamagedFileError,
-            r"expected a trajectory \(XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5\), found an empty file",
+            r"expected a trajectory \(XTC, .* or HDF5\), found an empty file",
         ),
         (Path.mkdir, UnsupportedError, "expected a regular file, found a directory"),
         (os.mkfifo, UnsupportedError, "expected a regular file, found a pipe or device"),

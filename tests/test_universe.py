@@ -408,16 +408,13 @@ def test_ordinary_universes_run_on_our_core(request, opened, system, options):
 OTHERS = {
     "PDB": (datafiles.PDB_multiframe,),
     "XYZ": (datafiles.XYZ,),
-    "HISTORY": (datafiles.DLP_HISTORY_minimal,),
     "LAMMPSDUMP": (datafiles.LAMMPSDUMP,),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_formats_are_read_by_mdanalysis(name):
-    options = {"topology_format": "HISTORY", "format": "HISTORY"} if name == "HISTORY" else {}
-    if name == "LAMMPSDUMP":
-        options = {"format": "LAMMPSDUMP"}
+    options = {"format": "LAMMPSDUMP"} if name == "LAMMPSDUMP" else {}
     ours = paceline.Universe(*OTHERS[name], **options)
     theirs = MDAnalysis.Universe(*OTHERS[name], **options)
     assert type(ours.trajectory) is type(theirs.trajectory)

@@ -235,6 +235,17 @@ fn a_head_is_rewritten_for_some_of_the_frames() {
     }
 }
 
+#[test]
+fn counts_are_found_behind_blank_lines() {
+    let head = b"title\n\n 0 0 1  12    345\ntimestep";
+    let found = paceline::formats::dlpoly::counts(head).unwrap();
+    assert_eq!(found.map(|at| head[at - 1]), [b'1', b'2', b'5']);
+    assert_eq!(
+        paceline::formats::dlpoly::counts(b"title\n0 0 1\ntimestep"),
+        None
+    );
+}
+
 /// A frame of three atoms, as DL_POLY writes it.
 fn three_atoms() -> (Layout, Vec<u8>) {
     let file = File {
