@@ -426,6 +426,7 @@ def write_snapshot(
     buffer: int,
     sync: bool,
 ) -> SnapshotCost: ...
+
 class _TextFrame(Protocol):
     """Where a frame of text is."""
 

@@ -87,10 +87,14 @@ class Communicator:
 
         Parameters
         ----------
-        send, receive : buffer
-            Those for, and those of, rank 0 first.
-        send_counts, receive_counts : ndarray of uint64, shape (size,)
-            Bytes by rank.
+        send : buffer
+            Those for rank 0 first.
+        send_counts : ndarray of uint64, shape (size,)
+            Bytes for each rank.
+        receive : buffer
+            Filled with those of rank 0 first.
+        receive_counts : ndarray of uint64, shape (size,)
+            Bytes of each rank.
         """
         sending = [send, send_counts.tolist(), MPI.BYTE]
         receiving = [receive, receive_counts.tolist(), MPI.BYTE]
