@@ -72,9 +72,21 @@ def choices_of(
 
     Parameters
     ----------
-    path, n_atoms, format, method, writers, buffer, append, overwrite, sync, wait
-        See `paceline.snapshot.Writer`.
-    **options
+    path : path-like
+        This and what follows: see `paceline.snapshot.Writer`.
+    n_atoms : int
+        Of all ranks.
+    format : str or None
+        Where the name does not tell.
+    method : str
+        Out of `METHODS`.
+    writers : int or sequence of int or None
+        How many, or which.
+    buffer : str or int
+        Bytes.
+    append, overwrite, sync, wait : bool
+        As there.
+    **options : object
         Those of `OPTIONS`.
 
     Returns
