@@ -202,3 +202,7 @@ def texts(tmp_path_factory) -> list[Path]:
 def test_text_is_read_in_double_precision(n_ranks, texts):
     found = mpirun(n_ranks, SCRIPTS / "snapshot_reading.py", *texts)
     assert found == (0, "read\n", "")
+
+
+def test_examples_run_on_a_rank():
+    assert mpirun(1, SCRIPTS / "snapshot_examples.py") == (0, "examples\n", "")
