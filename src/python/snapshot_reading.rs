@@ -99,7 +99,6 @@ type Cost = (f64, f64, f64, u64, u64, u64, usize);
 /// Read one frame: this rank's atoms, or None where another rank failed.
 #[pyfunction]
 #[pyo3(signature = (comm, frame, whose, *, n_atoms, readers, buffer))]
-#[expect(clippy::too_many_arguments, reason = "all but three are named")]
 pub(super) fn read_snapshot<'py>(
     py: Python<'py>,
     comm: Bound<'py, PyAny>,

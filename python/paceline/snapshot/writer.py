@@ -104,7 +104,7 @@ class Writer:
     >>> path = os.path.join(tempfile.mkdtemp(), "CONFIG")
     >>> with Writer(MPI.COMM_WORLD, path, n_atoms=2) as writer:
     ...     writer.write([2, 1], [[3, 0, 0], [0, 0, 0]], names=["Cl-", "Na+"])
-    >>> [line.split()[0] for line in open(path)][2::2]
+    >>> [line[:3] for line in open(path)][2::2]
     ['Na+', 'Cl-']
     """
 
