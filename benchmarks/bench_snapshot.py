@@ -167,11 +167,11 @@ def reading(folder: Path, effort: Effort) -> Table:
     size = nacl.LARGE if effort.judged else TINY
     table = Table(
         f"reading {nacl.n_ions(size):,} ions of a CONFIG",
-        ("case", "tool", "s", "min", "max", "times MDAnalysis", "min", "max", "target"),
+        ("case", "tool", "s", "min", "max", "CPU s", "times MDAnalysis", "min", "max", "target"),
     )
     path = folder / "CONFIG"
     on_ranks(2, EVERY_RANK, "make", path, size, programs=READING)
-    taken: dict[str, list[float]] = {REFERENCE: [], OURS: []}
+    taken: dict[str, list[tuple[float, float]]] = {REFERENCE: [], OURS: []}
     with subjects({REFERENCE: (read_by_mdanalysis, path)}) as (ready, skipped):
         if skipped:
             raise Unavailable(skipped[REFERENCE])
@@ -180,14 +180,17 @@ def reading(folder: Path, effort: Effort) -> Table:
             ours = on_ranks(2, EVERY_RANK, "read", path, size, programs=READING)
             if not np.allclose(theirs.values, ours["means"], rtol=0, atol=1e-3):
                 raise RuntimeError(f"means differ: {theirs.values} and {ours['means']}")
-            taken[REFERENCE].append(theirs.seconds)
-            taken[OURS].append(ours["seconds"])
-    for tool, seconds in taken.items():
-        ratios = np.array(taken[REFERENCE]) / seconds
+            taken[REFERENCE].append((theirs.seconds, theirs.cpu_seconds))
+            taken[OURS].append((ours["seconds"], ours["cpu"]))
+    times = {tool: np.transpose(rounds) for tool, rounds in taken.items()}
+    for tool, (seconds, cpu) in times.items():
+        ratios = times[REFERENCE][0] / seconds
         verdict = ""
         if effort.judged and tool == OURS:
             verdict = f"at least {READING_TARGET:g} {judged(ratios >= READING_TARGET)}"
-        table.rows.append(("read", tool, *spread(seconds, 2), *spread(ratios, 1), verdict))
+        table.rows.append(
+            ("read", tool, *spread(seconds, 2), spread(cpu, 2)[0], *spread(ratios, 1), verdict)
+        )
     return table
 
 

@@ -25,18 +25,20 @@ def make(path: str, cells: str) -> None:
 def read(path: str, cells: str) -> dict[str, Any]:
     """Seconds until every rank has the ions in its part of the box, and means over all ions."""
     grid = MPI.Compute_dims(WORLD.size, 3)
-    WORLD.Barrier()
-    begun = time.perf_counter()
-    with Reader(WORLD, path) as reader:
-        snapshot = reader.read(grid=grid)
-    seconds = WORLD.allreduce(time.perf_counter() - begun, MPI.MAX)
+    for _ in range(2):  # the first time MPI sets up its channels
+        WORLD.Barrier()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
+        with Reader(WORLD, path) as reader:
+            snapshot = reader.read(grid=grid)
+        seconds = WORLD.allreduce(time.perf_counter() - begun, MPI.MAX)
+        cpu = WORLD.allreduce(time.process_time() - begun_cpu)
     owners = nacl.domains(snapshot.positions, int(cells), grid)
     if not (owners == WORLD.rank).all():
         raise RuntimeError(f"rank {WORLD.rank} got {(owners != WORLD.rank).sum()} ions of others")
     arrays = snapshot.positions, snapshot.velocities, snapshot.forces
     lengths = [float(np.linalg.norm(one, axis=1).sum()) for one in arrays]
     sums = WORLD.allreduce(np.array([len(owners), *lengths]))
-    return {"seconds": seconds, "means": (sums[1:] / sums[0]).tolist()}
+    return {"seconds": seconds, "cpu": cpu, "means": (sums[1:] / sums[0]).tolist()}
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {"make": make, "read": read}

@@ -106,8 +106,8 @@ def finding(rows: list[Row]) -> str:
     }
     return (
         f"With a buffer of 67.1 MB one rank that writes for two grows by {growth[WHOLE[0]]} MB for "
-        f"216,000 ions and by {growth[WHOLE[1]]} MB for 1,728,000. The most by which any exceeds its "
-        f"buffer is {digits(worst)} MB. The smallest buffer makes a dump "
+        f"216,000 ions and by {growth[WHOLE[1]]} MB for 1,728,000. The most by which any exceeds "
+        f"its buffer is {digits(worst)} MB. The smallest buffer makes a dump "
         f"{slowest[WHOLE[0]]} and {slowest[WHOLE[1]]} times as long as the largest."
     )
 
