@@ -114,8 +114,9 @@ def choices_of(
     if not wait:
         _refuse_one_thread()
     n_bytes = size_of_words(str(buffer))
-    number = writers is None or isinstance(writers, int | np.integer)
-    given: Any = writers if number else tuple(writers)
+    if isinstance(writers, np.integer):
+        writers = int(writers)
+    given = writers if writers is None or isinstance(writers, int) else tuple(writers)
     settings = Settings(
         path=os.path.abspath(path),
         n_atoms=int(n_atoms),
