@@ -165,6 +165,11 @@ for buffer, words in (("1 kB", "a buffer of 1000 bytes is not enough"), (2**70, 
         assert words in found, found
     assert content(HISTORY) == before
 
+# Room for too much.
+with Writer(world, folder / "much.h5md", N_ATOMS, n_frames=2**62) as writer:
+    found = error_of(lambda: writer.write(**good))
+    assert "no room for 4611686018427387904 frames" in found, found
+
 # An error that all ranks have lets go of what they have together.
 try:
     with Writer(world, HISTORY, N_ATOMS, append=True, writers=np.int64(2)) as writer:
