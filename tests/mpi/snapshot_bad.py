@@ -11,6 +11,7 @@ from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
 from paceline.errors import UnwritableError
 from paceline.snapshot import Writer
+from paceline.snapshot.containers.cdf import parse_header
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
@@ -177,6 +178,20 @@ try:
 except UnwritableError:
     pass
 assert not writer._own_comm, "a communicator is left behind"
+
+# Records that lie over the header, or over each other.
+data = content(NETCDF)
+begin = parse_header(data).variables["time"].begin.to_bytes(8, "big")
+for other in (64, int.from_bytes(begin, "big") + 8):
+    if rank == 0:
+        NETCDF.write_bytes(data.replace(begin, other.to_bytes(8, "big"), 1))
+    changed = content(NETCDF)
+    found = error_of(lambda: Writer(world, NETCDF, N_ATOMS, append=True))
+    assert "DamagedFileError" in found, found
+    assert "of the first record at byte" in found, found
+    assert content(NETCDF) == changed
+if rank == 0:
+    NETCDF.write_bytes(data)
 
 # Names of another system.
 for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
