@@ -1,5 +1,8 @@
 """Files written by ranks that hold the atoms in no order: as others read them."""
 
+import contextlib
+import errno
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +17,7 @@ from test_mpi import mpirun
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.reader import Reader
 from paceline.snapshot.cell import angles_of, cell_of, lengths_and_cosines
+from paceline.snapshot.containers.output import Output
 from paceline.snapshot.formats import format_of
 from paceline.snapshot.names import names_as_bytes
 from paceline.snapshot.writers import WORTH, choose_writers, given_writers, spread
@@ -199,6 +203,19 @@ def test_a_rank_ends_within_a_frame(tmp_path, system, how, kind, words):
         warnings.simplefilter("error", PacelineWarning)
         reader = Reader(str(path))
     check_frames(reader, system, kind)
+
+
+@pytest.mark.parametrize("reason", [errno.EOPNOTSUPP, errno.ENOSPC])
+def test_only_a_file_system_that_can_keeps_room(tmp_path, monkeypatch, reason):
+    def refuse(*_):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    output = Output.new(str(tmp_path / "file"))
+    full = reason == errno.ENOSPC
+    with pytest.raises(OSError, match="No space") if full else contextlib.nullcontext():
+        output.reserve(0, 100)
+    output.close()
 
 
 def test_writers_are_spread():

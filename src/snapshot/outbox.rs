@@ -13,7 +13,7 @@ pub struct Outbox<'a> {
     batch_of: Vec<u32>,
     /// Own atoms of each batch.
     n_own: Vec<u64>,
-    /// The most atoms that it should know.
+    /// The most places, of atoms and of writers' first ones, that it should know.
     room: usize,
     known: Range<usize>,
     /// Where, in `order`, the atoms of each known batch and writer begin, and where the last end.
@@ -70,11 +70,13 @@ impl<'a> Outbox<'a> {
 
     /// Find the atoms of as many batches as there is room for.
     fn learn(&mut self, first: usize) {
-        let (mut end, mut n_atoms) = (first, 0);
-        while end < self.n_own.len()
-            && (end == first || n_atoms + self.n_own[end] <= self.room as u64)
+        let (mut end, mut n_numbers) = (first, 0);
+        // A place for each atom, and for each writer, who may get none.
+        let numbers = |n_atoms: u64| n_atoms + self.n_writers as u64;
+        while let Some(&n_atoms) = self.n_own.get(end)
+            && (end == first || n_numbers + numbers(n_atoms) <= self.room as u64)
         {
-            n_atoms += self.n_own[end];
+            n_numbers += numbers(n_atoms);
             end += 1;
         }
         self.known = first..end;

@@ -284,6 +284,18 @@ fn atoms_of_a_part_of_a_system_keep_their_order() {
 }
 
 #[test]
+fn a_blank_line_may_stand_before_the_first_atom() {
+    let (layout, frame) = three_atoms();
+    let mut edited = frame.clone();
+    edited[4 * 73 - 2] = b'\n';
+    for atoms in [Atoms::all(3), Atoms::new(&[1], 3).unwrap()] {
+        let decode = |frame: &[u8]| decode_frame(layout, frame, atoms.clone(), Fields::ALL);
+        let (found, expected) = (decode(&edited).unwrap(), decode(&frame).unwrap());
+        assert_eq!(found.positions, expected.positions);
+    }
+}
+
+#[test]
 fn damage_is_named_with_atom_and_byte() {
     let (layout, frame) = three_atoms();
     let record = |k: usize| 73 * k;

@@ -9,7 +9,9 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
+from paceline.errors import UnwritableError
 from paceline.snapshot import Writer
+from paceline.snapshot.containers.cdf import parse_header
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
@@ -68,6 +70,13 @@ def on_one(**changes):
     return good | (changes if rank == fullest else {})
 
 
+class Broken:
+    """What looks like an array, and raises something of its own."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no numbers today")
+
+
 for kind, path in zip(("HISTORY", "H5MD", "NetCDF", "DCD"), SERIES, strict=True):
     write_frames(path, kind, range(3))
 write_frames(CONFIG, "CONFIG", range(1))
@@ -95,6 +104,9 @@ for words, given in (
     ("disagree about type", on_one(positions=good["positions"].astype(np.float64))),
     ("expected a box that has a volume", on_one(box=[1, 1, 1, 90, 90, 200])),
     ("expected a finite time", on_one(time=np.nan)),
+    (f"rank {fullest}: cannot convert float infinity", on_one(step=np.inf)),
+    ("expected a step of 64 bits", good | {"step": 2**63}),
+    (f"rank {fullest}: no numbers today", on_one(velocities=Broken())),
 ):
     refused(words, HISTORY, given)
 
@@ -145,6 +157,41 @@ for words, name in (
 ):
     found = error_of(lambda name=name: Writer(world, folder / name, N_ATOMS, append=True))
     assert words in found, found
+
+# Room for too little.
+for buffer, words in (("1 kB", "a buffer of 1000 bytes is not enough"), (2**70, "too big")):
+    before = content(HISTORY)
+    with Writer(world, HISTORY, N_ATOMS, append=True, buffer=buffer) as writer:
+        found = error_of(lambda writer=writer: writer.write(**good))
+        assert words in found, found
+    assert content(HISTORY) == before
+
+# Room for too much.
+with Writer(world, folder / "much.h5md", N_ATOMS, n_frames=2**62) as writer:
+    found = error_of(lambda: writer.write(**good))
+    assert "no room for 4611686018427387904 frames" in found, found
+
+# An error that all ranks have lets go of what they have together.
+try:
+    with Writer(world, HISTORY, N_ATOMS, append=True, writers=np.int64(2)) as writer:
+        writer.write(**with_first("ids", 0))
+except UnwritableError:
+    pass
+assert not writer._own_comm, "a communicator is left behind"
+
+# Records that lie over the header, or over each other.
+data = content(NETCDF)
+begin = parse_header(data).variables["time"].begin.to_bytes(8, "big")
+for other in (64, int.from_bytes(begin, "big") + 8):
+    if rank == 0:
+        NETCDF.write_bytes(data.replace(begin, other.to_bytes(8, "big"), 1))
+    changed = content(NETCDF)
+    found = error_of(lambda: Writer(world, NETCDF, N_ATOMS, append=True))
+    assert "DamagedFileError" in found, found
+    assert "of the first record at byte" in found, found
+    assert content(NETCDF) == changed
+if rank == 0:
+    NETCDF.write_bytes(data)
 
 # Names of another system.
 for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):

@@ -1,5 +1,6 @@
 """On every rank: what cannot be read is refused, on all of them alike."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -57,6 +58,11 @@ with Reader(world, xtc) as reader:
     refused("AnalysisError", "read-only", read, owner=lambda x: x.sort())
     # It goes on.
     assert world.allreduce(len(read(-1))) == reader.n_atoms
+
+# An error that all ranks have lets go of what they have together.
+with contextlib.suppress(ValueError), Reader(world, xtc) as reader:
+    reader.read(10)
+assert not reader._wires.comm, "a communicator is left behind"
 
 with Reader(world, no_cell) as reader:
     refused("UnsupportedError", "no cell that a grid could cut", reader.read, grid=(1, 1, size))

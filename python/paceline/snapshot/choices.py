@@ -114,6 +114,8 @@ def choices_of(
     if not wait:
         _refuse_one_thread()
     n_bytes = size_of_words(str(buffer))
+    if isinstance(writers, np.integer):
+        writers = int(writers)
     given = writers if writers is None or isinstance(writers, int) else tuple(writers)
     settings = Settings(
         path=os.path.abspath(path),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 #: What a rank may raise of what it was given or of a file, and tell the others.
-TOLD = (PacelineError, OSError, ValueError, TypeError)
+TOLD = (PacelineError, OSError, ValueError, TypeError, OverflowError)
 
 
 class Company:
@@ -88,9 +88,23 @@ class Company:
         """Do what raises the same on all ranks: a call of the core."""
         try:
             yield
-        except (PacelineError, OSError) as error:
+        except TOLD as error:
             self._agreed = error
             raise
+
+    def have_agreed(self, error: BaseException | None) -> bool:
+        """Whether all ranks have this error, which was raised last.
+
+        Parameters
+        ----------
+        error : BaseException or None
+            Any.
+
+        Returns
+        -------
+        bool
+        """
+        return error is not None and error is self._agreed
 
     @contextlib.contextmanager
     def unbroken(self) -> Iterator[None]:
@@ -98,7 +112,7 @@ class Company:
         try:
             yield
         except BaseException as error:
-            if error is self._agreed or self.communicator.size == 1:
+            if self.have_agreed(error) or self.communicator.size == 1:
                 raise
             from paceline.backends.mpi.wire import unbroken
 

@@ -84,6 +84,8 @@ class Own:
             Shapes or types are others.
         """
         heading = Heading(int(step), float(time), cell_of(box))
+        if not -(2**63) <= heading.step < 2**63:
+            raise UnwritableError(f"expected a step of 64 bits, found {heading.step}")
         if not np.isfinite(heading.time):
             raise UnwritableError(f"expected a finite time, found {heading.time} ps")
         found = _ids(ids)

@@ -123,13 +123,17 @@ class Reader:
         self.cost: ReadCost | None = None
         #: Of rank 0 alone.
         self._file: TrajectoryFile | None = None
-        with self._company.unbroken():
-            self.path, n_readers, self._buffer = self._alike(
-                "the file or how to read it", lambda: _settings(path, readers, buffer)
-            )
-            nodes = self._company.share(platform.node)
-            self.readers = self._company.first(lambda: choose_readers(nodes, n_readers))
-            self.format, self.n_atoms, self.n_frames = self._company.first(self._open)
+        try:
+            with self._company.unbroken():
+                self.path, n_readers, self._buffer = self._alike(
+                    "the file or how to read it", lambda: _settings(path, readers, buffer)
+                )
+                nodes = self._company.share(platform.node)
+                self.readers = self._company.first(lambda: choose_readers(nodes, n_readers))
+                self.format, self.n_atoms, self.n_frames = self._company.first(self._open)
+        except Exception:
+            self.close()
+            raise
 
     def read(
         self,
@@ -197,7 +201,7 @@ class Reader:
         traceback: TracebackType | None,
     ) -> None:
         # Where only this rank has failed, the others do not wait for it.
-        if error is None:
+        if error is None or self._company.have_agreed(error):
             self.close()
 
     def _open(self) -> tuple[str, int, int]:

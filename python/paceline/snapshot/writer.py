@@ -11,7 +11,7 @@ from paceline.errors import UnwritableError
 from paceline.files import writing_to
 from paceline.snapshot.background import Background
 from paceline.snapshot.choices import choices_of
-from paceline.snapshot.company import TOLD, Company
+from paceline.snapshot.company import Company
 from paceline.snapshot.containers.base import Container, Contents
 from paceline.snapshot.facts import gather_facts, refuse_other_names
 from paceline.snapshot.own import Own, refuse_disagreement
@@ -248,7 +248,8 @@ class Writer:
                 step=step,
                 time=time,
             )
-        except TOLD as reason:
+        except Exception as reason:
+            # Of any kind: a user's array may raise what it likes, and the others wait already.
             rank = self._company.communicator.rank
             error = UnwritableError(f"{self._path}: rank {rank}: {reason}")
         if self._background is None:
@@ -256,7 +257,7 @@ class Writer:
             return
         with self._company.unbroken():
             self._background.wait()
-        mine = None if own is None else own.copied()
+            mine = None if own is None else own.copied()
         self._background.begin(lambda: self._write(mine, error))
 
     def _write(self, own: Own | None, error: Exception | None) -> None:
@@ -406,8 +407,8 @@ class Writer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file; after an error, which other ranks may not have, without them."""
-        if kind is None:
+        """Close the file; after an error that other ranks may not have, without them."""
+        if kind is None or self._company.have_agreed(error):
             self.close()
         elif not self._closed:
             self._closed = True

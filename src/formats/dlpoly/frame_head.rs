@@ -68,7 +68,8 @@ impl FrameHead {
                 let mut lines = Lines::new(bytes, len as u64);
                 let head = Self::take(layout, &mut lines)?;
                 match lines.next_if_any()? {
-                    None => Ok(head),
+                    // Blank lines may stand before the first atom.
+                    None => Ok(FrameHead { len, ..head }),
                     Some(line) => {
                         let expected = format!("the first atom at byte {len} of the frame");
                         Err(Fault::bad(head.len, expected, quoted(line)))

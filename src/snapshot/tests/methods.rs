@@ -118,6 +118,29 @@ fn memory_is_bounded_wherever_the_atoms_are() {
 }
 
 #[test]
+fn many_batches_and_writers_take_no_more_memory() {
+    let mut random = Random(6);
+    let records = Text::new(true, Fields::ALL).unwrap();
+    let (n_atoms, n_ranks) = (40_000, 16);
+    let all = system(n_atoms, &mut random);
+    // The others have none, and batches of none are as many.
+    let ranks = scatter(&all, n_ranks, &mut random, |_, _| 3);
+    let writers: Vec<usize> = (0..n_ranks).collect();
+    let setting = Setting {
+        records: &records,
+        n_atoms,
+        method: Method::Sorted,
+        writers: &writers,
+        buffer: 1 << 15,
+    };
+    let (found, costs) = written(&setting, &ranks);
+    assert!(found == expected(&setting, &all));
+    for cost in &costs {
+        assert!(cost.peak_buffer <= setting.buffer, "{cost:?}");
+    }
+}
+
+#[test]
 fn atoms_leave_in_few_messages_and_few_writes() {
     let mut random = Random(3);
     let records = Text::new(true, Fields::ALL).unwrap();

@@ -119,7 +119,13 @@ class H5MD(Container):
                     "written: see n_frames"
                 )
             row = int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
-            return dataset.id.get_offset() + self.n_frames * row
+            first = dataset.id.get_offset()
+            if first is None:
+                raise UnwritableError(
+                    f"{self._settings.path}: HDF5 finds no room for {len(dataset)} frames of {row} "
+                    "bytes: see n_frames"
+                )
+            return first + self.n_frames * row
         # Its properties have the library find the place now.
         dataset.resize(self.n_frames + 1, axis=0)
         return dataset.id.get_chunk_info_by_coord((self.n_frames, 0, 0)).byte_offset

@@ -98,10 +98,22 @@ class NetCDF(Series):
             raise damaged(path, "", "a header of NetCDF-3", str(reason)) from None
         refuse_other_count(path, self._header.dimensions.get("atom", 0), self._settings.n_atoms)
         contents = self._contents_of_records()
-        self._end = min(variable.begin for variable in self._records.values())
+        self._end = self._first_record()
         counted = self._header.n_records
         self._count(output, self._record_size, output.size if counted is None else counted)
         return contents
+
+    def _first_record(self) -> int:
+        """Where the records begin, in which variables must lie one behind another."""
+        in_order = sorted(self._records.items(), key=lambda item: item[1].begin)
+        first = in_order[0][1].begin
+        expected = max(first, self._header.size)
+        for name, variable in in_order:
+            if variable.begin != expected:
+                where = f"{name} of the first record at byte {expected}"
+                raise damaged(self._settings.path, "", where, f"byte {variable.begin}")
+            expected += self._size_of(variable)
+        return first
 
     def _contents_of_records(self) -> Contents:
         """What the records hold, which must be what we would write."""

@@ -1,6 +1,7 @@
 """The file on the disk: of another name until there is a frame in it."""
 
 import contextlib
+import errno
 import os
 from typing import Self
 
@@ -8,6 +9,8 @@ from paceline.files import refuse_impossible, temporary_name, writing_to
 
 #: Bytes that are copied at a time.
 _PIECE = 4 * 2**20
+#: What file systems say that keep no room.
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class Output:
@@ -146,7 +149,11 @@ class Output:
         """
         if size > 0 and hasattr(os, "posix_fallocate"):
             with writing_to(self.path):
-                os.posix_fallocate(self._descriptor, offset, size)
+                try:
+                    os.posix_fallocate(self._descriptor, offset, size)
+                except OSError as error:
+                    if error.errno not in _CANNOT_RESERVE:
+                        raise
 
     def cut(self, size: int) -> None:
         """Leave only the first bytes, or let the file have so many.
