@@ -132,6 +132,7 @@ pub(super) fn read_snapshot<'py>(
             frame: &frame,
             moment: &moment,
             raised: &raised,
+            buffer,
             text: None,
         };
         let supply = readers.contains(&comm.rank()).then_some(&mut hand as _);
@@ -196,6 +197,7 @@ struct Hand<'a> {
     frame: &'a Frame,
     moment: &'a Moment,
     raised: &'a Raised,
+    buffer: usize,
     text: Option<Text>,
 }
 
@@ -204,7 +206,10 @@ impl Supply for Hand<'_> {
         match (&self.frame.text, &mut self.text) {
             (None, _) => self.decode(places, table),
             (Some(_), Some(opened)) => opened.read(places, table),
-            (Some(text), none) => none.insert(text.open(self.moment)?).read(places, table),
+            (Some(text), none) => {
+                let opened = text.open(self.moment)?.within(self.buffer);
+                none.insert(opened).read(places, table)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::owners::{Owners, check_ranks};
 use super::post::Post;
 use super::shares::{Shares, share};
-use super::supply::{Moment, Supply};
+use super::supply::{Moment, PART, Supply};
 use super::table::{OWNERS, Table, Widths};
 use crate::error::{Error, Result};
 use crate::snapshot::check::check_ids;
@@ -113,7 +113,8 @@ impl<'a> Distribution<'a> {
         travelling[OWNERS] = size_of::<u32>();
         let size: usize = travelling.iter().sum();
         let of_an_atom = TIMES_HELD * size + size_of::<i64>();
-        let most = (settings.buffer / of_an_atom).max(1);
+        let for_atoms = settings.buffer - settings.buffer / PART;
+        let most = (for_atoms / of_an_atom).max(1);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
         Distribution {

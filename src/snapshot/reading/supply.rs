@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use super::table::Table;
 use crate::error::{Error, Result};
 
+/// What part of a buffer, one in so many, is for bytes from which atoms are decoded.
+pub const PART: usize = 8;
+
 /// A frame of a file, as messages call it.
 #[derive(Debug, Clone)]
 pub struct Moment {

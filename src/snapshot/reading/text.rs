@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use super::supply::{Moment, Supply};
+use super::supply::{Moment, PART, Supply};
 use super::table::{CHARGES, IDS, MASSES, NAMES, POSITIONS, Table};
 use crate::error::{Error, Fault, Result};
 use crate::formats::dlpoly::{FrameHead, Layout, Record, Records};
 use crate::source::{FileSource, Source};
 
-/// The most text that is read at a time: large for a file system, small beside a buffer.
+/// The most text that is read at a time, which is large for a file system, and the least.
 const PIECE: u64 = 4 << 20;
+const LEAST: u64 = 4 << 10;
 
 /// Enough for what stands before the atoms of most frames.
 const HEAD: u64 = 4096;
@@ -25,6 +26,8 @@ pub struct Text {
     /// Where the atom at `place` begins in the frame.
     at: u64,
     place: u64,
+    /// Bytes that are read at a time.
+    piece: u64,
     bytes: Vec<u8>,
 }
 
@@ -43,6 +46,7 @@ impl Text {
         Ok(Text {
             at: head.len as u64,
             place: 0,
+            piece: PIECE,
             bytes: Vec::new(),
             source,
             moment,
@@ -50,6 +54,15 @@ impl Text {
             head,
             frame,
         })
+    }
+
+    /// The same, which holds no more than its part of a buffer, where atoms are not longer.
+    pub fn within(self, buffer: usize) -> Self {
+        let part = (buffer / PART) as u64;
+        Text {
+            piece: part.clamp(LEAST, PIECE),
+            ..self
+        }
     }
 
     /// What stands before the atoms.
@@ -78,7 +91,7 @@ impl Text {
         end: u64,
         mut each: impl FnMut(u64, usize, &Record) -> std::result::Result<(), Fault>,
     ) -> Result<()> {
-        let mut piece = PIECE;
+        let mut piece = self.piece;
         while self.place < end {
             let left = self.left(end);
             let len = piece.min(left) as usize;
@@ -101,7 +114,11 @@ impl Text {
                 }
             }
             // Where not even one atom is whole, its lines are very long.
-            piece = if records.is_empty() { 2 * piece } else { PIECE };
+            piece = if records.is_empty() {
+                2 * piece
+            } else {
+                self.piece
+            };
             self.at += records.len() as u64;
         }
         Ok(())
