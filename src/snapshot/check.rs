@@ -4,11 +4,15 @@
 //! mixed number of each of their ids, and take off those of an equal share of the numbers that must
 //! be there: zero is left where the ids are right, and where they are wrong with a chance of 2⁻⁶⁴.
 
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::failure::{Failure, Result, agree};
 use super::{Atoms, Communicator, Records, Reduce};
+
+/// Ids, from one to another.
+type Range = RangeInclusive<u64>;
 
 /// Refuse what cannot be written, on all ranks together.
 ///
@@ -96,49 +100,89 @@ fn check_own(
         .map_err(|(at, reason)| format!("atom {}: {reason}", atoms.ids[at]))
 }
 
-/// Refuse ids that are not those from 1 to `n_atoms`, each once.
+/// Refuse ids that are not those from 1 to `n_atoms`, each once; none is outside of these.
 ///
 /// # Errors
 /// [`Failure`], the same on every rank.
 pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
-    let mut sums = [ids.len() as u64, surplus(comm, ids, 1..=n_atoms)];
-    comm.all_reduce(&mut sums, Reduce::Sum)?;
-    if sums == [n_atoms, 0] {
+    let found = sum(comm, ids.len() as u64)?;
+    // Only where there are as many ids is it sure that so many numbers can be gone through.
+    if found == n_atoms && sum(comm, surplus(comm, ids, &(1..=n_atoms)))? == 0 {
         return Ok(());
     }
-    let [found, _] = sums;
-    let (id, holders) = find_wrong(comm, n_atoms, ids)?;
-    let held = match &holders[..] {
-        [] => "is missing".into(),
-        [rank] => format!("is there more than once, on rank {rank}"),
-        [first, .., last] => format!("is there more than once, on ranks {first} and {last}"),
+    let count = |range: &Range| sum(comm, count(ids, range));
+    let fewer = |range: &Range| Ok(count(range)? < size(range));
+    let more = |range: &Range| Ok(count(range)? > size(range));
+    let (missing, twice) = match found.cmp(&n_atoms) {
+        Ordering::Less => (Some(find(1..=n_atoms, fewer)?), None),
+        Ordering::Greater => (None, Some(find(1..=n_atoms, more)?)),
+        Ordering::Equal => {
+            let wrong = find(1..=n_atoms, |range| {
+                Ok(sum(comm, surplus(comm, ids, range))? != 0)
+            })?;
+            // Those before it are right: what it lacks the others have too much, or the reverse.
+            let others = wrong + 1..=n_atoms;
+            match count(&(wrong..=wrong))? {
+                0 => (Some(wrong), Some(find(others, more)?)),
+                _ => (Some(find(others, fewer)?), Some(wrong)),
+            }
+        }
     };
+    let mut wrong = Vec::new();
+    wrong.extend(missing.map(|id| format!("{id} is missing")));
+    if let Some(id) = twice {
+        let holders = holders(comm, ids, id)?;
+        wrong.push(format!("{id} is there more than once, on {holders}"));
+    }
     Err(Failure::Unwritable(format!(
-        "expected each id from 1 to {n_atoms} once, found {found} ids: {id} {held}"
+        "expected each id from 1 to {n_atoms} once, found {found} ids: {}",
+        wrong.join(", and ")
     )))
 }
 
-/// An id that is missing or there twice, and the ranks that have it, found by halving the ids.
-fn find_wrong(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(u64, Vec<usize>)> {
-    let (mut first, mut last) = (1, n_atoms.max(1));
+fn sum(comm: &dyn Communicator, mine: u64) -> Result<u64> {
+    let mut sum = [mine];
+    comm.all_reduce(&mut sum, Reduce::Sum)?;
+    Ok(sum[0])
+}
+
+fn size(range: &Range) -> u64 {
+    range.end() - range.start() + 1
+}
+
+/// How many of these ids are in a range.
+fn count(ids: &[i64], range: &Range) -> u64 {
+    let inside = ids.iter().filter(|&&id| range.contains(&(id as u64)));
+    inside.count() as u64
+}
+
+/// The first id of a range that is wrong, found by halving; `is_wrong` is true of the whole.
+fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
+    let (mut first, mut last) = ids.into_inner();
     while first < last {
         let middle = first + (last - first) / 2;
-        let mut sum = [surplus(comm, ids, first..=middle)];
-        comm.all_reduce(&mut sum, Reduce::Sum)?;
-        match sum {
-            [0] => first = middle + 1,
-            _ => last = middle,
+        match is_wrong(&(first..=middle))? {
+            true => last = middle,
+            false => first = middle + 1,
         }
     }
-    let has_it = ids.iter().any(|&id| id as u64 == first);
+    Ok(first)
+}
+
+/// The ranks that have an id that is there more than once.
+fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
+    let has_it = ids.contains(&(id as i64));
     let all = comm.all_gather(&[u8::from(has_it)])?;
-    let holders = (0..all.len()).filter(|&rank| all[rank] == [1]);
-    Ok((first, holders.collect()))
+    let holders: Vec<_> = (0..all.len()).filter(|&rank| all[rank] == [1]).collect();
+    Ok(match holders[..] {
+        [first, .., last] => format!("ranks {first} and {last}"),
+        _ => format!("rank {}", holders.first().copied().unwrap_or_default()),
+    })
 }
 
 /// What this rank adds to the sum over ids of a range that must be zero.
-fn surplus(comm: &dyn Communicator, ids: &[i64], range: RangeInclusive<u64>) -> u64 {
-    let (first, n_ids) = (*range.start(), (range.end() + 1 - range.start()) as u128);
+fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
+    let (first, n_ids) = (*range.start(), u128::from(size(range)));
     let cut = |rank: usize| first + (n_ids * rank as u128 / comm.size() as u128) as u64;
     let sum = |sum: u64, id: u64| sum.wrapping_add(mixed(id));
     let there = ids.iter().map(|&id| id as u64);

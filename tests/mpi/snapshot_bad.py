@@ -104,9 +104,14 @@ for words, given in (
     ("disagree about type", on_one(positions=good["positions"].astype(np.float64))),
     ("expected a box that has a volume", on_one(box=[1, 1, 1, 90, 90, 200])),
     ("expected a finite time", on_one(time=np.nan)),
-    (f"rank {fullest}: cannot convert float infinity", on_one(step=np.inf)),
-    ("expected a step of 64 bits", good | {"step": 2**63}),
     (f"rank {fullest}: no numbers today", on_one(velocities=Broken())),
+    ("expected a number of ps as time, found None", on_one(time=None)),
+    ("expected a whole number as step, found 1.5", on_one(step=1.5)),
+    ("expected a whole number as step, found inf", on_one(step=np.inf)),
+    ("expected a whole number as step, found '7'", on_one(step="7")),
+    ("expected a step of 64 bits", good | {"step": 2**63}),
+    ("expected positions, found None", on_one(positions=None)),
+    ("expected a box that has a volume", on_one(box=[9, 9, 9, np.inf, 90, 90])),
 ):
     refused(words, HISTORY, given)
 
@@ -198,6 +203,48 @@ for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
     given = own_frame(world, 3, FIELDS[kind])
     given["names"] = np.where(given["ids"] == 77, "K+", given["names"])
     refused("expected atom 77 to be 'Na+', found 'K+'", path, given, follows=False)
+
+# What H5MD holds once.
+for name in ("masses", "charges", "names"):
+    changed = own_frame(world, 4, FIELDS["H5MD"])
+    other = "K+" if name == "names" else 1.5
+    changed[name] = np.where(changed["ids"] == 77, other, changed[name])
+    before = content(H5MD)
+    with Writer(world, H5MD, N_ATOMS, append=True) as writer:
+        assert error_of(lambda: writer.write(**own_frame(world, 3, FIELDS["H5MD"]))) == "none"
+        found = error_of(lambda changed=changed: writer.write(**changed))
+        assert f"expected the {name} of the frames before" in found, found
+        assert error_of(lambda: writer.write(**own_frame(world, 4, FIELDS["H5MD"]))) == "none"
+    if rank == 0:
+        H5MD.write_bytes(before)
+
+# What a killed job left, of more than a frame.
+for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True):
+    before = content(path)
+    if kind != "H5MD":
+        write_frames(path, kind, [3], append=True)
+        expected = content(path)
+        if rank == 0:
+            path.write_bytes(before + 100_000 * b"x")
+        world.Barrier()
+        write_frames(path, kind, [3], append=True)
+        assert content(path) == expected, kind
+    # Another file takes the name, or none has it.
+    with Writer(world, path, N_ATOMS, append=True) as writer:
+        given = own_frame(world, 4, FIELDS[kind])
+        for replace in (lambda path=path: path.write_bytes(b"another"), lambda: None):
+            world.Barrier()
+            if rank == 0:
+                path.unlink(missing_ok=True)
+                replace()
+            world.Barrier()
+            found = error_of(lambda writer=writer, given=given: writer.write(**given))
+            assert "FileChangedError" in found, found
+            assert not path.exists() or content(path) == b"another"
+    world.Barrier()
+    if rank == 0:
+        path.write_bytes(before)
+    world.Barrier()
 
 # The disk is full, as far as these processes may fill it.
 for kind in ENDINGS:

@@ -58,6 +58,7 @@ with Reader(world, xtc) as reader:
     refused("AnalysisError", "read-only", read, owner=lambda x: x.sort())
     # It goes on.
     assert world.allreduce(len(read(-1))) == reader.n_atoms
+refused("ValueError", "the reader is closed", read)
 
 # An error that all ranks have lets go of what they have together.
 with contextlib.suppress(ValueError), Reader(world, xtc) as reader:

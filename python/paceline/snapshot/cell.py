@@ -43,8 +43,10 @@ def cell_of(box: Any) -> np.ndarray | None:
         )
     if numbers.shape == (6,) and not numbers[:3].any():
         return None
-    vectors = numbers if numbers.shape == (3, 3) else _vectors(*numbers.tolist())
-    if not (np.isfinite(vectors).all() and abs(np.linalg.det(vectors)) > 0):
+    with np.errstate(all="ignore"):
+        vectors = numbers if numbers.shape == (3, 3) else _vectors(*numbers.tolist())
+        volume = abs(np.linalg.det(vectors))
+    if not 0 < volume < np.inf:
         raise UnwritableError(f"expected a box that has a volume, found {numbers.tolist()}")
     return vectors
 

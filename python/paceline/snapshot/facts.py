@@ -95,6 +95,72 @@ def refuse_other_names(
         company.share(partial(_refuse_unlike, path, ids[here], names[here], wanted))
 
 
+class Unchanging:
+    """What a file holds once of atoms, and every frame must therefore have the same.
+
+    Digests tell, which are the same in whatever order and on whatever rank atoms are.
+
+    Parameters
+    ----------
+    company : Company
+        All ranks.
+    path : str
+        The file.
+    """
+
+    def __init__(self, company: Company, path: str):
+        self._company = company
+        self._path = path
+        self._kept: dict[str, int] = {}
+        self._found: dict[str, int] = {}
+
+    def refuse_changed(self, ids: np.ndarray, facts: Mapping[str, np.ndarray | None]) -> None:
+        """Raise `UnwritableError` where atoms have others than in the frames before.
+
+        Parameters
+        ----------
+        ids : numpy.ndarray of int64, shape (n,)
+            Of this rank's atoms.
+        facts : mapping of str to (numpy.ndarray, n rows of 8 bytes, or None)
+            By what they are called. Those that are not given have not changed.
+        """
+        mine = {name: _digest(ids, one) for name, one in facts.items() if one is not None}
+        everywhere = self._company.share(lambda: mine)
+        self._found = {name: sum(one[name] for one in everywhere) % 2**64 for name in mine}
+        with self._company.told():
+            for name, found in self._found.items():
+                if self._kept.get(name, found) != found:
+                    raise UnwritableError(
+                        f"{self._path}: expected the {name} of the frames before, which the file "
+                        "holds once for all of them, found others"
+                    )
+
+    def keep(self) -> None:
+        """Expect what was looked at last from now on: its frame is written."""
+        self._kept |= self._found
+
+
+def _digest(ids: np.ndarray, values: np.ndarray) -> int:
+    """A sum of numbers, each of which an atom's id and what is known of it tell."""
+    bits = np.ascontiguousarray(values).view(np.uint64).ravel()
+    total = 0
+    for first in range(0, len(ids), BATCH):
+        some = slice(first, first + BATCH)
+        mixed = _mixed(_mixed(ids[some].astype(np.uint64)) + bits[some])
+        total += int(mixed.sum(dtype=np.uint64))
+    return total
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """Numbers that say nothing of their neighbours: the finalizer of SplitMix64.
+
+    Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
+    """
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
 def _refuse_unlike(path: str, ids: np.ndarray, names: np.ndarray, wanted: np.ndarray) -> None:
     for k in np.flatnonzero((names != wanted).any(axis=1)):
         expected, found = (one[k].tobytes().decode("latin-1").strip() for one in (wanted, names))

@@ -1,5 +1,6 @@
 """What one rank hands over: its own atoms, and what it says of the frame."""
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -83,12 +84,12 @@ class Own:
         UnwritableError
             Shapes or types are others.
         """
-        heading = Heading(int(step), float(time), cell_of(box))
-        if not -(2**63) <= heading.step < 2**63:
-            raise UnwritableError(f"expected a step of 64 bits, found {heading.step}")
-        if not np.isfinite(heading.time):
-            raise UnwritableError(f"expected a finite time, found {heading.time} ps")
+        heading = Heading(_step(step), _time(time), cell_of(box))
         found = _ids(ids)
+        if vectors["positions"] is None:
+            raise UnwritableError(
+                "expected positions, found None: a rank without atoms gives shape (0, 3)"
+            )
         arrays = {name: np.asarray(one) for name, one in vectors.items() if one is not None}
         single = all(one.dtype == np.float32 for one in arrays.values())
         kind = np.float32 if single else np.float64
@@ -187,6 +188,27 @@ def refuse_disagreement(told: list[dict[str, Any]]) -> None:
                     f"ranks disagree about {name}: {values[0][1]} on rank {values[0][0]}, {value} "
                     f"on rank {rank}"
                 )
+
+
+def _step(step: Any) -> int:
+    """A step, which nothing is rounded to."""
+    try:
+        found = operator.index(step)
+    except TypeError:
+        raise UnwritableError(f"expected a whole number as step, found {step!r}") from None
+    if not -(2**63) <= found < 2**63:
+        raise UnwritableError(f"expected a step of 64 bits, found {found}")
+    return found
+
+
+def _time(time: Any) -> float:
+    try:
+        found = float(time)
+    except (TypeError, ValueError):
+        raise UnwritableError(f"expected a number of ps as time, found {time!r}") from None
+    if not np.isfinite(found):
+        raise UnwritableError(f"expected a finite time, found {found} ps")
+    return found
 
 
 def _ids(ids: Any) -> np.ndarray:

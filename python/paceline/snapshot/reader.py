@@ -177,8 +177,10 @@ class Reader:
         AnalysisError
             `owner` raised, or its answers are not one whole number for each atom.
         ValueError
-            There is no such frame; the grid has not one domain for each rank.
+            There is no such frame; the grid has not one domain for each rank; the reader is closed.
         """
+        if not self._wires.comm:
+            raise ValueError("the reader is closed: no more frames can be read")
         with self._company.unbroken():
             frame, shape, _ = self._alike("what to read", lambda: self._checked(frame, grid, owner))
             moment = self._company.first(lambda: self._look_at(frame))

@@ -27,11 +27,12 @@ class Snapshot:
     forces : the same
         kJ/(mol·Å).
     names : numpy.ndarray of str, shape (n,), or None
-        At most 8 characters. None where the file holds none.
+        At most 8 characters: of CONFIG, REVCON and HISTORY, whose frames hold them, else None.
+        `paceline.Universe` tells what an H5MD file holds once of all its atoms.
     masses : numpy.ndarray of float64, shape (n,), or None
-        u.
+        u; of HISTORY only, likewise.
     charges : numpy.ndarray of float64, shape (n,), or None
-        e.
+        e; of HISTORY only, likewise.
     dimensions : numpy.ndarray of float64, shape (6,), or None
         Lengths of the cell (Å) and its angles (degrees). None where the frame has no cell.
     vectors : numpy.ndarray of float64, shape (3, 3), or None

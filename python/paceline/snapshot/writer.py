@@ -13,7 +13,7 @@ from paceline.snapshot.background import Background
 from paceline.snapshot.choices import choices_of
 from paceline.snapshot.company import Company
 from paceline.snapshot.containers.base import Container, Contents
-from paceline.snapshot.facts import gather_facts, refuse_other_names
+from paceline.snapshot.facts import Unchanging, gather_facts, refuse_other_names
 from paceline.snapshot.own import Own, refuse_disagreement
 from paceline.snapshot.writers import choose_writers, given_writers
 
@@ -185,6 +185,7 @@ class Writer:
         # The path is rank 0's: others may have another working directory.
         self._path, self.n_frames, self._double = company.first(begin)
         self._names_to_compare = self.n_frames > 0
+        self._unchanging = Unchanging(company, self._path)
 
     def write(
         self,
@@ -212,7 +213,8 @@ class Writer:
             Å/ps and kJ/(mol·Å). DCD holds none; DL_POLY's files hold forces only beside velocities.
         names : array-like of str, shape (n,), or ndarray of uint8, shape (n, 8), optional
             Up to 8 ASCII characters, which CONFIG, REVCON and HISTORY must have. H5MD holds those
-            of the first frame; NetCDF and DCD hold none, and they are ignored.
+            of the first frame, and refuses others later; NetCDF and DCD hold none, and they are
+            ignored.
         masses, charges : array-like, shape (n,), optional
             u and e: for HISTORY, where they are 0 by default, and for H5MD, as names are.
         box : array-like, shape (6,) or (3, 3), optional
@@ -315,6 +317,9 @@ class Writer:
         """Write a frame that the file can hold."""
         company, n_atoms = self._company, self._choices.settings.n_atoms
         container = self._container
+        if self._choices.format.in_facts:
+            facts = {name: getattr(own, name) for name in ("names", "masses", "charges")}
+            self._unchanging.refuse_changed(own.ids, facts)
         path, starts = company.first(lambda: container.place(contents, own.heading))  # type: ignore[union-attr]
         if self.n_frames == 0 and self._choices.format.in_facts:
             self._put_facts(own)
@@ -344,6 +349,7 @@ class Writer:
                 sync=self._choices.settings.sync,
             )
         company.first(lambda: container.commit())  # type: ignore[union-attr]
+        self._unchanging.keep()
         self.n_frames += 1
         self.costs.append(cost)
 

@@ -96,7 +96,7 @@ impl Arrays {
             let stored = value * self.factors[vector];
             if !self.float.holds(stored) {
                 return Err(format!(
-                    "expected a {one} that fits in {} bytes, found {value}",
+                    "expected a {one} that fits in {} bytes, found {value:?}",
                     self.float.size()
                 ));
             }

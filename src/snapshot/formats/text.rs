@@ -3,7 +3,7 @@
 use super::finite::all_finite;
 use crate::formats::Fields;
 use crate::formats::dlpoly::encode::{self, Atom, FORCE};
-use crate::snapshot::{Atoms, Batch, Records};
+use crate::snapshot::{Atoms, Batch, Records, Vectors};
 
 /// Magnitudes below it fit in 12 columns with 6 decimals, with a sign too.
 const SURE_TO_FIT: f64 = 9999.0;
@@ -32,11 +32,17 @@ impl Text {
     fn fit(&self, atoms: &Atoms<'_>) -> bool {
         let vectors = atoms.vectors();
         let mut written = vectors.iter().take(1 + self.level);
+        // A force in DL_POLY's unit is finite where it had 32 bits before.
+        let large = |vectors: &Vectors<'_>| match vectors {
+            Vectors::F32(_) => false,
+            Vectors::F64(values) => values.iter().any(|x| x.abs() > f64::MAX / FORCE),
+        };
         let numbers = |numbers: Option<&[f64]>| {
             let fits = |x: &f64| x.abs() < SURE_TO_FIT;
             !self.history || numbers.is_none_or(|numbers| numbers.iter().all(fits))
         };
         written.all(|(_, vectors)| vectors.is_none_or(|vectors| all_finite(&vectors)))
+            && !atoms.forces.as_ref().is_some_and(large)
             && atoms.ids.iter().all(|&id| id < 10_000_000_000)
             && atoms.names.is_some_and(|names| names.iter().all(is_word))
             && numbers(atoms.masses)

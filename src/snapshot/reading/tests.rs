@@ -340,6 +340,6 @@ fn an_atom_that_is_there_twice_is_named() {
         read.unwrap_err().to_string()
     });
     let expected = "HISTORY: frame 3: expected each id from 1 to 1000 once, found 1000 ids: 71 is \
-                    missing";
+                    missing, and 500 is there more than once, on rank 1";
     assert_eq!(said, [expected; 3]);
 }

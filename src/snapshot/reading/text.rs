@@ -138,7 +138,7 @@ impl Supply for Text {
         let widths = *table.widths();
         self.walk(places.end, |place, at, atom| {
             let id = atom.id.unwrap_or(place + 1);
-            if id > n_atoms {
+            if !(1..=n_atoms).contains(&id) {
                 let expected = format!("an atom numbered from 1 to {n_atoms}");
                 return Err(Fault::bad(at, expected, id));
             }

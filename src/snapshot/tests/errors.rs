@@ -6,6 +6,7 @@ use super::threads::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, system};
 use crate::error::Error;
 use crate::formats::Fields;
+use crate::snapshot::check::check_ids;
 use crate::snapshot::formats::Text;
 use crate::snapshot::{Failure, Method};
 
@@ -66,21 +67,46 @@ fn ids_that_are_not_each_there_once_are_named() {
         let (rank, at) = find(&wrong, id);
         wrong[rank].ids[at] = if id == 150 { 151 } else { 150 };
         let (twice, missing) = (if id == 150 { 151 } else { 150 }, id);
-        let reason = refused("twice", &wrong);
-        let start = format!("expected each id from 1 to {N_ATOMS} once, found {N_ATOMS} ids: ");
-        let named = reason.strip_prefix(&start).unwrap();
-        let lowest = format!("{} is", twice.min(missing));
-        assert!(named.starts_with(&lowest), "{reason}");
-        let (rank, at) = find(&wrong, twice);
-        if twice < missing && !wrong[rank].ids[at + 1..].contains(&twice) {
-            let (last, _) = (0..N_RANKS)
-                .rev()
-                .find_map(|rank| wrong[rank].ids.contains(&twice).then_some((rank, ())))
-                .unwrap();
-            assert!(
-                named.ends_with(&format!("on ranks {rank} and {last}")),
-                "{reason}"
-            );
+        let holders: Vec<usize> = (0..N_RANKS)
+            .filter(|&rank| wrong[rank].ids.contains(&twice))
+            .collect();
+        let holders = match holders[..] {
+            [one] => format!("rank {one}"),
+            [first, .., last] => format!("ranks {first} and {last}"),
+            [] => unreachable!(),
+        };
+        assert_eq!(
+            refused("twice", &wrong),
+            format!(
+                "expected each id from 1 to {N_ATOMS} once, found {N_ATOMS} ids: {missing} is \
+                 missing, and {twice} is there more than once, on {holders}"
+            )
+        );
+    }
+}
+
+#[test]
+fn far_too_large_a_number_of_atoms_is_refused_at_once() {
+    let without_7 = [1, 2, 3, 4, 5, 6, 8, 9];
+    let with_7_twice = [1, 2, 3, 4, 7, 5, 6, 7, 8];
+    for (n_atoms, ids, says) in [
+        (1 << 62, &without_7[..], "8 ids: 7 is missing"),
+        (i64::MAX as u64, &without_7, "8 ids: 7 is missing"),
+        (
+            8,
+            &with_7_twice,
+            "9 ids: 7 is there more than once, on ranks 1 and 2",
+        ),
+    ] {
+        let found = on_ranks(3, |comm| {
+            let own = &ids[ids.len() * comm.rank() / 3..ids.len() * (comm.rank() + 1) / 3];
+            check_ids(comm, n_atoms, own).unwrap_err()
+        });
+        for failure in found {
+            match failure {
+                Failure::Unwritable(reason) => assert!(reason.ends_with(says), "{reason}"),
+                Failure::Error(error) => panic!("{error}"),
+            }
         }
     }
 }
@@ -123,6 +149,8 @@ fn numbers_that_do_not_fit_are_named_with_their_rank() {
         (0, f64::NAN, "a finite position, found NaN"),
         (1, f64::INFINITY, "a finite velocity, found inf"),
         (2, -f64::INFINITY, "a finite force, found -inf"),
+        // More than any number in DL_POLY's unit of force.
+        (2, 1e307, "a finite force, found inf"),
     ] {
         let mut wrong = ranks();
         let (rank, at) = find(&wrong, 200);
@@ -134,12 +162,10 @@ fn numbers_that_do_not_fit_are_named_with_their_rank() {
     }
     let mut wrong = ranks();
     let (rank, at) = find(&wrong, 3);
-    wrong[rank].masses[at] = 1e6;
+    wrong[rank].masses[at] = 1e300;
     assert_eq!(
         refused("mass", &wrong),
-        format!(
-            "rank {rank}: atom 3: the mass, 1000000, does not fit in 12 columns with 6 decimals"
-        )
+        format!("rank {rank}: atom 3: the mass, 1e300, does not fit in 12 columns with 6 decimals")
     );
     wrong[rank].masses[at] = 99999.5;
     wrong[rank].names[at] = *b"a b     ";

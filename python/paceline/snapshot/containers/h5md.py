@@ -102,6 +102,8 @@ class H5MD(Container):
             )
         if self._output is None:
             self._make(contents)
+        else:
+            self._output.refuse_replaced()
         self._contents, self._heading = contents, heading
         starts = tuple(self._start(self._values(field)) for field in contents.fields)
         assert self._output is not None

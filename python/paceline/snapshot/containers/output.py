@@ -5,6 +5,7 @@ import errno
 import os
 from typing import Self
 
+from paceline.errors import FileChangedError
 from paceline.files import refuse_impossible, temporary_name, writing_to
 
 #: Bytes that are copied at a time.
@@ -182,6 +183,24 @@ class Output:
         """Return when all that was written is on the disk."""
         with writing_to(self.path):
             os.fsync(self._descriptor)
+
+    def refuse_replaced(self) -> None:
+        """Raise where the name is another file's now, to which other processes would write.
+
+        Raises
+        ------
+        FileChangedError
+            It is, or nothing has the name.
+        """
+        try:
+            same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise FileChangedError(
+                f"{self.path}: expected the file to which frames were written, found another or "
+                "none: leave it alone until the writer is closed"
+            )
 
     def publish(self, *, overwrite: bool) -> None:
         """Let the file appear under its name, if it has not yet.

@@ -116,8 +116,13 @@ class Series(Container):
             output = self._output = Output.new(self._settings.path)
             output.write(0, head)
             self._end = len(head)
+        else:
+            self._output.refuse_replaced()
         frame = self._frame = self._next(contents, heading)
         self._contents = contents
+        # What a killed job left may be longer than this frame, and be read as frames behind it.
+        if self._output.size > self._end:
+            self._output.cut(self._end)
         return Place(self._output.name, frame.starts)
 
     def commit(self) -> None:

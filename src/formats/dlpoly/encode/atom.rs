@@ -51,7 +51,7 @@ impl Atom<'_> {
         for (value, one) in [(self.mass, "mass"), (self.charge, "charge")] {
             if f::<12, 6>(value).is_none() {
                 return Err(format!(
-                    "the {one}, {value}, does not fit in 12 columns with 6 decimals"
+                    "the {one}, {value:?}, does not fit in 12 columns with 6 decimals"
                 ));
             }
         }

@@ -138,7 +138,9 @@ impl Line {
         value: f64,
     ) -> Result<(), String> {
         let text = f::<WIDTH, DECIMALS>(value).ok_or_else(|| {
-            format!("the {what}, {value}, does not fit in {WIDTH} columns with {DECIMALS} decimals")
+            format!(
+                "the {what}, {value:?}, does not fit in {WIDTH} columns with {DECIMALS} decimals"
+            )
         })?;
         self.text(&text);
         Ok(())

@@ -155,8 +155,8 @@ fn what_does_not_fit_is_refused() {
     refused(|atom| atom.name = *b"\xc3\xa4      ", "printable ASCII");
     refused(|atom| atom.id = 10_000_000_000, "found 10000000000");
     refused(|atom| atom.id = u64::MAX, "found 18446744073709551615");
-    refused(|atom| atom.mass = 100_000.0, "the mass, 100000,");
-    refused(|atom| atom.charge = -10_000.0, "the charge, -10000,");
+    refused(|atom| atom.mass = 100_000.0, "the mass, 100000.0,");
+    refused(|atom| atom.charge = -10_000.0, "the charge, -10000.0,");
     refused(|atom| atom.charge = f64::NAN, "the charge, NaN,");
     refused(
         |atom| atom.vectors = &[[0.0; 3], [0.0, f64::INFINITY, 0.0], [f64::NAN; 3]],
@@ -189,7 +189,7 @@ fn heads_refuse_what_does_not_fit() {
     );
     refused(
         frame_head(0, 1, &moment(1, 1e13)),
-        "the time, 10000000000000,",
+        "the time, 10000000000000.0,",
     );
     refused(
         config_head("", 0, 1, &moment(1, f64::NAN)),
@@ -202,6 +202,6 @@ fn heads_refuse_what_does_not_fit() {
     };
     refused(
         config_head("", 0, 1, &moment),
-        "the cell vector, 1000000000,",
+        "the cell vector, 1000000000.0,",
     );
 }
