@@ -163,6 +163,9 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
     except FileExistsError:
         raise
     except OSError as error:
+        if error.errno is None:
+            # With a name beside it such an error would no longer show its words.
+            raise OSError(f"{os.fspath(path)}: {error}") from error
         # Errors of files that are read meanwhile name those.
         named = os.path.basename(str(error.filename))
         if error.filename is None or named.startswith(_temporary_prefix(path)):

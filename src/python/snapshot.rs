@@ -226,6 +226,26 @@ pub(super) struct SnapshotCost {
     peak_buffer: usize,
 }
 
+#[pymethods]
+impl SnapshotCost {
+    fn __repr__(&self) -> String {
+        format!(
+            "SnapshotCost(communicate={}, sort={}, format={}, write={}, n_messages={}, \
+             bytes_sent={}, n_writes={}, bytes_written={}, n_batches={}, peak_buffer={})",
+            self.communicate,
+            self.sort,
+            self.format,
+            self.write,
+            self.n_messages,
+            self.bytes_sent,
+            self.n_writes,
+            self.bytes_written,
+            self.n_batches,
+            self.peak_buffer,
+        )
+    }
+}
+
 impl From<Cost> for SnapshotCost {
     fn from(cost: Cost) -> Self {
         SnapshotCost {

@@ -141,9 +141,12 @@ for words, options in (
     ("expected a method", {"append": True, "method": "quick"}),
     ("expected from 1 to", {"append": True, "writers": 99}),
     ("has no dt to choose", {"format": "DCD", "dt": 0.1}),
+    ("expected a dt of more than 0 ps", {"append": True, "dt": -0.001}),
+    ("expected a dt of more than 0 ps", {"append": True, "dt": "short"}),
     ("found 'a lot'", {"append": True, "buffer": "a lot"}),
     ("append or overwrite", {"append": True, "overwrite": True}),
     ("n_atoms of at least 1, found 0", {"append": True, "n_atoms": 0}),
+    ("whole number n_atoms", {"append": True, "n_atoms": 2**70}),
     ("expected a format out of", {"append": True, "format": "XTC"}),
 ):
     before, given = content(HISTORY), {"n_atoms": N_ATOMS} | options
@@ -246,11 +249,17 @@ for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True)
         path.write_bytes(before)
     world.Barrier()
 
+# What a frame cost shows its numbers.
+with Writer(world, folder / "cost.HISTORY", N_ATOMS) as writer:
+    writer.write(**good)
+    assert "n_batches=1" in repr(writer.costs[0]), writer.costs
+
 # The disk is full, as far as these processes may fill it.
 for kind in ENDINGS:
     path = CONFIG if kind == "CONFIG" else SERIES[["HISTORY", "H5MD", "NetCDF", "DCD"].index(kind)]
     before, given = content(path), own_frame(world, 3, FIELDS[kind])
     options = {"overwrite": True} if kind == "CONFIG" else {"append": True}
+    options["method"] = "mpiio" if kind == "DCD" else "sorted"
     with Writer(world, path, N_ATOMS, **options) as writer:
         room = len(before) // 2 if kind == "CONFIG" else len(before) + 3000
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -258,6 +267,7 @@ for kind in ENDINGS:
         found = error_of(lambda writer=writer, given=given: writer.write(**given))
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert "OSError" in found, found
+        assert "None" not in found, found
         assert str(path) in found, found
         assert content(path) == before, kind
         assert error_of(lambda writer=writer, given=given: writer.write(**given)) == "none"

@@ -1,6 +1,7 @@
 """What a user chose for a file that is to be written."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,8 +110,12 @@ def choices_of(
     if append and overwrite:
         raise ValueError("a file that is there is continued or replaced: append or overwrite")
     for name, number in (("n_atoms", n_atoms), ("n_frames", options["n_frames"])):
-        if number is not None and not (isinstance(number, int | np.integer) and number > 0):
-            raise ValueError(f"expected {name} of at least 1, found {number!r}")
+        whole = isinstance(number, int | np.integer)
+        if number is not None and not (whole and 0 < number <= sys.maxsize):
+            raise ValueError(f"expected a whole number {name} of at least 1, found {number!r}")
+    dt = options["dt"]
+    if dt is not None and not (isinstance(dt, int | float | np.number) and 0 < dt < np.inf):
+        raise ValueError(f"expected a dt of more than 0 ps, found {dt!r}")
     if not wait:
         _refuse_one_thread()
     n_bytes = size_of_words(str(buffer))
