@@ -207,6 +207,16 @@ def test_wrong_arguments_end_with_status_2(arguments, status, words, adk, run):
     assert len(err.splitlines()[-1]) > 20
 
 
+def test_what_a_topology_does_not_tell_cannot_be_selected(run):
+    from MDAnalysisTests.datafiles import DLP_CONFIG, DLP_HISTORY
+
+    for command in ("rmsd", "rmsf"):
+        status, _, err = run(command, DLP_CONFIG, DLP_HISTORY)
+        assert status == 2
+        assert "asks for what the topology does not tell" in err
+        assert "Traceback" not in err
+
+
 def test_missing_files_end_with_status_2(adk, run):
     for command in (["info"], ["index"], ["rmsd", adk.topology]):
         status, _, err = run(*command, "nowhere.xtc")

@@ -340,8 +340,9 @@ class Reader(ReaderBase):
         # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
         rising = frames if frames.step > 0 else frames[::-1]
         series = None
-        if sorted(order) == ["a", "c", "f"] and (asel is None or atomgroup is None):
-            series = self._series(asel if atomgroup is None else atomgroup, rising)
+        # The first name is deprecated, which MDAnalysis says itself.
+        if sorted(order) == ["a", "c", "f"] and asel is None:
+            series = self._series(atomgroup, rising)
         if series is None:
             bounds = rising.start, rising.stop, rising.step
             series = super().timeseries(asel, atomgroup, *bounds, order)

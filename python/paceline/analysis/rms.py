@@ -283,7 +283,15 @@ def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
     refuse_updating(group, what)
     if selection is None:
         return group.atoms
-    return group.select_atoms(*([selection] if isinstance(selection, str) else selection))
+    texts = [selection] if isinstance(selection, str) else selection
+    try:
+        return group.select_atoms(*texts)
+    except AttributeError as error:
+        # MDAnalysis's way to say that a topology has no residues' names, for one.
+        raise SelectionError(
+            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
+            f"({error}): select otherwise, such as all, or take another topology"
+        ) from None
 
 
 def _weights(atoms: Any, weights: Any) -> np.ndarray | None:

@@ -53,7 +53,7 @@ def selected(universe: Any, text: str) -> Any:
     Raises
     ------
     SelectionError
-        No atom matches, or the text is no selection.
+        No atom matches, the text is no selection, or it asks for what the topology has not.
     """
     import MDAnalysis
 
@@ -61,6 +61,12 @@ def selected(universe: Any, text: str) -> Any:
         atoms = universe.select_atoms(text)
     except MDAnalysis.SelectionError as error:
         raise SelectionError(f"{text!r} is no selection: {error}") from None
+    except AttributeError as error:
+        # MDAnalysis's way to say that a topology has no residues' names, for one.
+        raise SelectionError(
+            f"{text!r} asks for what the topology does not tell ({error}): give another --select, "
+            "such as all, or another topology"
+        ) from None
     if len(atoms) == 0:
         raise SelectionError(f"no atoms match {text!r}")
     return atoms
