@@ -29,7 +29,7 @@ FIELDS = ("positions", "velocities", "forces")
 #: What a format cannot hold.
 NOT_HELD = {"DCD": ("velocities", "forces")}
 #: Bytes of records that leave with one write where they are in order already.
-LARGE = 8 << 20
+LARGE = 1 << 20
 #: Parts of a cost: seconds, and numbers of things.
 SECONDS = ("communicate", "sort", "format", "write")
 NUMBERS = ("n_messages", "n_writes", "n_batches", "bytes_sent", "bytes_written", "peak_buffer")

@@ -117,13 +117,18 @@ impl<'a> Distribution<'a> {
         let most = (for_atoms / of_an_atom).max(1);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
+        // What an equal share takes, and a little more: growing with each batch, this rank's atoms
+        // were copied again and again. Memory that is not used is not taken.
+        let mut own = Table::new(settings.widths);
+        let share = n_atoms.div_ceil(comm.size() as u64) as usize;
+        own.expect(share + share / 16);
         Distribution {
             settings,
             shares: Shares::new(n_atoms, n_readers, most, settings.ranges),
             room: 2 * most as u64,
             reader: settings.readers.iter().position(|&reader| reader == rank),
             batch: Table::new(travelling),
-            own: Table::new(settings.widths),
+            own,
             post: Post::new(comm, travelling),
         }
     }

@@ -83,6 +83,13 @@ impl Table {
         }
     }
 
+    /// Room for so many atoms, where there is as much: a file may claim any number.
+    pub fn expect(&mut self, n_atoms: usize) {
+        for (column, width) in self.columns.iter_mut().zip(self.widths) {
+            let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));
+        }
+    }
+
     pub fn column(&self, column: usize) -> &[u8] {
         &self.columns[column]
     }
