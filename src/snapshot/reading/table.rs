@@ -159,13 +159,16 @@ impl Table {
         }
         let ids: Vec<i64> = self.ids().collect();
         let mut order: Vec<usize> = (0..ids.len()).collect();
-        // Made of few rows that rise: a stable sort merges them.
+        // Made of few rows that rise: a stable sort merges them, and what stays together is copied
+        // together.
         order.sort_by_key(|&atom| ids[atom]);
+        let runs: Vec<&[usize]> = order.chunk_by(|a, b| a + 1 == *b).collect();
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             if width > 0 {
-                let rows = order.iter().map(|&atom| &column[atom * width..][..width]);
                 let mut sorted = Vec::with_capacity(column.len());
-                rows.for_each(|row| sorted.extend_from_slice(row));
+                for run in &runs {
+                    sorted.extend_from_slice(&column[run[0] * width..][..run.len() * width]);
+                }
                 *column = sorted;
             }
         }
