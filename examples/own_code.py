@@ -119,7 +119,10 @@ def main(cells: int, folder: Path) -> None:
     same = np.array_equal(again.ids[read], ions["id"][ours]) and np.allclose(
         again.positions[read], ions["x"][ours], rtol=0, atol=1e-7
     )
-    print(f"rank {comm.rank}: {len(read)} ions read again, {'the same' if same else 'OTHERS'}")
+    told = comm.gather(f"{len(read)} ions read again, {'the same' if same else 'OTHERS'}")
+    if comm.rank == 0:
+        for rank, line in enumerate(told):
+            print(f"rank {rank}: {line}")
 
 
 if __name__ == "__main__":
