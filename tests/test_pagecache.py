@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import sys
 
 import pytest
 
@@ -92,3 +93,34 @@ def test_systems_that_cannot(path, monkeypatch):
         drop_from_cache(path)
     monkeypatch.setattr(pagecache, "_mincore", lambda: None)
     assert cached_share(path) is None
+
+
+def test_an_interrupt_stays_one_wherever_it_comes(path):
+    """Whoever catches it at a call deep in here must not find another error in its place."""
+
+    def interrupted_at(n_lines):
+        left = n_lines
+
+        def trace(frame, event, argument):
+            nonlocal left
+            if frame.f_code.co_filename != pagecache.__file__:
+                return None
+            left -= event == "line"
+            if left < 0:
+                raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    n_lines, former = 0, sys.gettrace()
+    while True:
+        sys.settrace(interrupted_at(n_lines))
+        try:
+            cached_share(path)
+        except KeyboardInterrupt:
+            n_lines += 1
+        else:
+            break
+        finally:
+            sys.settrace(former)
+    assert n_lines > 10
