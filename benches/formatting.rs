@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline::formats::dlpoly::encode::{Atom, atom_size};
-use paceline::formats::fortran::{f, g20_10, take_real};
+use paceline::formats::fortran::{f, g20_10, take_real, three_g20_10};
 
 const REPEATS: usize = 15;
 const NUMBERS: usize = 90_000;
@@ -51,6 +51,11 @@ fn main() {
     report("read a number", NUMBERS, || {
         for columns in &text {
             black_box(take_real(&mut &columns[..]));
+        }
+    });
+    report("read a number by its columns", NUMBERS, || {
+        for line in text.as_chunks::<3>().0 {
+            black_box(three_g20_10(line.as_flattened()));
         }
     });
     report("read a number by Rust's own", NUMBERS, || {

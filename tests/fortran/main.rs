@@ -1,5 +1,6 @@
 //! Numbers as text: against exact arithmetic, and against gfortran where it is installed.
 
+mod columns;
 mod exact;
 mod gfortran;
 mod values;

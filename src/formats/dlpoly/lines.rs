@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::error::Fault;
-use crate::formats::fortran::take_real;
+use crate::formats::fortran::{take_real, three_g20_10};
 
 /// DL_POLY writes lines of up to 200 bytes; people may write longer ones.
 pub const MAX_LINE: usize = 1024;
@@ -100,7 +100,11 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The three numbers of a line that has three words.
-pub(super) fn vector(mut line: &[u8]) -> Option<[f64; 3]> {
+pub(super) fn vector(line: &[u8]) -> Option<[f64; 3]> {
+    three_g20_10(line).or_else(|| three_words(line))
+}
+
+fn three_words(mut line: &[u8]) -> Option<[f64; 3]> {
     let line = &mut line;
     let vector = [take_real(line)?, take_real(line)?, take_real(line)?];
     is_blank(line).then_some(vector)

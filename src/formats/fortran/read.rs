@@ -1,7 +1,7 @@
 //! Numbers among blanks, as Fortran's list-directed read takes them.
 
 /// 10ⁿ, as many as doubles hold exactly.
-const TENS: [f64; 23] = [
+pub(super) const TENS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
@@ -145,11 +145,16 @@ fn digits_of(eight: [u8; 8]) -> (usize, u64) {
     if n == 0 {
         return (0, 0);
     }
-    // With zeros before them there are eight; then pairs, fours and all become one number.
-    let digits = values << (64 - 8 * n);
+    // With zeros before them there are eight.
+    (n as usize, eight_digits(values << (64 - 8 * n)))
+}
+
+/// The number of eight digits, 0 to 9 a byte, of which the first is in the lowest: pairs, fours and
+/// all become one number.
+pub(super) fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
-    (n as usize, fours.wrapping_mul(10_000 << 32 | 1) >> 32)
+    fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
 /// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` where it
