@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -142,6 +142,18 @@ class Subject:
         return answer
 
 
+@dataclass(frozen=True)
+class Here:
+    """What is timed in this process, where one for each would take longer than what it does."""
+
+    name: Any
+    do: Run
+
+    def run(self, n: int, *, at_least: float = 0.0) -> Sample:
+        """Do `n` items, again and again for `at_least` seconds, and give the mean of these runs."""
+        return _timed(self.do, n, at_least)
+
+
 @contextmanager
 def subjects(wanted: dict[str, tuple[Any, ...]]) -> Iterator[tuple[list[Subject], dict[str, str]]]:
     """Start a subject for each name, and end them all on leaving.
@@ -167,7 +179,7 @@ def subjects(wanted: dict[str, tuple[Any, ...]]) -> Iterator[tuple[list[Subject]
 
 
 def slopes(
-    subjects: list[Subject],
+    subjects: Sequence["Subject | Here"],
     n: int,
     repeats: int,
     at_least: float,

@@ -14,7 +14,7 @@ BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 #: One of each way to measure.
 EXPERIMENTS = (
-    *("distances", "mpi_io", "oversubscription", "splitting", "chunking"),
+    *("distances", "mpi_io", "oversubscription", "splitting", "chunking", "access"),
     *("snapshot_methods", "snapshot_runs"),
 )
 
