@@ -96,9 +96,15 @@ class Communicator:
         receive_counts : ndarray of uint64, shape (size,)
             Bytes of each rank.
         """
-        sending = [send, send_counts.tolist(), MPI.BYTE]
-        receiving = [receive, receive_counts.tolist(), MPI.BYTE]
-        wait(self.comm.Ialltoallv(sending, receiving), len(send) + len(receive))
+        n_bytes = len(send) + len(receive)
+        # Nothing, of Rust's, lies at address 1, which Open MPI takes for MPI_IN_PLACE.
+        sending = [send if len(send) else b"", send_counts.tolist(), MPI.BYTE]
+        receiving = [
+            receive if len(receive) else bytearray(),
+            receive_counts.tolist(),
+            MPI.BYTE,
+        ]
+        wait(self.comm.Ialltoallv(sending, receiving), n_bytes)
 
     def all_reduce(self, values: NDArray[np.uint64], how: str) -> None:
         """Combine each value with those of all ranks in its place.
