@@ -93,7 +93,8 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    pub fn read_label(&self) -> Label {
+    /// What the first line says, with mass and charge or without.
+    pub fn read_label(&self, has_masses: bool) -> Label {
         let (name, id, mut rest) = match self.level {
             COMPRESSED => (compressed(self.label).0, None, &[][..]),
             _ => split(self.label),
@@ -101,11 +102,15 @@ impl<'a> AtomLines<'a> {
         let mut padded = [b' '; NAME];
         let len = name.len().min(NAME);
         padded[..len].copy_from_slice(&name[..len]);
+        let mut number = || match has_masses {
+            true => take_real(&mut rest).unwrap_or(f64::NAN),
+            false => f64::NAN,
+        };
         Label {
             name: padded,
             id,
-            mass: take_real(&mut rest).unwrap_or(f64::NAN),
-            charge: take_real(&mut rest).unwrap_or(f64::NAN),
+            mass: number(),
+            charge: number(),
         }
     }
 

@@ -96,18 +96,15 @@ impl<'a> Records<'a> {
     pub fn next_atom(&mut self) -> Result<Record, Fault> {
         let lines = self.walk.next()?;
         let [position, velocity, force] = lines.read_vectors(Fields::ALL, self.place)?;
-        let label = lines.read_label();
+        // Behind the name and number of an atom of a CONFIG other programs write atomic numbers.
+        let has_masses = self.kind == Kind::History;
+        let label = lines.read_label(has_masses);
         self.place += 1;
-        let of_history = |value| match self.kind {
-            Kind::History => value,
-            // Other programs write atomic numbers there.
-            Kind::Config => f64::NAN,
-        };
         Ok(Record {
             name: label.name,
             id: label.id,
-            mass: of_history(label.mass),
-            charge: of_history(label.charge),
+            mass: label.mass,
+            charge: label.charge,
             vectors: [position, velocity, force.map(|value| value / FORCE)],
         })
     }

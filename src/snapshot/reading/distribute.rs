@@ -28,9 +28,10 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// The reader through which one of `n_ranks` owners gets its atoms: neighbours share one.
-    fn reader_of(&self, owner: u32, n_ranks: usize) -> usize {
-        self.readers[owner as usize * self.readers.len() / n_ranks]
+    /// The readers through which each of `n_ranks` owners gets its atoms: neighbours share one.
+    fn readers_of(&self, n_ranks: usize) -> Vec<usize> {
+        let reader = |owner| self.readers[owner * self.readers.len() / n_ranks];
+        (0..n_ranks).map(reader).collect()
     }
 }
 
@@ -101,6 +102,10 @@ struct Distribution<'a> {
     room: u64,
     /// This rank's place among the readers.
     reader: Option<usize>,
+    /// Of each owner.
+    reader_of: Vec<usize>,
+    /// The owners of the batch.
+    ranks: Vec<i64>,
     batch: Table,
     own: Table,
     post: Post<'a>,
@@ -127,6 +132,8 @@ impl<'a> Distribution<'a> {
             shares: Shares::new(n_atoms, n_readers, most, settings.ranges),
             room: 2 * most as u64,
             reader: settings.readers.iter().position(|&reader| reader == rank),
+            reader_of: settings.readers_of(comm.size()),
+            ranks: Vec::new(),
             batch: Table::new(travelling),
             own,
             post: Post::new(comm, travelling),
@@ -150,16 +157,7 @@ impl<'a> Distribution<'a> {
         supply.read(places, &mut self.batch)?;
         self.post.cost.read += begun.elapsed();
         let begun = Instant::now();
-        let mut ranks = Vec::with_capacity(n);
-        owners.find(&self.batch, &mut ranks)?;
-        check_ranks(
-            self.settings.moment,
-            &self.batch,
-            &ranks,
-            self.post.comm.size(),
-        )?;
-        let column = self.batch.column_mut(OWNERS);
-        column.extend(ranks.iter().flat_map(|&rank| (rank as u32).to_ne_bytes()));
+        self.find_owners(owners)?;
         self.post.cost.sort += begun.elapsed();
         match self.batch.len() == n && self.batch.is_even() {
             true => Ok(()),
@@ -170,13 +168,27 @@ impl<'a> Distribution<'a> {
         }
     }
 
+    /// Fill the batch's column of owners.
+    fn find_owners(&mut self, owners: &mut dyn Owners) -> Result<()> {
+        let (ranks, batch) = (&mut self.ranks, &mut self.batch);
+        ranks.clear();
+        ranks.reserve_exact(batch.len());
+        owners.find(batch, ranks)?;
+        check_ranks(self.settings.moment, batch, ranks, self.reader_of.len())?;
+        let column = batch.column_mut(OWNERS);
+        column.resize(ranks.len() * size_of::<u32>(), 0);
+        for (owner, &rank) in column.as_chunks_mut().0.iter_mut().zip(ranks.iter()) {
+            *owner = (rank as u32).to_ne_bytes();
+        }
+        Ok(())
+    }
+
     /// Go on where all ranks can: the most atoms that one of them would receive of the batch.
     fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
-        let n_ranks = self.post.comm.size();
-        let mut counts = vec![0; n_ranks];
+        let mut counts = vec![0; self.post.comm.size()];
         if decoded.is_ok() && self.reader.is_some() {
             for owner in self.batch.view(0..self.batch.len()).owners() {
-                counts[self.settings.reader_of(owner, n_ranks)] += 1;
+                counts[self.reader_of[owner as usize]] += 1;
             }
         }
         let begun = Instant::now();
@@ -215,15 +227,14 @@ impl<'a> Distribution<'a> {
 
     /// Carry atoms of the batch first to the readers that serve their owners, then to the owners.
     fn forward(&mut self, atoms: Range<usize>) -> Result<()> {
-        let (settings, n_ranks) = (self.settings, self.post.comm.size());
-        let n_readers = settings.readers.len();
+        let n_readers = self.settings.readers.len();
         let atoms = self.batch.view(atoms);
         if n_readers == 1 {
             self.post.send(&atoms, |owner| owner as usize)?;
         } else {
-            let to = |owner| settings.reader_of(owner, n_ranks);
-            self.post.send(&atoms, to)?;
-            if n_readers < n_ranks {
+            let reader_of = &self.reader_of;
+            self.post.send(&atoms, |owner| reader_of[owner as usize])?;
+            if n_readers < reader_of.len() {
                 self.post.send_on()?;
             }
         }
@@ -237,7 +248,8 @@ impl<'a> Distribution<'a> {
 
     /// Note what is held beside this rank's own atoms.
     fn note(&mut self, by_supply: usize) {
-        let held = self.batch.capacity() + self.post.held() + by_supply;
+        let ranks = size_of::<i64>() * self.ranks.capacity();
+        let held = self.batch.capacity() + ranks + self.post.held() + by_supply;
         self.post.cost.peak_buffer = self.post.cost.peak_buffer.max(held);
     }
 }
