@@ -121,6 +121,11 @@ def _table(array: Array, dataset: Dataset) -> Table:
     inside = (cells < np.array(grid, dtype=np.uint64)).all(axis=1)
     cells, places = cells[inside], places[inside]
     numbers = np.ravel_multi_index(tuple(cells.astype(np.int64).T), grid)
+    if len(np.unique(numbers)) < len(numbers):
+        # A writer that was stopped while it cut a node of HDF5's tree in two leaves some in both.
+        told = np.column_stack([numbers.astype(np.uint64), places])
+        numbers, places = np.hsplit(np.unique(told, axis=0), [1])
+        numbers = numbers[:, 0].astype(np.int64)
     offsets, sizes, masks = places.T
     believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))

@@ -8,8 +8,6 @@ from typing import Self
 from paceline.errors import FileChangedError
 from paceline.files import refuse_impossible, temporary_name, writing_to
 
-#: Bytes that are copied at a time.
-_PIECE = 4 * 2**20
 #: What file systems say that keep no room.
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -166,18 +164,6 @@ class Output:
         """
         with writing_to(self.path):
             os.ftruncate(self._descriptor, size)
-
-    def move(self, start: int, to: int, size: int) -> None:
-        """Copy bytes to another place of the file, which may overlap.
-
-        Parameters
-        ----------
-        start, to, size : int
-            Where they are, where they go, and how many.
-        """
-        pieces = range(0, size if start != to else 0, _PIECE)
-        for done in pieces if to < start else reversed(pieces):
-            self.write(to + done, self.read(start + done, min(_PIECE, size - done)))
 
     def sync(self) -> None:
         """Return when all that was written is on the disk."""

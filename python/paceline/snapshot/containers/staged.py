@@ -2,15 +2,17 @@
 
 The library writes its records one by one, now and then: whoever dies in between, or finds the disk
 full, leaves a file that nobody can open. Here what replaces something waits in memory, until there
-is room on the disk for all of it; then it is written at once. What lies behind the file's end may
-be written before.
+is room on the disk for all of it; then it is written, in an order that can be left anywhere. What
+lies behind the file's end may be written before.
 """
 
 import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from paceline.snapshot.containers.catalogue import Block, in_order
 from paceline.snapshot.containers.output import Output
 
 
@@ -21,11 +23,13 @@ class Staged(io.RawIOBase):
     ----------
     output : Output
         The file. It is not closed with this.
+    size : int
+        Bytes of it that count.
     """
 
-    def __init__(self, output: Output):
+    def __init__(self, output: Output, size: int):
         self._output = output
-        self._size = self._end = output.size
+        self._size = self._end = size
         self._at = 0
         self._refusal: OSError | None = None
         self._waiting: list[tuple[int, bytes]] = []
@@ -137,8 +141,13 @@ class Staged(io.RawIOBase):
         self._size = self._at if size is None else size
         return self._size
 
-    def apply(self) -> None:
+    def apply(self, rows: Sequence[int]) -> None:
         """Write all that waits.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            Offsets of numbers of rows, which are written last, in this order.
 
         Raises
         ------
@@ -147,14 +156,21 @@ class Staged(io.RawIOBase):
         """
         if self._refusal is not None:
             raise self._refusal
-        for offset, data in self._waiting:
-            self._output.reserve(offset, len(data))
+        blocks = [self._block(*span) for span in {(at, len(data)) for at, data in self._waiting}]
+        for block in blocks:
+            self._output.reserve(block.offset, len(block.new))
         if self._output.size != self._size:
             self._output.cut(self._size)
-        for offset, data in self._waiting:
+        for offset, data in in_order(blocks, rows):
             self._output.write(offset, data)
         self._waiting.clear()
         self._end = self._size
+
+    def _block(self, offset: int, size: int) -> Block:
+        """What is there, and what is to be there."""
+        old = self._output.read(offset, size).ljust(size, b"\0")
+        self.seek(offset)
+        return Block(offset, old, self.read(size))
 
     def give_up(self) -> None:
         """Write nothing more: the library closes what is to be forgotten."""
