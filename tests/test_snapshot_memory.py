@@ -1,4 +1,4 @@
-"""What a rank needs to write a snapshot: its buffer and little more, whatever the system."""
+"""What a rank needs to write or read a snapshot: its buffer and little more, at any size."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.skipif(
     not (PROCESS / "clear_refs").exists(), reason="the system does not tell the peak of memory"
 )
-PROGRAM = Path(__file__).parent / "mpi" / "snapshot_memory.py"
+PROGRAMS = Path(__file__).parent / "mpi"
 #: MB beyond the buffer.
 ALLOWED = 32 * MEBIBYTE
 
@@ -29,9 +29,26 @@ ALLOWED = 32 * MEBIBYTE
 )
 def test_memory_is_that_of_the_buffer(tmp_path, format, cells, buffer, ranks_with_ions):
     told = (tmp_path / "dump", format, cells, f"{buffer} MiB", ranks_with_ions)
-    try:
-        growth = on_ranks(2, EVERY_RANK, *told, programs=PROGRAM)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    growth = found_by("snapshot_memory.py", *told)
     assert max(growth) <= buffer * MEBIBYTE + ALLOWED
     assert (tmp_path / "dump").stat().st_size > nacl.n_ions(cells) * 36
+
+
+@pytest.mark.parametrize(
+    ("format", "order"),
+    [("CONFIG", "ordered"), ("NetCDF", "ordered"), ("H5MD", "permuted")],
+)
+def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order):
+    told = (tmp_path / "dump", format, order, nacl.LARGE, "8 MiB")
+    growth, owned = found_by("snapshot_memory_reading.py", *told)
+    assert max(growth) <= 8 * MEBIBYTE + ALLOWED
+    # A second copy of what one rank owns would not pass.
+    assert max(owned) > 8 * MEBIBYTE + ALLOWED
+
+
+def found_by(program, *told):
+    """What a program prints that runs on two ranks."""
+    try:
+        return on_ranks(2, EVERY_RANK, *told, programs=PROGRAMS / program)
+    except Unavailable as reason:
+        pytest.skip(str(reason))

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import h5py
 import MDAnalysis
 import numpy as np
 import pytest
@@ -56,27 +57,81 @@ def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
     add(*adk, (3,), step=lambda frame: 1000 * (frame + 1))
     add(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX, (0, 4), "box.nc", step=lambda frame: frame)
     add(datafiles.TPR_xvf, datafiles.H5MD_xvf, (0, 2))
-    files.append(_shuffled(folder))
-    return files
+    return [*files, _shuffled(folder), _with_gaps(folder), _written(folder)]
 
 
-def _shuffled(folder):
-    """An H5MD file whose frames have atoms in another order each, numbered from 0."""
+def _shuffled(folder, name="shuffled.h5", atoms=None):
+    """An H5MD file whose frames have atoms in another order each, numbered from 0.
+
+    With `atoms`, those that all frames have: the others come and go.
+    """
     held = numbers(n_frames=3, n_atoms=101)
     random = np.random.default_rng(5)
+    everywhere = np.arange(101) if atoms is None else atoms
     ids = [random.permutation(101) for _ in range(3)]
-    path = write_espresso(folder / "shuffled.h5", held, ids, OUR_UNITS)
+    if atoms is not None:
+        others = np.setdiff1d(np.arange(101), atoms)
+        ids = [one[~np.isin(one, others[frame::3])] for frame, one in enumerate(ids)]
+    path = write_espresso(folder / name, held, ids, OUR_UNITS)
     for frame in range(3):
         vectors = (held.position, held.velocity, held.force)
         keep(
             path,
             frame,
-            ids=np.arange(101),
-            **{name: of[frame].astype("f4") for name, of in zip(FIELDS, vectors, strict=True)},
+            ids=everywhere,
+            **{
+                name: of[frame][everywhere].astype("f4")
+                for name, of in zip(FIELDS, vectors, strict=True)
+            },
+            masses=1.0 + everywhere,
             dimensions=[*np.diagonal(held.edges[frame]), 90, 90, 90],
             time=held.time[frame],
             step=held.step[frame],
         )
+    return path
+
+
+def _with_gaps(folder):
+    """The same, where atoms come and go and the numbers of the others have gaps."""
+    path = _shuffled(folder, "gaps.h5", np.setdiff1d(np.arange(101), [0, 5, 6, 40, 77, 100]))
+    with h5py.File(path, "r+") as file:
+        ids = file["particles/atoms/id/value"]
+        values = ids[:]
+        for frame, row in enumerate(values):
+            row[np.count_nonzero(file["particles/atoms/mass/value"][frame]) :] = -1
+        filled = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        filled.set_fill_value(np.array(-1, "i4"))
+        del file["particles/atoms/id/value"]
+        space = h5py.h5s.create_simple(values.shape)
+        made = h5py.h5d.create(
+            file["particles/atoms/id"].id, b"value", h5py.h5t.NATIVE_INT32, space, filled
+        )
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    return path
+
+
+def _written(folder):
+    """An H5MD file of our own `Writer`, which tells names, masses and charges."""
+    assert mpirun(2, SCRIPTS / "snapshot_writing.py", folder) == (0, "", "")
+    path = folder / "sorted.h5md"
+    with h5py.File(path) as file:
+        (group,) = file["particles"].values()
+        for frame in range(3):
+            keep(
+                path,
+                frame,
+                ids=np.arange(1, 501),
+                **{
+                    name: group[element]["value"][frame]
+                    for name, element in zip(FIELDS, ("position", "velocity", "force"), strict=True)
+                },
+                names=file["parameters/atoms/name"][:].astype(str),
+                masses=group["mass"][:],
+                charges=group["charge"][:],
+                dimensions=[20.0, 25.0, 30.0, 90.0, 80.0, 70.0],
+                time=group["position/time"][frame],
+                step=group["position/step"][frame],
+            )
     return path
 
 
@@ -88,7 +143,7 @@ def test_atoms_of_every_format_come_to_their_owners(n_ranks, binaries):
 
 @pytest.fixture(scope="module")
 def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
-    """Files to be refused: a whole one, one without a cell, one with NaN, a damaged one."""
+    """Files to be refused: a whole one, one without a cell, one with NaN, damaged and odd ones."""
     folder = tmp_path_factory.mktemp("unreadable")
     nan = folder / "nan.dcd"
     universe = MDAnalysis.Universe(datafiles.GRO)
@@ -102,7 +157,14 @@ def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
     offsets = MDAnalysis.Universe(*adk_in_water).trajectory._xdr.offsets
     data[offsets[1] + 92 : offsets[1] + 108] = b"\xff" * 16
     cut.write_bytes(data)
-    return [adk_in_water.trajectory, adk.trajectory, nan, cut]
+    twice = _shuffled(folder, "twice.h5")
+    with h5py.File(twice, "r+") as file:
+        ids = file["particles/atoms/id/value"]
+        ids[1, 3], ids[2, 3] = ids[1, 4], 1000
+    gaps = _shuffled(folder, "many_gaps.h5")
+    with h5py.File(gaps, "r+") as file:
+        file["particles/atoms/id/value"][:] *= 2
+    return [adk_in_water.trajectory, adk.trajectory, nan, cut, twice, gaps]
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])

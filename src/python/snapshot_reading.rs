@@ -15,8 +15,8 @@ use crate::formats::{Fields, Layout};
 use crate::index::Fingerprint;
 use crate::snapshot::Communicator;
 use crate::snapshot::reading::{
-    ById, Grid, IDS, Moment, Owners, POSITIONS, ReadingCost, Settings, Supply, Table, Text,
-    distribute, widths,
+    ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners, POSITIONS, ReadingCost,
+    Settings, Supply, Table, Text, distribute, widths,
 };
 use crate::source::FileSource;
 
@@ -30,10 +30,14 @@ pub(super) struct Frame {
     frame: u64,
     /// What it holds, one bit a field.
     field_bits: u8,
+    has_names: bool,
     has_masses: bool,
+    has_charges: bool,
+    /// Places for atoms in the file.
+    n_places: u64,
     /// Where it is, if it is text: the core decodes it.
     text: Option<TextFrame>,
-    /// Gives three arrays, or None, of atoms from a first to before a last.
+    /// Gives the atoms at the places from a first to before a last.
     read: Py<PyAny>,
 }
 
@@ -117,10 +121,15 @@ pub(super) fn read_snapshot<'py>(
     let settings = Settings {
         moment: &moment,
         n_atoms,
+        n_places: frame.n_places,
         widths: widths(
             Fields::from_bits(frame.field_bits),
             frame.text.is_some(),
-            frame.has_masses,
+            Known {
+                names: frame.has_names,
+                masses: frame.has_masses,
+                charges: frame.has_charges,
+            },
         ),
         readers: &readers,
         buffer,
@@ -218,21 +227,50 @@ impl Supply for Hand<'_> {
     }
 }
 
+/// Some atoms, as Python decodes them.
+#[derive(FromPyObject)]
+struct Decoded<'py> {
+    /// None where they are in order.
+    ids: Option<PyReadonlyArray1<'py, i64>>,
+    vectors: [Option<PyReadonlyArray2<'py, f32>>; 3],
+    names: Option<PyReadonlyArray2<'py, u8>>,
+    masses: Option<PyReadonlyArray1<'py, f64>>,
+    charges: Option<PyReadonlyArray1<'py, f64>>,
+}
+
+impl Decoded<'_> {
+    fn append_to(&self, places: Range<u64>, table: &mut Table) -> PyResult<()> {
+        let column = table.column_mut(IDS);
+        match &self.ids {
+            Some(ids) => column.extend_from_slice(bytemuck::cast_slice(ids.as_slice()?)),
+            None => column.extend((places.start + 1..=places.end).flat_map(u64::to_ne_bytes)),
+        }
+        for (k, array) in self.vectors.iter().enumerate() {
+            if let Some(array) = array {
+                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                table.column_mut(POSITIONS + k).extend_from_slice(bytes);
+            }
+        }
+        if let Some(names) = &self.names {
+            table.column_mut(NAMES).extend_from_slice(names.as_slice()?);
+        }
+        for (column, array) in [(MASSES, &self.masses), (CHARGES, &self.charges)] {
+            if let Some(array) = array {
+                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                table.column_mut(column).extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Hand<'_> {
     /// Append what Python decodes.
     fn decode(&self, places: Range<u64>, table: &mut Table) -> Result<()> {
-        let ids = table.column_mut(IDS);
-        ids.extend((places.start + 1..=places.end).flat_map(u64::to_ne_bytes));
         let read = Python::attach(|py| {
-            let arrays = self.frame.read.bind(py).call1((places.start, places.end))?;
-            let arrays: [Option<PyReadonlyArray2<'_, f32>>; 3] = arrays.extract()?;
-            for (k, array) in arrays.iter().enumerate() {
-                if let Some(array) = array {
-                    let bytes = bytemuck::cast_slice(array.as_slice()?);
-                    table.column_mut(POSITIONS + k).extend_from_slice(bytes);
-                }
-            }
-            Ok(())
+            let read = self.frame.read.bind(py);
+            let atoms: Decoded<'_> = read.call1((places.start, places.end))?.extract()?;
+            atoms.append_to(places, table)
         });
         keep(self.raised, read)
     }

@@ -18,5 +18,5 @@ mod text;
 pub use distribute::{ReadingCost, Settings, distribute};
 pub use owners::{ById, Grid, Owners};
 pub use supply::{Moment, Supply};
-pub use table::{IDS, POSITIONS, Table, widths};
+pub use table::{CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, Table, widths};
 pub use text::Text;

@@ -10,7 +10,7 @@ from paceline.snapshot import Reader
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
-xtc, no_cell, odd, damaged = sys.argv[1:5]
+xtc, no_cell, odd, damaged, twice, gaps = sys.argv[1:]
 
 
 def refused(kind, words, act, *arguments, **options):
@@ -79,5 +79,15 @@ with Reader(world, odd) as reader:
 with Reader(world, damaged) as reader:
     refused("DamagedFileError", "frame 1, byte", reader.read, 1)
     assert world.allreduce(len(reader.read(0))) == reader.n_atoms
+with Reader(world, twice) as reader:
+    refused("UnsupportedError", "is there more than once, on rank", reader.read, 1)
+    refused("UnsupportedError", "counted from 1 here", reader.read, 1)
+    refused("UnsupportedError", "found 100 ids", reader.read, 2)
+    assert world.allreduce(len(reader.read(0))) == reader.n_atoms
+
+words = "have 100 gaps, which a buffer of 9000 bytes does not hold: give at least 12992"
+refused("UnsupportedError", words, Reader, world, gaps, buffer=9000)
+with Reader(world, gaps, buffer=12992) as reader:
+    assert set(reader.read(0).ids % 2) <= {0}
 if rank == 0:
     print("refused")

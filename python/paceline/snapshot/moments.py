@@ -1,21 +1,19 @@
 """One frame of a file, as the first rank finds it and all ranks read it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from paceline import _core
-from paceline.block import Decoded, field_bits, fields_in
+from paceline.block import Decoded, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.frames import Extents, Member
-from paceline.hdf5.reading import Hdf5Member
-from paceline.indexed import IndexedMember, TrajectoryFile, extents_in
-from paceline.snapshot.cell import angles_of, lengths_and_cosines
+from paceline.snapshot.numbering import Numbering
 
-#: Formats of DL_POLY.
-TEXT = ("CONFIG", "HISTORY")
+if TYPE_CHECKING:
+    from paceline.hdf5.beside import Row
 
 
 class TextFrame(NamedTuple):
@@ -37,6 +35,38 @@ class TextFrame(NamedTuple):
     size: int
 
 
+class Atoms(NamedTuple):
+    """Some atoms of a frame, as the core takes them.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray of int64, shape (n,), or None
+        From 1; None where they are in order.
+    vectors : sequence of (numpy.ndarray of float32, shape (n, 3), or None)
+        Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)).
+    names : numpy.ndarray of uint8, shape (n, 8), or None
+        Zeros behind the last character.
+    masses, charges : numpy.ndarray of float64, shape (n,), or None
+        u, e.
+    """
+
+    ids: np.ndarray | None
+    vectors: Sequence[np.ndarray | None]
+    names: np.ndarray | None
+    masses: np.ndarray | None
+    charges: np.ndarray | None
+
+    def counted(self, numbering: Numbering) -> Self:
+        """Count atoms by their numbers, and leave out places without one."""
+        assert self.ids is not None
+        ids, there = numbering.ids_of(self.ids)
+        if there.all():
+            return self._replace(ids=ids)
+        some = [None if one is None else one[there] for one in self.vectors]
+        names, masses, charges = (None if one is None else one[there] for one in self[2:])
+        return type(self)(ids[there], some, names, masses, charges)
+
+
 @dataclass(frozen=True)
 class Moment:
     """A frame: where it is, and what its atoms share.
@@ -56,10 +86,16 @@ class Moment:
     step : int
     time : float
         ps.
+    n_places : int
+        Places for atoms in the file.
     text : TextFrame or None
         Where it is, if it is DL_POLY's.
-    has_masses : bool
-        Whether it holds masses and charges.
+    known : sequence of str
+        "names", "masses", "charges": what it tells of its atoms.
+    rows : mapping of str to Row
+        Where that is, and "ids", if these are in an HDF5 file.
+    numbering : Numbering or None
+        With "ids": the numbers that are atoms'.
     """
 
     member: Member
@@ -69,8 +105,11 @@ class Moment:
     vectors: np.ndarray | None
     step: int
     time: float
+    n_places: int
     text: TextFrame | None = None
-    has_masses: bool = False
+    known: Sequence[str] = ()
+    rows: Mapping[str, "Row"] = field(default_factory=dict)
+    numbering: Numbering | None = None
 
     @property
     def path(self) -> str:
@@ -97,21 +136,33 @@ class Moment:
         """Of positions, velocities and forces."""
         return np.dtype(np.float32 if self.text is None else np.float64)
 
-    def numbers_of(self, places: np.ndarray) -> np.ndarray:
-        """What the file calls its atoms, which are counted from 1 here.
+    @property
+    def has_names(self) -> bool:
+        """Whether it tells names."""
+        return "names" in self.known
 
-        Parameters
-        ----------
-        places : numpy.ndarray of int64, shape (n,)
-            In the order of the atoms' numbers.
+    @property
+    def has_masses(self) -> bool:
+        """Whether it tells masses."""
+        return "masses" in self.known
 
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n,)
-        """
-        if isinstance(self.member, Hdf5Member) and self.member.id_order is not None:
-            return self.member.id_order[places - 1]
-        return places
+    @property
+    def has_charges(self) -> bool:
+        """Whether it tells charges."""
+        return "charges" in self.known
+
+    @contextlib.contextmanager
+    def explaining_ids(self) -> Iterator[None]:
+        """Say in errors how atoms are counted, where the file numbers them otherwise."""
+        try:
+            yield
+        except UnsupportedError as error:
+            if self.numbering is None or self.numbering.is_plain:
+                raise
+            raise UnsupportedError(
+                f"{error} (atoms are counted from 1 here, in the order of their numbers in the "
+                f"file, the first of which is {self.numbering.starts[0]})"
+            ) from error
 
     def require_positions(self) -> None:
         """Raise `MissingDataError` where atoms have no positions that could tell their owners."""
@@ -126,7 +177,7 @@ class Moment:
             )
         return self.vectors
 
-    def read(self, first: int, last: int) -> list[np.ndarray | None]:
+    def read(self, first: int, last: int) -> Atoms:
         """Decode some atoms.
 
         Parameters
@@ -136,72 +187,20 @@ class Moment:
 
         Returns
         -------
-        list of (numpy.ndarray of float32, shape (n, 3), or None)
-            Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)).
+        Atoms
         """
         atoms = np.arange(first, last)
         decoded = Decoded.room_for(self.extents.frames.astype(np.int64), len(atoms), self.fields)
         hand = self.member.open(atoms, self.field_bits)
         hand.read(self.extents, decoded, required=self.field_bits, skip=False)
         arrays = (decoded.positions, decoded.velocities, decoded.forces)
-        return [None if array is None else array[0] for array in arrays]
+        vectors = [None if array is None else array[0] for array in arrays]
+        found = Atoms(None, vectors, None, None, None)
+        if not self.rows:
+            return found
+        # Here, and for no other file, HDF5's own library is loaded.
+        from paceline.hdf5.beside import read_rows
 
-
-def look_at(file: TrajectoryFile, frame: int) -> Moment:
-    """Find a frame and what its atoms share.
-
-    Parameters
-    ----------
-    file : TrajectoryFile
-        An open file.
-    frame : int
-        Number of the frame; negative ones count from the end.
-
-    Returns
-    -------
-    Moment
-
-    Raises
-    ------
-    ValueError
-        There is no such frame.
-    DamagedFileError
-        Its header is damaged.
-    """
-    try:
-        number = range(file.n_frames)[frame]
-    except IndexError:
-        raise ValueError(
-            f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
-        ) from None
-    extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-    if file.format in TEXT and isinstance(file.member, IndexedMember):
-        return _of_text(file.member, extents)
-    # Of no atoms, but all fields: only so do all hands tell which of them the frame holds.
-    head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
-    hand = file.member.open(np.empty(0, dtype=np.int64), file.fields)
-    hand.read(extents, head, required=0, skip=False)
-    has_cell = bool(head.dimensions[0].any())
-    return Moment(
-        file.member,
-        extents,
-        fields_in(int(head.fields[0])),
-        head.dimensions[0].astype(np.float64) if has_cell else None,
-        _core.cell_vectors(head.dimensions)[0] if has_cell else None,
-        int(head.steps[0]),
-        float(head.times[0]),
-    )
-
-
-def _of_text(member: IndexedMember, extents: Extents) -> Moment:
-    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(member.layout, member.fingerprint, offset, size)
-    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
-    vectors = dimensions = None
-    if cell is not None:
-        vectors = np.array(cell)
-        lengths, cosines = lengths_and_cosines(vectors)
-        dimensions = np.concatenate([lengths, angles_of(cosines)])
-    return Moment(
-        member, extents, fields_in(fields), dimensions, vectors, step, time, text, has_masses
-    )
+        beside: dict[str, Any] = {**read_rows(self.path, self.rows, first, last)}
+        found = found._replace(**beside)
+        return found if self.numbering is None else found.counted(self.numbering)

@@ -12,13 +12,12 @@ import numpy as np
 from paceline import _core
 from paceline.errors import UnsupportedError
 from paceline.files import size_of_words
-from paceline.indexed import TrajectoryFile
-from paceline.opening import open_file
 from paceline.snapshot.company import Company
-from paceline.snapshot.moments import Moment, look_at
+from paceline.snapshot.moments import Moment
 from paceline.snapshot.owners import Function, shape_of
 from paceline.snapshot.readers import choose_readers
 from paceline.snapshot.snapshot import Snapshot, snapshot_of
+from paceline.snapshot.source import Source
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -122,7 +121,7 @@ class Reader:
         self._company = Company(self._wires)
         self.cost: ReadCost | None = None
         #: Of rank 0 alone.
-        self._file: TrajectoryFile | None = None
+        self._source: Source | None = None
         try:
             with self._company.unbroken():
                 self.path, n_readers, self._buffer = self._alike(
@@ -167,7 +166,8 @@ class Reader:
         ------
         UnsupportedError
             The frame has no cell that a grid could cut; a position is not finite; `owner` gives a
-            rank that does not exist; ranks disagree about what to read.
+            rank that does not exist; an atom is missing or there twice; ranks disagree about what
+            to read.
         MissingDataError
             It has no positions by which atoms would find their owners.
         DamagedFileError
@@ -207,12 +207,12 @@ class Reader:
             self.close()
 
     def _open(self) -> tuple[str, int, int]:
-        file = self._file = open_file(self.path)
-        return file.format, file.n_atoms, file.n_frames
+        source = self._source = Source(self.path, self._buffer)
+        return source.format, source.n_atoms, source.n_frames
 
     def _look_at(self, frame: int) -> Moment:
-        assert self._file is not None, "a rank that has opened no file"
-        return look_at(self._file, frame)
+        assert self._source is not None, "a rank that has opened no file"
+        return self._source.look_at(frame)
 
     def _checked(
         self, frame: int, grid: Sequence[int] | None, owner: Callable[[np.ndarray], Any] | None
@@ -235,14 +235,15 @@ class Reader:
             whose = (shape, moment.require_cell().tolist(), moment.text is not None)
         elif owner is not None:
             whose = Function(owner, moment)
-        return _core.read_snapshot(
-            self._wires,
-            moment,
-            whose,
-            n_atoms=self.n_atoms,
-            readers=self.readers,
-            buffer=self._buffer,
-        )
+        with moment.explaining_ids():
+            return _core.read_snapshot(
+                self._wires,
+                moment,
+                whose,
+                n_atoms=self.n_atoms,
+                readers=self.readers,
+                buffer=self._buffer,
+            )
 
     def _together(self, act: Callable[[], T]) -> T:
         """Do something on all ranks, or on none."""

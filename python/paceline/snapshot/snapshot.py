@@ -27,12 +27,11 @@ class Snapshot:
     forces : the same
         kJ/(mol·Å).
     names : numpy.ndarray of str, shape (n,), or None
-        At most 8 characters: of CONFIG, REVCON and HISTORY, whose frames hold them, else None.
-        `paceline.Universe` tells what an H5MD file holds once of all its atoms.
+        At most 8 characters: of CONFIG, REVCON, HISTORY, and of H5MD where paceline wrote it.
     masses : numpy.ndarray of float64, shape (n,), or None
-        u; of HISTORY only, likewise.
+        u; of HISTORY and H5MD, where they have them.
     charges : numpy.ndarray of float64, shape (n,), or None
-        e; of HISTORY only, likewise.
+        e; likewise.
     dimensions : numpy.ndarray of float64, shape (6,), or None
         Lengths of the cell (Å) and its angles (degrees). None where the frame has no cell.
     vectors : numpy.ndarray of float64, shape (3, 3), or None
@@ -80,8 +79,11 @@ def snapshot_of(moment: Moment, columns: Sequence[np.ndarray | None]) -> Snapsho
         None if one is None else one.view(moment.dtype).reshape(-1, 3) for one in vectors
     )
     assert ids is not None, "atoms without numbers"
+    ids = ids.view(np.int64)
+    if moment.numbering is not None:
+        moment.numbering.restore(ids)
     return Snapshot(
-        ids=moment.numbers_of(ids.view(np.int64)),
+        ids=ids,
         positions=positions,
         velocities=velocities,
         forces=forces,

@@ -17,6 +17,8 @@ use crate::snapshot::{Communicator, Failure, Reduce};
 pub struct Settings<'a> {
     pub moment: &'a Moment,
     pub n_atoms: u64,
+    /// Places for atoms in the file, of which some may hold none.
+    pub n_places: u64,
     /// What is known of each atom; no owners.
     pub widths: Widths,
     /// The ranks that read, rising.
@@ -55,6 +57,9 @@ pub struct ReadingCost {
 /// many.
 const TIMES_HELD: usize = 1 + 2 + 2;
 
+/// Bytes for which there is room everywhere.
+const ROOM: usize = 256 << 20;
+
 /// Read a frame: this rank's atoms, in the order of their numbers; nothing where another rank
 /// failed. All ranks call it, readers with a supply.
 ///
@@ -86,8 +91,7 @@ pub fn distribute(
     let cost = post.cost;
     // What comes is in order where the file is.
     own.sort();
-    let ids: Vec<i64> = own.ids().collect();
-    match check_ids(comm, settings.n_atoms, &ids) {
+    match check_ids(comm, settings.n_atoms, &own.id_slice()) {
         Ok(()) => Ok(Some((own, cost))),
         Err(Failure::Unwritable(reason)) => Err(settings.moment.unsupported(reason)),
         Err(Failure::Error(error)) => Err(error),
@@ -122,14 +126,17 @@ impl<'a> Distribution<'a> {
         let most = (for_atoms / of_an_atom).max(1);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
-        // What an equal share takes, and a little more: growing with each batch, this rank's atoms
-        // were copied again and again. Memory that is not used is not taken.
+        // Growing with each batch, this rank's atoms were copied again and again, and what they had
+        // lain in stayed taken. Memory that is not used is not taken: room for all of few atoms,
+        // and of many for what an equal share takes, and a little more. Columns of that size grow
+        // without being copied.
         let mut own = Table::new(settings.widths);
         let share = n_atoms.div_ceil(comm.size() as u64) as usize;
-        own.expect(share + share / 16);
+        let few = ROOM / settings.widths.iter().sum::<usize>();
+        own.expect((share + share / 16).max(few).min(n_atoms as usize));
         Distribution {
             settings,
-            shares: Shares::new(n_atoms, n_readers, most, settings.ranges),
+            shares: Shares::new(settings.n_places, n_readers, most, settings.ranges),
             room: 2 * most as u64,
             reader: settings.readers.iter().position(|&reader| reader == rank),
             reader_of: settings.readers_of(comm.size()),
@@ -159,10 +166,10 @@ impl<'a> Distribution<'a> {
         let begun = Instant::now();
         self.find_owners(owners)?;
         self.post.cost.sort += begun.elapsed();
-        match self.batch.len() == n && self.batch.is_even() {
+        match self.batch.len() <= n && self.batch.is_even() {
             true => Ok(()),
             false => Err(Error::Argument(format!(
-                "expected {n} atoms of the frame, found {}",
+                "expected {n} atoms of the frame at most, found {}",
                 self.batch.len()
             ))),
         }

@@ -29,7 +29,7 @@ impl Moment {
 /// The atoms of one frame, as one reader decodes them.
 pub trait Supply {
     /// Append the atoms at these places in the file, counted from 0, to an empty table, but for
-    /// their owners. Each next range lies behind the one before.
+    /// their owners: one a place, or none. Each next range lies behind the one before.
     ///
     /// # Errors
     /// What reading and decoding gives.

@@ -1,5 +1,6 @@
 //! Atoms as they travel: a column of fixed width a quantity, copied and hardly ever looked into.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::formats::Fields;
@@ -20,19 +21,26 @@ pub const N_COLUMNS: usize = 8;
 /// Bytes of an atom in each column; 0 in those that are not there.
 pub type Widths = [usize; N_COLUMNS];
 
-/// Columns of what a frame of text, or one of numbers, holds: text has names, and numbers of 64
-/// bits.
-pub fn widths(fields: Fields, is_text: bool, has_masses: bool) -> Widths {
+/// What is known of atoms beside their vectors.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    pub names: bool,
+    pub masses: bool,
+    pub charges: bool,
+}
+
+/// Columns of what a frame holds, vectors of 64 bits where they are wide.
+pub fn widths(fields: Fields, is_wide: bool, known: Known) -> Widths {
     let there = |there, width| if there { width } else { 0 };
-    let vector = if is_text { 24 } else { 12 };
+    let vector = if is_wide { 24 } else { 12 };
     let mut widths = [0; N_COLUMNS];
     widths[IDS] = size_of::<i64>();
     widths[POSITIONS] = there(fields.positions, vector);
     widths[VELOCITIES] = there(fields.velocities, vector);
     widths[FORCES] = there(fields.forces, vector);
-    widths[NAMES] = there(is_text, 8);
-    widths[MASSES] = there(has_masses, 8);
-    widths[CHARGES] = there(has_masses, 8);
+    widths[NAMES] = there(known.names, 8);
+    widths[MASSES] = there(known.masses, 8);
+    widths[CHARGES] = there(known.charges, 8);
     widths
 }
 
@@ -99,7 +107,9 @@ impl Table {
         &mut self.columns[column]
     }
 
-    pub fn into_columns(self) -> [Vec<u8>; N_COLUMNS] {
+    /// The columns, with no more room than they need.
+    pub fn into_columns(mut self) -> [Vec<u8>; N_COLUMNS] {
+        self.columns.iter_mut().for_each(Vec::shrink_to_fit);
         self.columns
     }
 
@@ -112,6 +122,14 @@ impl Table {
     pub fn ids(&self) -> impl ExactSizeIterator<Item = i64> {
         let (ids, _) = self.columns[IDS].as_chunks();
         ids.iter().map(|&id| i64::from_ne_bytes(id))
+    }
+
+    /// The same, copied only where they do not lie as numbers do.
+    pub fn id_slice(&self) -> Cow<'_, [i64]> {
+        match bytemuck::try_cast_slice(&self.columns[IDS]) {
+            Ok(ids) => Cow::Borrowed(ids),
+            Err(_) => Cow::Owned(self.ids().collect()),
+        }
     }
 
     /// Whether all columns that are there have as many atoms.
@@ -152,27 +170,54 @@ impl Table {
         }
     }
 
-    /// Put the atoms in the order of their numbers, where they are in another.
+    /// Put the atoms in the order of their numbers, where they are in another. Beside them it takes
+    /// 8 bytes an atom: each goes to its place by itself.
     pub fn sort(&mut self) {
         if self.ids().is_sorted() {
             return;
         }
-        let ids: Vec<i64> = self.ids().collect();
-        let mut order: Vec<usize> = (0..ids.len()).collect();
-        // Made of few rows that rise: a stable sort merges them, and what stays together is copied
-        // together.
-        order.sort_by_key(|&atom| ids[atom]);
-        let runs: Vec<&[usize]> = order.chunk_by(|a, b| a + 1 == *b).collect();
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        let ids = &self.columns[IDS];
+        order.sort_unstable_by_key(|&atom| id_at(ids, atom));
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
-            if width > 0 {
-                let mut sorted = Vec::with_capacity(column.len());
-                for run in &runs {
-                    sorted.extend_from_slice(&column[run[0] * width..][..run.len() * width]);
-                }
-                *column = sorted;
+            match width {
+                0 => {}
+                8 => arrange::<8>(column, &mut order),
+                12 => arrange::<12>(column, &mut order),
+                24 => arrange::<24>(column, &mut order),
+                width => unreachable!("no column of one's own atoms is {width} bytes wide"),
             }
         }
     }
+}
+
+fn id_at(ids: &[u8], atom: usize) -> i64 {
+    bytemuck::pod_read_unaligned(&ids[8 * atom..][..8])
+}
+
+/// Marks an atom that is where it belongs.
+const DONE: usize = 1 << (usize::BITS - 1);
+
+/// Fill each place with the value that `order` names, circle after circle; the order stays.
+fn arrange<const WIDTH: usize>(column: &mut [u8], order: &mut [usize]) {
+    let (values, _) = column.as_chunks_mut::<WIDTH>();
+    for first in 0..order.len() {
+        if order[first] & DONE != 0 {
+            continue;
+        }
+        let (mut place, moved) = (first, values[first]);
+        loop {
+            let from = order[place];
+            order[place] |= DONE;
+            if from == first {
+                values[place] = moved;
+                break;
+            }
+            values[place] = values[from];
+            place = from;
+        }
+    }
+    order.iter_mut().for_each(|atom| *atom &= !DONE);
 }
 
 impl View<'_> {

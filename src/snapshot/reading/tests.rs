@@ -6,7 +6,7 @@ use super::distribute::{ReadingCost, Settings, distribute};
 use super::owners::{ById, Grid, Owners};
 use super::supply::{Moment, Supply};
 use super::table::{
-    CHARGES, FORCES, IDS, MASSES, NAMES, POSITIONS, Table, VELOCITIES, Widths, widths,
+    CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, Table, VELOCITIES, Widths, widths,
 };
 use crate::error::{Error, Result};
 use crate::formats::Fields;
@@ -29,7 +29,12 @@ fn mixed(number: u64) -> u64 {
 }
 
 fn all() -> Widths {
-    widths(Fields::ALL, true, true)
+    let known = Known {
+        names: true,
+        masses: true,
+        charges: true,
+    };
+    widths(Fields::ALL, true, known)
 }
 
 /// What is known of an atom.
@@ -101,6 +106,7 @@ fn settings<'a>(case: &Case<'a>, moment: &'a Moment, ranges: bool) -> Settings<'
     Settings {
         moment,
         n_atoms: case.n_atoms,
+        n_places: case.n_atoms,
         widths: all(),
         readers: case.readers,
         buffer: case.buffer,
