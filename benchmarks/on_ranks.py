@@ -178,11 +178,12 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     from paceline.backends.mpi.keeping import Keeper
     from paceline.backends.mpi.wire import wait
     from paceline.job import Job, Part
+    from paceline.leaves import Leaves
     from paceline.outcome import Outcome
 
     world = MPI.COMM_WORLD
     part = Part("rows", Work(0, 1, 1, False), None)
-    job = Job(None, (), [part], 16, False)
+    job = Job(None, (), [part], Leaves(16), False)
     keeper = Keeper([job], [int(n_blocks)])
     bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)
     for number in blocks_of(world.rank, world.size, int(n_blocks)):

@@ -76,6 +76,22 @@ def test_one_line_a_file_whatever_the_formats(tmp_path, capsys):
     assert lines[2][column] == "-"
 
 
+def test_one_line_a_file_also_of_one_that_cannot_be_read(tmp_path, capsys):
+    path = write_simple(tmp_path / "a.h5md")
+    unread = write_lammps(tmp_path / "dump.h5", numbers())
+    assert main(["info", "--tsv", str(path), str(unread)]) == 2
+    told = capsys.readouterr()
+    head, *lines = [line.split("\t") for line in told.out.splitlines()]
+    assert [line[:2] for line in lines] == [[str(path), "H5MD"], [str(unread), "HDF5"]]
+    assert "float64 of" in lines[1][head.index("/particles/all/position/value")]
+    assert '--units "Angstrom, ps"' in told.err
+    unread.write_bytes(b"nothing of the kind")
+    assert main(["info", "--tsv", str(unread)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert str(unread) in told.err
+
+
 @pytest.mark.parametrize("path", PUBLISHED)
 def test_published_files_are_sound(path):
     assert bad(path) == []

@@ -1,5 +1,6 @@
 """An HDF5 trajectory from opening to workers: every layout, by the core and by HDF5's library."""
 
+import math
 import pickle
 import re
 import subprocess
@@ -169,6 +170,9 @@ def test_a_block_carries_its_own_part_of_the_tables_only(tmp_path):
 
 # Blocks and chunks
 
+#: Frames of a chunk, and start and step of a run.
+PARTED = [(16, 3, 1), (64, 63, 1), (64, 20, 1), (5, 3, 1), (16, 3, 3), (16, 5, 4), (25, 7, 2)]
+
 
 def test_blocks_end_where_chunks_do():
     system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000}
@@ -177,10 +181,64 @@ def test_blocks_end_where_chunks_do():
         assert found.leaf_frames == leaf
         assert found.block_frames % chunk == 0
         by_two = plan.make_plan(np.arange(0, 5000, 2), n_workers=2, chunk_frames=chunk, **system)
-        assert by_two.block_frames % (-(-chunk // 2)) == 0
+        assert by_two.block_frames % (chunk // math.gcd(chunk, 2)) == 0
     assert plan.make_plan(np.arange(9), n_workers=2, chunk_frames=64, **system).block_frames == 16
     at_random = np.array([5, 1, 7, 2])
     assert plan.make_plan(at_random, n_workers=2, chunk_frames=5, **system).leaf_frames == 16
+
+
+@pytest.mark.parametrize(("chunk", "start", "step"), [*PARTED, (27, 200, 10), (2, 1, 1)])
+def test_blocks_end_where_chunks_do_wherever_a_run_starts(chunk, start, step):
+    frames = np.arange(start, 5000, step)
+    system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
+    found = plan.make_plan(frames, chunk_frames=chunk, **system)
+    chunks_of = [set(found.frame_numbers(task) // chunk) for task in found.tasks()]
+    assert len(chunks_of) > 8
+    assert sum(map(len, chunks_of)) == len(set(frames // chunk))
+
+
+@pytest.mark.parametrize(("chunk", "start", "step"), PARTED)
+@pytest.mark.parametrize("n_frames", [1, 5, 300])
+def test_leaves_are_the_same_in_blocks_of_any_size(chunk, start, step, n_frames):
+    frames = np.arange(start, start + step * n_frames, step)
+    found = set()
+    for block_frames in (1, 40, 10**4, None):
+        system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
+        made = plan.make_plan(frames, chunk_frames=chunk, block_frames=block_frames, **system)
+        tasks = list(made.tasks())
+        rows = [row for task in tasks for row in range(task.first, task.stop)]
+        assert rows == list(range(n_frames))
+        assert [made.number(row) for row in rows] == [
+            task.number for task in tasks for _ in range(task.first, task.stop)
+        ]
+        cuts = [made.leaves.cuts(task.first, task.stop - task.first) for task in tasks]
+        assert all(np.diff(inner).min() > 0 for inner in cuts)
+        per_block = made.block_frames // made.leaf_frames
+        assert all(len(inner) - 1 == per_block for inner in cuts[:-1])
+        leaves = [task.first + k for task, inner in zip(tasks, cuts, strict=True) for k in inner]
+        found.add(tuple(sorted(set(leaves))))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_chunk_within_which_a_run_starts_is_read_for_one_block(step, tmp_path):
+    path, some = tmp_path / "a.h5md", numbers(n_frames=400)._asdict()
+    write_simple(path, **some, chunks=(16, 9, 3), compression="gzip")
+    with h5py.File(path) as file:
+        stored = file["particles/atoms/position/value"].id
+        n_bytes = stored.get_storage_size() - stored.get_chunk_info(0).size
+    file = open_file(path)
+    frames = np.arange(21, 400, step)
+    system = {"n_atoms": 9, "n_wanted": 9, "frame_bytes": 108, "n_workers": 2}
+    found = plan.make_plan(frames, chunk_frames=file.chunk_frames, **system)
+    read = []
+    for block in map(found.frame_numbers, found.tasks()):
+        # Each by another worker, which has kept nothing of the block before.
+        reader, room = file.member.open(None, 1), Decoded.room_for(block, 9, ["positions"])
+        extents = extents_in(0, file, block.astype(np.uint64))
+        read.append(reader.read(extents, room, required=1, skip=False)[2])
+    assert len(read) > 1
+    assert sum(read) == n_bytes
 
 
 def test_leaves_of_chunks_do_not_depend_on_who_computes():
@@ -224,7 +282,9 @@ def test_chunks_that_memory_should_not_hold_are_read_again_and_that_is_said(tmp_
     wanted = RMSF(universe.atoms).run(backend="serial").results.rmsf
     monkeypatch.setattr(plan, "LARGEST_BLOCK_BYTES", 2000)
     monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 2000)
-    with pytest.warns(PacelineWarning, match="23 frames are compressed together.*paceline repack"):
+    advice = re.escape(f"paceline repack {path} NEW.h5md --for frames writes")
+    told = f"23 frames are stored together.* each block of 16 frames .* up to 3 times .*{advice}"
+    with pytest.warns(PacelineWarning, match=told):
         analysis = RMSF(universe.atoms).run(n_workers=2)
     np.testing.assert_allclose(analysis.results.rmsf, wanted, rtol=1e-12)
 

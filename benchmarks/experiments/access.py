@@ -152,6 +152,8 @@ def draw(rows: list[Row]) -> Figure:
                 label=tool,
                 markersize=5,
             )
+        if axes is not panes[0]:
+            axes.sharex(panes[0])
         axes.set(title=access, xscale="log", xlabel="µs a frame")
         axes.set_yticks(range(len(FILES)), names if axes is panes[0] else [""] * len(FILES))
         axes.set_ylim(len(FILES) - 0.5, -0.5)

@@ -153,9 +153,8 @@ class Collected:
             Their numbers.
         """
         missing = np.ones(len(self._plan), bool)
-        size = self._plan.block_frames
         for first, stop in self._spans:
-            missing[first // size : -(-stop // size)] = False
+            missing[self._plan.number(first) : self._plan.number(stop - 1) + 1] = False
         return np.flatnonzero(missing)
 
     @property

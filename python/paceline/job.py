@@ -8,6 +8,7 @@ import numpy as np
 
 from paceline.block import Block, Decoded
 from paceline.frames import Extents, FrameSource
+from paceline.leaves import Leaves
 
 
 class PerFrame(Protocol):
@@ -103,8 +104,8 @@ class Job:
         What is done to them first.
     parts : sequence of Part
         The worker's half of each analysis.
-    leaf_frames : int
-        Frames in a leaf.
+    leaves : Leaves
+        Where leaves begin.
     skip_damaged : bool
         Whether to leave out frames that cannot be read.
     streamed : bool
@@ -114,7 +115,7 @@ class Job:
     source: FrameSource
     transforms: Sequence[Transform]
     parts: Sequence[Part]
-    leaf_frames: int
+    leaves: Leaves
     skip_damaged: bool
     streamed: bool = False
 

@@ -150,7 +150,7 @@ class Pass:
             self.trajectory.frame_source(atoms, *self._fields()),
             transforms,
             parts,
-            self.plan.leaf_frames,
+            self.plan.leaves,
             skip_damaged,
             streamed or any(part.per_block for part in parts),
         )

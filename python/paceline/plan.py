@@ -12,6 +12,8 @@ from math import gcd, lcm
 
 import numpy as np
 
+from paceline.leaves import Borders, Leaves
+
 #: Frames in a leaf of a small system.
 LEAF_FRAMES = 16
 #: Positions of a leaf, and about of a block: few enough to stay near the processor, bytes.
@@ -103,27 +105,37 @@ class Plan:
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory, in the order of the results.
-    leaf_frames : int
-        Frames in a leaf.
+    leaves : Leaves
+        Where leaves begin.
     block_frames : int
-        Frames in a block: a leaf times a power of two.
+        Frames in a block: a leaf times a power of two. At the start of a run there may be others.
     chunk_reads : int
         How often what is stored together is read at the most, because memory should not hold it,
         or not as many frames of it as a leaf would need.
     """
 
     frames: np.ndarray
-    leaf_frames: int
+    leaves: Leaves
     block_frames: int
     chunk_reads: int = 1
 
+    @property
+    def leaf_frames(self) -> int:
+        """Frames in a leaf."""
+        return self.leaves.size
+
     def __len__(self) -> int:
-        return -(-len(self.frames) // self.block_frames)
+        return self.number(len(self.frames) - 1) + 1
+
+    def number(self, row: int) -> int:
+        """The block that has a row of the run."""
+        return self.leaves.number(row) * self.leaf_frames // self.block_frames
 
     def task(self, number: int) -> Task:
         """Block `number` of the run."""
-        first = number * self.block_frames
-        return Task(number, first, min(first + self.block_frames, len(self.frames)))
+        n_leaves = self.block_frames // self.leaf_frames
+        first, stop = (self.leaves.begin(k * n_leaves) for k in (number, number + 1))
+        return Task(number, first, min(stop, len(self.frames)))
 
     def tasks(self) -> Iterator[Task]:
         """Every block, in order."""
@@ -162,7 +174,8 @@ def make_plan(
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers to be analysed.
     n_atoms : int
-        Atoms of the system; they, and the last two parameters, alone fix the leaves.
+        Atoms of the system; they, the first frame and the step, and the last two parameters, alone
+        fix the leaves.
     n_wanted : int
         Atoms to be decoded.
     frame_bytes : float
@@ -173,8 +186,9 @@ def make_plan(
         Frames in a block, rounded up to a leaf times a power of two. By default as many as give
         each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.
     chunk_frames : int
-        Neighbours in the trajectory that are stored together: blocks end where they do, as far as
-        frames were chosen so that this can be, memory holds them, and each worker has one.
+        Neighbours in the trajectory that are stored together, counted from its first frame: blocks
+        end where they do, as far as frames were chosen so that this can be, memory holds them, and
+        each worker has one.
     frames_together : int
         Frames of the run that blocks must not part.
 
@@ -189,30 +203,35 @@ def make_plan(
     >>> plan.leaf_frames, plan.block_frames, len(plan)
     (16, 16, 63)
     """
-    chunk = rows_of_chunk(frames, chunk_frames)
-    leaf = _leaf(n_atoms, chunk, frames_together)
-    size = leaf
+    borders = Borders.of(frames, chunk_frames)
+    size = leaf = _leaf(n_atoms, borders.period, frames_together)
     while size % frames_together:
         size *= 2
-    if block_frames is not None:
-        return Plan(frames, leaf, _doubled(size, until=block_frames))
     # Not a power of two times the size where a leaf of whole chunks would be too large.
-    whole, held = lcm(size, chunk), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
+    whole, held = lcm(size, borders.period), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
     parted = (whole // size).bit_count() > 1
+    # What a writer wants together is counted from the first frame of the run.
+    followed = not parted and frames_together == 1
+    leaves = Leaves.between(borders, leaf) if followed else Leaves(leaf)
+    if block_frames is not None:
+        return Plan(frames, leaves, _doubled(size, until=block_frames))
     if parted:
-        whole = _doubled(size, until=chunk)
+        whole = _doubled(size, until=borders.rows)
     if whole <= min(held, len(frames) / n_workers):
         size = whole
     largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
     wanted = min(largest, len(frames) / (BLOCKS_PER_WORKER * n_workers))
     while 2 * size <= wanted:
         size *= 2
-    return Plan(frames, leaf, size, _reads(chunk, size) if parted or whole > held else 1)
+    reads = _reads(borders, size, leaves) if parted or whole > held else 1
+    return Plan(frames, leaves, size, reads)
 
 
-def _reads(chunk: int, size: int) -> int:
+def _reads(borders: Borders, size: int, leaves: Leaves) -> int:
     """Blocks of a size that have frames of one chunk, at the most."""
-    return 1 + -(-(chunk - gcd(chunk, size)) // size)
+    apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
+    before = 0 if leaves.head else borders.head % apart
+    return 1 + -(-(borders.rows - apart + before) // size)
 
 
 def _doubled(size: int, *, until: int) -> int:
@@ -220,29 +239,6 @@ def _doubled(size: int, *, until: int) -> int:
     while size < until:
         size *= 2
     return size
-
-
-def rows_of_chunk(frames: np.ndarray, chunk_frames: int) -> int:
-    """Frames of the run that are stored together, about.
-
-    Parameters
-    ----------
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers to be analysed.
-    chunk_frames : int
-        Neighbours in the trajectory that are stored together.
-
-    Returns
-    -------
-    int
-        1 where frames were chosen at random.
-    """
-    steps = np.diff(frames[:2])
-    if chunk_frames == 1 or len(steps) == 0 or steps[0] < 1:
-        return 1
-    if frames[-1] - frames[0] != steps[0] * (len(frames) - 1):
-        return 1
-    return -(-chunk_frames // int(steps[0]))
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:

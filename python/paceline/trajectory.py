@@ -214,12 +214,15 @@ class _Files:
         if plan.chunk_reads == 1 or self.chain in _said:
             return
         _said.add(self.chain)
-        path = max(self.chain.cores, key=lambda core: core.chunk_frames).path
+        core = max(self.chain.cores, key=lambda core: core.chunk_frames)
+        # Of other files convert makes H5MD; repack leaves them as they are.
+        command = "repack" if core.format == "H5MD" else "convert"
         warn(
-            f"{path}: {self.chunk_frames} frames are compressed together, more than memory should "
-            f"hold for each worker: they are read up to {plan.chunk_reads} times, for each block "
-            f"of {plan.block_frames} that has some; paceline repack makes a file of it that is "
-            "read once"
+            f"{core.path}: {self.chunk_frames} frames are stored together, more than memory should "
+            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
+            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
+            f"takes up to as many times as long; paceline {command} {core.path} NEW.h5md "
+            "--for frames writes a file that is read once"
         )
 
     def extents(self, frames: np.ndarray) -> Extents:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Self
 
 import cloudpickle
@@ -178,8 +179,8 @@ class Worker:
                 value = part.computation.compute_block(_whole(block), work.first)  # type: ignore[union-attr]
                 return {work.number: value}
             if part.reduces:
-                step = self._job.leaf_frames
-                leaves = (_whole(block[k : k + step]) for k in range(0, len(block), step))
+                cuts = self._job.leaves.cuts(work.first, len(block))
+                leaves = (_whole(block[begin:end]) for begin, end in pairwise(cuts))
                 partials = [part.computation.compute(leaf) for leaf in leaves]  # type: ignore[union-attr]
                 return fold(partials, part.computation.merge)  # type: ignore[union-attr]
             # A copy: the function may fill the same array again for the next block.

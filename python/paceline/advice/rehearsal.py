@@ -13,10 +13,11 @@ from paceline.advice.costs import Measured, measured
 from paceline.advice.disk import let_go
 from paceline.backends import Backend
 from paceline.errors import UnsupportedError
+from paceline.leaves import Borders, Leaves
 from paceline.outcome import Outcome
 from paceline.pagecache import cached_share, cached_share_of_all
 from paceline.passes import Analysis, Pass
-from paceline.plan import Plan, make_plan, rows_of_chunk
+from paceline.plan import Plan, make_plan
 from paceline.timing import Timings
 from paceline.transform import Transform
 
@@ -102,12 +103,17 @@ class Rehearsal:
         """
         n = min(n, max(1, len(self._frames) // parts))
         first = max(0, (len(self._frames) - n * parts) // 2 + n * part)
-        return self._frames[first - first % self.together :][:n]
+        first -= (first - self._borders.head) % self.together
+        return self._frames[max(0, first) :][:n]
 
     @property
     def together(self) -> int:
         """Frames of the run that are stored as one: read alone, each would cost as much as all."""
-        return rows_of_chunk(self._run_frames, self.trajectory.chunk_frames)
+        return self._borders.rows
+
+    @property
+    def _borders(self) -> Borders:
+        return Borders.of(self._run_frames, self.trajectory.chunk_frames)
 
     def run(
         self, backend: Backend, frames: np.ndarray, block_frames: int | None = None
@@ -152,8 +158,9 @@ class Rehearsal:
         leaf = self._pass.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
             # Of slow functions a whole leaf would take too long. What is merged is thrown away.
-            self._pass.plan = Plan(frames, block_frames, block_frames)
-            self._pass.job = replace(self._pass.job, leaf_frames=block_frames)
+            leaves = Leaves(block_frames)
+            self._pass.plan = Plan(frames, leaves, block_frames)
+            self._pass.job = replace(self._pass.job, leaves=leaves)
 
     @property
     def _wanted_bytes(self) -> float:

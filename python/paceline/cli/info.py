@@ -38,22 +38,34 @@ def run(args: argparse.Namespace) -> None:
     from paceline.hdf5.asked import Asked
 
     asked = Asked(**hdf5_options(args))
-    if args.tsv:
-        files = [dict(facts_of(path, asked)) for path in args.file]
-        # Formats have headings of their own.
-        headings = list(dict.fromkeys(heading for facts in files for heading in facts))
+    found: list[dict[str, Any]] = []
+    try:
+        for path in args.file:
+            found.append({})
+            try:
+                found[-1].update(facts_of(path, asked))
+            finally:
+                if not args.tsv:
+                    _show(found[-1], blank=len(found) > 1)
+    finally:
+        if args.tsv:
+            _show_table(found)
+
+
+def _show(facts: dict[str, Any], *, blank: bool) -> None:
+    """One fact a line, where more is known than a name: of a file that cannot be read, too."""
+    if len(facts) > 1:
+        width = max(map(len, facts))
+        lines = (f"{key:{width}}  {value}" for key, value in facts.items())
+        print(*([""] if blank else []), *lines, sep="\n")
+
+
+def _show_table(files: list[dict[str, Any]]) -> None:
+    """One file a line, for those of which so much is known."""
+    known = [facts for facts in files if len(facts) > 1]
+    # Formats have headings of their own.
+    headings = list(dict.fromkeys(heading for facts in known for heading in facts))
+    if known:
         print(*headings, sep="\t")
-        for facts in files:
-            print(*(facts.get(heading, "-") for heading in headings), sep="\t")
-        return
-    for k, path in enumerate(args.file):
-        shown: dict[str, Any] = {}
-        try:
-            shown.update(facts_of(path, asked))
-        finally:
-            # What is known of a file that cannot be read, or not without further words.
-            if len(shown) > 1:
-                width = max(map(len, shown))
-                print(*(f"{key:{width}}  {value}" for key, value in shown.items()), sep="\n")
-        if k + 1 < len(args.file):
-            print()
+    for facts in known:
+        print(*(facts.get(heading, "-") for heading in headings), sep="\t")
