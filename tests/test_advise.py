@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
@@ -239,6 +240,22 @@ def test_a_long_file_needs_no_index(long_xtc, short_sample):
     assert advice.n_frames == pytest.approx(196, rel=0.02)
     assert f"in about {advice.n_frames} frames" in str(advice)
     assert not (long_xtc.parent / f".{long_xtc.name}.paceline-index").exists()
+
+
+def test_a_long_history_of_any_lines_needs_no_index(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "SAMPLE", 1000)
+    lines = Path(datafiles.DLP_HISTORY).read_text().splitlines()
+    frames = [line.strip() for line in lines[2:]]
+    path = tmp_path / "HISTORY"
+    path.write_text("\n".join([*lines[:2], *(120 * frames)]) + "\n")
+    universe = paceline.Universe(datafiles.DLP_CONFIG, path, sampled=True)
+    chain = universe.trajectory.chain
+    assert chain.is_sample
+    assert 20 < chain.n_frames < 60
+    assert chain.n_expected == pytest.approx(360, rel=0.02)
+    advice = paceline.advise(RMSD(universe, select="all"))
+    assert f"in about {advice.n_frames} frames" in str(advice)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_command_line(capsys, long_xtc, short_sample):

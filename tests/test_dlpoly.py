@@ -3,6 +3,7 @@
 import pickle
 import shutil
 import warnings
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -236,6 +237,19 @@ def test_a_damaged_line_names_frame_atom_and_byte(tmp_path, path):
             lambda block: block.velocities[:, 0, 0].copy(), u.atoms, fields=["velocities"]
         ).run(on_error="skip")
     assert np.flatnonzero(np.isnan(run.results.timeseries)).tolist() == [2]
+
+
+def test_numbers_that_stop_counting_are_refused():
+    # MDAnalysis takes lines in their order, of which nothing but the first frame's numbers tell.
+    lines = Path(datafiles.DLP_HISTORY_classic).read_text().splitlines()
+    numbers = [int(line.split()[1]) for line in lines if line[:1] in "ABC"]
+    assert numbers == [1, 2, 3, 1, 1, 1, 1, 1, 1]
+    trajectory = paceline.Universe(datafiles.DLP_HISTORY_classic).trajectory
+    theirs = MDAnalysis.Universe(datafiles.DLP_HISTORY_classic, format="HISTORY")
+    assert np.array_equal(trajectory[0].positions, theirs.trajectory[0].positions)
+    for frame in (1, 2):
+        with pytest.raises(DamagedFileError, match="each atom once in a frame, found atom 1 again"):
+            trajectory[frame]
 
 
 def test_a_number_twice_is_damage(tmp_path, path):

@@ -1,5 +1,6 @@
 """Frames read to the ranks that own their atoms, under mpiexec."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -268,3 +269,13 @@ def test_text_is_read_in_double_precision(n_ranks, texts):
 
 def test_examples_run_on_a_rank():
     assert mpirun(1, SCRIPTS / "snapshot_examples.py") == (0, "examples\n", "")
+
+
+@pytest.mark.parametrize("n_ranks", [8, 16])
+def test_ranks_that_agree_do_not_gather_what_each_says(n_ranks, tmp_path):
+    status, said, errors = mpirun(n_ranks, SCRIPTS / "snapshot_agreements.py", tmp_path / "md.nc")
+    assert (status, errors) == (0, "")
+    written, read = json.loads(said)
+    for calls in (written, read):
+        assert not {name for name in calls if name.startswith("Iallgather")}, calls
+        assert sum(calls.values()) < 25

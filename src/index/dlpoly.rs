@@ -4,7 +4,7 @@ use super::listed::{self, Found, Known, load_or_find};
 use super::regular::{self, miscounted, read_each, read_head};
 use super::store::Moments;
 use super::watch::Watch;
-use super::{Frames, OpenOptions, Origin, Times, notes, text};
+use super::{Frames, OpenOptions, Origin, Times, notes, sample, text};
 use crate::error::{Error, Fault, Result};
 use crate::formats::Layout;
 use crate::formats::dlpoly::{self, FrameHead, Head, Header, TIMESTEP, is_blank};
@@ -12,6 +12,9 @@ use crate::source::Source;
 
 /// Places that are looked at before arithmetic is believed.
 const N_SAMPLES: u64 = 18;
+
+/// Bytes of a line of DL_POLY's, its end included.
+const RECORD: u64 = 73;
 
 /// Blank bytes that may follow the last frame without a word about them.
 const BLANK: u64 = 4096;
@@ -35,6 +38,12 @@ pub fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -
     let watch = Watch::new(options.progress, size);
     let scan = |from| text::scan(source, &layout, from, size, &watch);
     let opened = load_or_find(source, Layout::Dlpoly(layout), size, options, |grown| {
+        if let Some(wanted) = options.sample
+            && let Some(room) = sample::room(size, wanted, most_of_frame(&layout))
+            && let Some((chain, end)) = text::sample(source, &layout, room, size, &watch)?
+        {
+            return Ok(Found::Sample(chain, end));
+        }
         Ok(match grown.and_then(Known::of) {
             Some(known) => {
                 let found = scan(known.end)?;
@@ -44,6 +53,12 @@ pub fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -
         })
     })?;
     Ok(Opened::ByScan(opened))
+}
+
+/// Bytes of a frame whose lines are no longer than DL_POLY's.
+fn most_of_frame(layout: &dlpoly::Layout) -> u64 {
+    let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
+    n_lines.saturating_mul(RECORD)
 }
 
 /// The frames of a HISTORY, if all are as long as the first one.

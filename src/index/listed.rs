@@ -52,7 +52,7 @@ pub fn open(
     let layout = layout(file.n_atoms);
     load_or_find(source, layout, size, options, |grown| {
         if let Some(wanted) = options.sample
-            && let Some(room) = sample::room(file, wanted, first.header.size)
+            && let Some(room) = sample::room(size, wanted, first.header.size)
             && let Some((chain, end)) =
                 sample::sample(file, room, &Watch::new(options.progress, size))?
         {

@@ -10,10 +10,10 @@ const SAMPLE_FRAMES: u64 = 32;
 const SAMPLES_IN_A_LONG_FILE: u64 = 8;
 
 /// Bytes of a sample of about `bytes`, whose frames have about `frame` bytes; nothing where the
-/// file is short enough to be scanned.
-pub fn room(file: Trajectory<'_>, bytes: u64, frame: u64) -> Option<u64> {
+/// file, of `size` bytes, is short enough to be scanned.
+pub fn room(size: u64, bytes: u64, frame: u64) -> Option<u64> {
     let room = frame.saturating_mul(SAMPLE_FRAMES).max(bytes);
-    (room.saturating_mul(SAMPLES_IN_A_LONG_FILE) < file.size).then_some(room)
+    (room.saturating_mul(SAMPLES_IN_A_LONG_FILE) < size).then_some(room)
 }
 
 /// Neighbouring frames among the `bytes` in the middle of the file, and where the last of them

@@ -1,6 +1,7 @@
 //! Finds the frames of a HISTORY whose lines have no fixed lengths, line by line.
 
 use super::scan::Scan;
+use super::walk::Chain;
 use super::watch::Watch;
 use crate::error::Result;
 use crate::formats::dlpoly::{FrameLines, Layout, MAX_LINE, TIMESTEP, is_blank};
@@ -69,11 +70,7 @@ pub fn scan(
     size: u64,
     watch: &Watch<'_>,
 ) -> Result<Scan> {
-    let mut frames = Frames {
-        layout,
-        scan: Scan::default(),
-        last: None,
-    };
+    let mut frames = Frames::of(layout);
     let unfinished = each_line(source, from, size, watch, |at, line| {
         match (line.starts_with(TIMESTEP), &mut frames.last) {
             // Blank lines before the first frame belong to it.
@@ -86,6 +83,37 @@ pub fn scan(
     Ok(frames.finish(unfinished, size))
 }
 
+/// Neighbouring frames among the `bytes` in the middle of a file, and where the last of them ends;
+/// nothing where the first one there is damaged, or none is whole.
+///
+/// # Errors
+/// What `watch` and the source give.
+pub fn sample(
+    source: &dyn Source,
+    layout: &Layout,
+    bytes: u64,
+    size: u64,
+    watch: &Watch<'_>,
+) -> Result<Option<(Chain, u64)>> {
+    let from = (size - bytes) / 2;
+    let mut frames = Frames::of(layout);
+    let unfinished = each_line(source, from, from + bytes, watch, |at, line| {
+        match (line.starts_with(TIMESTEP), &mut frames.last) {
+            // What is met first is hardly ever a whole line.
+            (true, _) if at > from => frames.begin(at, line),
+            (false, Some(last)) => last.add(line),
+            _ => {}
+        }
+    })?;
+    let mut scan = frames.finish(unfinished, from + bytes);
+    if let Some(&damaged) = scan.damaged.first() {
+        while scan.chain.starts.len() as u64 > damaged {
+            scan.end = scan.chain.pop().unwrap_or(scan.end);
+        }
+    }
+    Ok((!scan.chain.starts.is_empty()).then_some((scan.chain, scan.end)))
+}
+
 /// The frames met so far.
 struct Frames<'a> {
     layout: &'a Layout,
@@ -94,7 +122,15 @@ struct Frames<'a> {
     last: Option<FrameLines>,
 }
 
-impl Frames<'_> {
+impl<'a> Frames<'a> {
+    fn of(layout: &'a Layout) -> Self {
+        Frames {
+            layout,
+            scan: Scan::default(),
+            last: None,
+        }
+    }
+
     fn begin(&mut self, at: u64, line: &[u8]) {
         self.judge_last();
         let frame = FrameLines::begin(self.layout, line);

@@ -138,6 +138,24 @@ class Communicator:
         ends = np.cumsum(sizes).tolist()
         return [bytes(room[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
 
+    def broadcast(self, data: bytes) -> bytes:
+        """Give bytes of rank 0 to all ranks.
+
+        Parameters
+        ----------
+        data : bytes
+            Those of rank 0; of others nothing.
+
+        Returns
+        -------
+        bytes
+        """
+        size = np.array([len(data)], dtype=np.int64)
+        wait(self.comm.Ibcast(size))
+        room = bytearray(data) if self.rank == 0 else bytearray(int(size[0]))
+        wait(self.comm.Ibcast([room, MPI.BYTE]), len(room))
+        return bytes(room)
+
     def send(self, to: int, data: Any) -> None:
         """Send bytes to a rank that waits for as many.
 

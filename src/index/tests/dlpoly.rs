@@ -1,11 +1,12 @@
 //! Indexes of HISTORY and CONFIG files.
 
-use super::super::{Index, Origin};
-use super::{Folder, open_path, times_at_hand};
+use super::super::{Index, OpenOptions, Origin, index_files};
+use super::{Folder, go_on, open_path, times_at_hand};
 use crate::atoms::Atoms;
 use crate::error::{Error, Result};
 use crate::formats::dlpoly::DlpolyDecoder;
 use crate::formats::{Decoder, Fields, Frame, Layout};
+use crate::index;
 use crate::source::FileSource;
 
 const N_ATOMS: usize = 3;
@@ -114,6 +115,54 @@ fn lines_of_any_length_are_scanned_and_the_index_is_kept() {
     std::fs::remove_file(second.index_file().unwrap()).unwrap();
     let again = second.times(&FileSource::open(&path).unwrap()).unwrap();
     assert_eq!(again, times_at_hand(&first));
+}
+
+/// Open a file of which some frames in its middle are enough.
+fn open_sampled(folder: &Folder, bytes: &str) -> Index {
+    let path = folder.write("HISTORY", bytes.as_bytes());
+    let options = OpenOptions {
+        index_files: index_files(&path, None),
+        refresh: false,
+        sample: Some(1000),
+        n_threads: 1,
+        progress: &go_on,
+    };
+    index::open(&FileSource::open(&path).unwrap(), &options).unwrap()
+}
+
+#[test]
+fn of_a_long_file_frames_in_the_middle_are_enough() {
+    let bytes = trimmed(&history(1000));
+    let folder = Folder::new();
+    let index = open_sampled(&folder, &bytes);
+    assert_eq!(index.origin(), Origin::Sampled);
+    assert_eq!(index.index_file(), None);
+    let found = first_numbers(&index, bytes.as_bytes()).unwrap();
+    assert!((20..200).contains(&found.len()), "{}", found.len());
+    assert!(found.is_sorted_by(|a, b| a + 1.0 == *b));
+    let middle = index.extent(0).0..index.extent(index.n_frames() - 1).0;
+    assert!(middle.contains(&(bytes.len() as u64 / 2)), "{middle:?}");
+    let times = times_at_hand(&index).times;
+    assert_eq!(times[0], 0.5 * f64::from(found[0]));
+}
+
+#[test]
+fn a_sample_of_a_damaged_file_ends_before_the_damage() {
+    let folder = Folder::new();
+    let frames = |whole: usize| {
+        let mut text: Vec<String> = (0..1000).map(frame).collect();
+        text[whole] = text[whole].replacen("C", "", 1).replacen('\n', " ", 6);
+        trimmed(&(head(1000) + &text.concat()))
+    };
+    for damaged in [490, 500, 510] {
+        let bytes = frames(damaged);
+        let index = open_sampled(&folder, &bytes);
+        assert_eq!(index.origin(), Origin::Sampled);
+        let found = first_numbers(&index, bytes.as_bytes()).unwrap();
+        assert!(!found.contains(&(damaged as f32)), "{found:?}");
+    }
+    let short = trimmed(&history(100));
+    assert_eq!(open_sampled(&folder, &short).origin(), Origin::Scanned);
 }
 
 #[test]

@@ -1,0 +1,61 @@
+"""On every rank: how often all ranks talk for a frame that is written, and for one that is read."""
+
+import collections
+import json
+import sys
+
+import numpy as np
+from mpi4py import MPI
+from snapshot_system import own_frame
+
+from paceline.snapshot import Reader, Writer
+
+world = MPI.COMM_WORLD
+N_ATOMS = 200_000
+FIELDS = ("positions",)
+
+
+class Counting:
+    """A communicator that counts calls in which all ranks have a part."""
+
+    def __init__(self, comm):
+        self._comm = comm
+        self.calls = collections.Counter()
+
+    def __getattr__(self, name):
+        if name.startswith(("Iall", "Ibcast")):
+            self.calls[name] += 1
+        return getattr(self._comm, name)
+
+
+def counted(company, act):
+    """The calls of something that a company does."""
+    wires = company.communicator
+    whole, wires.comm = wires.comm, Counting(wires.comm)
+    act()
+    calls, wires.comm = wires.comm.calls, whole
+    return calls
+
+
+def both(path):
+    """Calls for the second frame that is written, and for it when it is read."""
+    with Writer(world, path, N_ATOMS, overwrite=True) as writer:
+        writer.write(**own_frame(world, 0, FIELDS, N_ATOMS))
+        given = own_frame(world, 1, FIELDS, N_ATOMS)
+        written = counted(writer._company, lambda: writer.write(**given))
+    with Reader(world, path) as reader:
+        read = counted(reader._company, lambda: reader.read(1, grid=(1, 1, world.size)))
+    # On all ranks the same, or they would wait for each other.
+    assert len(set(world.allgather(json.dumps([written, read], sort_keys=True)))) == 1
+    return written, read
+
+
+found = both(sys.argv[1])
+# What ranks say that is not the same still comes to all, in order.
+with Reader(world, sys.argv[1]) as reader:
+    company = reader._company
+    assert company.share(lambda: world.rank // 3) == [rank // 3 for rank in range(world.size)]
+    assert company.share(lambda: np.pi) == [np.pi] * world.size
+    assert company.first(lambda: world.rank) == 0
+if world.rank == 0:
+    print(json.dumps(found))
