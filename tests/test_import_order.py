@@ -37,6 +37,7 @@ PYTHON_LAYERS = (
     ("restarts", "joining", "pieces"),
     ("chain",),
     ("coordinates",),
+    ("series_reader", "turns"),
     ("reader",),
     ("foreign", "universe_frames"),
     ("trajectory", "universe", "subfile"),
@@ -69,6 +70,7 @@ RUST_LAYERS = (
 )
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
 HEAVY = (
+    "series_reader",
     "reader",
     "foreign",
     "trajectory",
