@@ -13,8 +13,8 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main, rmsd
-from paceline.cli.arguments import bound
 from paceline.cli.frames import frames_between
+from paceline.cli.values import bound
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ PYTHON_LAYERS = (
     ("restarts", "joining", "pieces"),
     ("chain",),
     ("coordinates",),
+    ("series_reader", "turns"),
     ("reader",),
     ("foreign", "universe_frames"),
     ("trajectory", "universe", "subfile"),
@@ -67,8 +68,15 @@ RUST_LAYERS = (
     ("snapshot",),
     ("python",),
 )
+#: Only these know HDF5's library: how files are read, how they are made, and how they grow.
+KNOW_H5PY = {
+    *("hdf5/native.py", "hdf5/node.py", "hdf5/group.py", "hdf5/array.py", "hdf5/mpio.py"),
+    *("hdf5/making.py", "hdf5/copies.py"),
+    *(f"snapshot/containers/{name}.py" for name in ("h5md", "h5md_continued", "catalogue")),
+}
 #: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
 HEAVY = (
+    "series_reader",
     "reader",
     "foreign",
     "trajectory",
@@ -153,6 +161,15 @@ def test_workers_load_no_mdanalysis(path):
         if name.startswith(forbidden)
     ]
     assert not loaded, f"{path.relative_to(ROOT)} imports {loaded} at module level"
+
+
+def test_few_modules_know_h5py():
+    found = set()
+    for path in PYTHON_FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(name.partition(".")[0] == "h5py" for name in python_imports(path, tree)):
+            found.add(str(path.relative_to(PACKAGE)))
+    assert found == KNOW_H5PY
 
 
 @pytest.mark.parametrize("path", RUST_FILES, ids=lambda path: str(path.relative_to(CRATE)))

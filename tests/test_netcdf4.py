@@ -196,7 +196,9 @@ def test_integers_without_a_factor_are_refused_by_name(tmp_path, options, found)
 def test_a_file_without_times(tmp_path):
     arrays = {"coordinates": values()["coordinates"]}
     path = write_netcdf4(tmp_path / "a.nc", arrays, "NETCDF4")
-    with pytest.warns(PacelineWarning, match="no times; its frames count as 1 ps apart"):
+    with pytest.warns(
+        PacelineWarning, match=r"no times; its frames count as 1 ps apart; give dt= \(--dt\)"
+    ):
         ours = Reader(path)
     assert [ts.time for ts in ours] == [0, 1, 2, 3, 4]
     assert all(frame["dimensions"] is None for frame in frames(ours))

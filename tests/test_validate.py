@@ -32,7 +32,7 @@ NOT_CLEAN = {
     # cpptraj writes zeros, or no variable, where it knows of no times.
     "bala.ncdf": (False, "all frames have the same time, 0 ps"),
     "tz2.truncoct.nc": (False, "all frames have the same time, 0 ps"),
-    "cpptraj_traj.nc": (False, "the file holds no times; its frames count as 1 ps apart"),
+    "cpptraj_traj.nc": (False, "the file holds no times; its frames count as 1 ps apart; give dt="),
 }
 
 

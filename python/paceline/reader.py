@@ -6,20 +6,16 @@ MDAnalysis would register it for everybody who merely imports this module.
 
 import math
 import time
-import weakref
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from MDAnalysis.coordinates.base import ReaderBase
 from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import store_init_arguments
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.chain import Chain
-from paceline.coordinates import positions_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.frames import Clock, FileFrames, Member
 from paceline.hdf5.asked import Asked
@@ -27,22 +23,8 @@ from paceline.hdf5.collective import read_together
 from paceline.hdf5.file import Hdf5File
 from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
-
-#: Readers that have files open at the same time: the Universes of an ensemble may be thousands.
-OPEN_READERS = 16
-
-#: These, the one that read last at the end.
-_open_readers: "OrderedDict[int, weakref.ref[Reader]]" = OrderedDict()
-
-
-def _take_turn(reader: "Reader") -> None:
-    """Let a reader have its files open, and no more than some others."""
-    _open_readers.pop(id(reader), None)
-    _open_readers[id(reader)] = weakref.ref(reader)
-    while len(_open_readers) > OPEN_READERS:
-        _, oldest = _open_readers.popitem(last=False)
-        if (other := oldest()) is not None:
-            other._files.let_go()
+from paceline.series_reader import SeriesReader
+from paceline.turns import take_turn
 
 
 def _format_of(chain: Chain) -> str:
@@ -51,7 +33,7 @@ def _format_of(chain: Chain) -> str:
     return "NCDF" if name == "NetCDF" else name
 
 
-class Reader(ReaderBase):
+class Reader(SeriesReader):
     """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
 
     Parameters
@@ -266,7 +248,7 @@ class Reader(ReaderBase):
     def _read_frame(self, frame: int) -> Any:
         ts, decoded = self.ts, self._decoded
         member, extents = self.chain.extent(frame)
-        _take_turn(self)
+        take_turn(self._files)
         try:
             self._files.hand(member).read(extents, decoded, required=0, skip=False)
         except OSError as error:
@@ -308,60 +290,6 @@ class Reader(ReaderBase):
 
     def close(self) -> None:
         """Nothing: a file closes with the last reference to it."""
-
-    def timeseries(
-        self,
-        asel: Any = None,
-        atomgroup: Any = None,
-        start: int | None = None,
-        stop: int | None = None,
-        step: int | None = None,
-        order: str | None = None,
-    ) -> np.ndarray:
-        """Positions of many frames in one array.
-
-        Parameters
-        ----------
-        asel, atomgroup : AtomGroup, optional
-            Atoms; all by default. MDAnalysis prefers the second name.
-        start, stop, step : int, optional
-            Frames, as in a slice.
-        order : str, optional
-            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
-            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
-
-        Returns
-        -------
-        numpy.ndarray of float32
-            Å, after transformations.
-        """
-        order = order if order is not None else "afc" if self.format == "DCD" else "fac"
-        frames = range(*self.check_slice_indices(start, stop, step))
-        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
-        rising = frames if frames.step > 0 else frames[::-1]
-        series = None
-        # The first name is deprecated, which MDAnalysis says itself.
-        if sorted(order) == ["a", "c", "f"] and asel is None:
-            series = self._series(atomgroup, rising)
-        if series is None:
-            bounds = rising.start, rising.stop, rising.step
-            series = super().timeseries(asel, atomgroup, *bounds, order)
-        else:
-            series = series.transpose(["fac".index(axis) for axis in order])
-            self.rewind()  # where MDAnalysis's ends
-        return series if rising is frames else np.flip(series, order.index("f"))
-
-    def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
-        """Positions in frames that rise; None where they have to be looked at one by one."""
-        by_itself = self.transformations or self.is_collective or not len(frames)
-        if by_itself or (atoms is not None and len(atoms) == 0):
-            return None
-        indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
-        indices = indices if self.sub is None else self.sub[indices]
-        try:
-            return positions_in(self.chain, indices.astype(np.int64), np.array(frames))
-        except OSError as error:
-            raise ReadError(str(error)) from error
 
     def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
         """MDAnalysis's writer for this file's own format.

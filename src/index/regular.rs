@@ -73,7 +73,8 @@ pub fn open_netcdf(source: &dyn Source, size: u64) -> Result<Opened> {
     };
     if let Some(dt) = layout.dt() {
         notes.push(format!(
-            "the file holds no times; its frames count as {dt} ps apart"
+            "the file holds no times; its frames count as {dt} ps apart; give dt= (--dt) to say \
+             better"
         ));
     }
     Ok(Opened {

@@ -10,8 +10,8 @@ from paceline.cli.arguments import (
     add_frame_arguments,
     add_system_arguments,
     add_transform_arguments,
-    positive,
 )
+from paceline.cli.values import positive
 
 EXAMPLES = """\
 examples:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli import rdf, rmsd, rmsf
-from paceline.cli.arguments import positive
+from paceline.cli.values import positive
 
 EXAMPLES = """\
 examples:

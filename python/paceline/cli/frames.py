@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-#: What `paceline.cli.arguments.bound` reads: ("frame", number) or ("time", picoseconds).
+#: What `paceline.cli.values.bound` reads: ("frame", number) or ("time", picoseconds).
 Bound = tuple[str, float] | None
 
 #: What times may be off by, relative to the largest.

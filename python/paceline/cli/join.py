@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.arguments import positive
+from paceline.cli.values import positive
 
 EXAMPLES = """\
 examples:

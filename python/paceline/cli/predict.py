@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.arguments import positive, size
 from paceline.cli.quantities import seconds
+from paceline.cli.values import positive, size
 from paceline.model import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
 
 EXAMPLES = """\

@@ -3,8 +3,9 @@
 import argparse
 from typing import Any
 
-from paceline.cli.arguments import add_analysis_arguments, positive
+from paceline.cli.arguments import add_analysis_arguments
 from paceline.cli.common import open_universe, run_and_report, selected
+from paceline.cli.values import positive
 
 EXAMPLES = """\
 examples:

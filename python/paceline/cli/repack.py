@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.arguments import positive
 from paceline.cli.storing import add_layout_arguments, layout_options
+from paceline.cli.values import positive
 from paceline.files import size_in_words
 
 #: A way of reading that takes so many times the bytes that it took is told of.

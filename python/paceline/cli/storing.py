@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from paceline.cli.arguments import given, size
+from paceline.cli.arguments import given
+from paceline.cli.values import size
 from paceline.errors import UnsupportedError
 from paceline.hdf5.compression import parse_compression, refuse_packed_space
 from paceline.hdf5.layout import parse_chunk

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
+from paceline.hdf5.catalogue import ABSENT, COUNTED, Catalogue, Element
 from paceline.hdf5.native import Array, File, Group, damaged
 from paceline.hdf5.stored import dataset_of
 
@@ -128,7 +128,7 @@ class _Reading:
         times = self._values(TIME, n_frames, ())
         notes = []
         if times is None:
-            notes.append("the file holds no times; its frames count as 1 ps apart")
+            notes.append(f"the file holds no times; its {COUNTED}")
             times = np.arange(n_frames, dtype=np.float64)
         return Catalogue(
             dialect="NetCDF-4",
