@@ -141,11 +141,10 @@ def _mincore() -> Callable[[int, int, int], np.ndarray | None] | None:
 
     def look(descriptor: int, start: int, size: int) -> np.ndarray | None:
         pages = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
-        with mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ) as mapped:
-            # A view holds the mapping open: it must go before the end of this block.
-            view = np.frombuffer(mapped, dtype=np.uint8)
-            failed = mincore(view.ctypes.data, size, pages.ctypes.data)
-            del view
+        # Closed with its view: `with` would raise at Ctrl-C, as long as the view is there.
+        mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
+        view = np.frombuffer(mapped, dtype=np.uint8)
+        failed = mincore(view.ctypes.data, size, pages.ctypes.data)
         return None if failed else pages
 
     return look
