@@ -77,3 +77,10 @@ def test_two_hosts(hosts, adk, tmp_path):
     # The first host is this one, under its own name.
     assert f"{hosts}-2" in done.stdout.split()
     assert len(done.stdout.split()) == 2
+
+
+def test_snapshots_of_two_hosts(hosts, tmp_path):
+    done = on_both(hosts, "-m", "mpi4py", SCRIPTS / "snapshot_hosts.py", tmp_path, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{hosts}-2" in done.stdout.split()
+    assert len(done.stdout.split()) == 2

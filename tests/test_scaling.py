@@ -204,6 +204,8 @@ def test_ranks_of_mpi(adk, tmp_path, run, monkeypatch):
         (mpiexec,) = find_launcher()
     except UnsupportedError:
         pytest.skip("there is no mpiexec")
+    if mpiexec == "srun":
+        pytest.skip("srun wants a cluster")
     libraries = Path(shutil.which(mpiexec)).resolve().parents[1] / "lib"
     if list(libraries.glob("libmpi.*")):
         monkeypatch.setenv("MPI4PY_LIBMPI", str(libraries))
@@ -348,10 +350,11 @@ def test_a_real_interrupt_ends_the_run_that_goes_on(adk, tmp_path):
         text=True,
     )
     told = "".join(itertools.takewhile(lambda line: "1 of 1000" not in line, process.stderr))
-    assert "not counted" in told
     process.send_signal(2)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, err.splitlines()[-1:]) == (130, ["paceline: interrupted"])
+    ended = process.returncode, err.endswith("paceline: interrupted\n")
+    assert ended == (130, True), told + err
+    assert "not counted" in told
     assert out.startswith("scaling\tworkers")
     assert len(pd.read_csv(tmp_path / "a.csv", comment="#")) >= 1
 

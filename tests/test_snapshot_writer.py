@@ -71,7 +71,7 @@ def test_all_ways_make_the_same_bytes(written, system, kind):
     ]
     others = ("room", "much_room", "double")
     contents = {path: path.read_bytes() for path in files if path.stem not in others}
-    assert len(contents) == (11 if kind == "CONFIG" else 14)
+    assert len(contents) == (12 if kind == "CONFIG" else 15)
     first, *rest = (
         {path: bare(path) for path in contents} if kind == "H5MD" else contents
     ).values()
@@ -173,7 +173,10 @@ def test_layouts_of_h5md(written, system, name, dtype, contiguous):
 
 
 def test_what_cannot_be_written(tmp_path):
-    assert mpirun(4, SCRIPTS / "snapshot_bad.py", tmp_path) == (0, "refused\n", "")
+    status, out, err = mpirun(4, SCRIPTS / "snapshot_bad.py", tmp_path)
+    # Open MPI tells by itself of a disk that is full, once a call.
+    ours = [line for line in err.splitlines() if "error in (p)write(v)" not in line]
+    assert (status, out, ours) == (0, "refused\n", [])
 
 
 @pytest.mark.parametrize(

@@ -115,23 +115,28 @@ def new_files(
     for path in paths:
         refuse_impossible(path, overwrite=overwrite)
     made: list[Path] = []
+    # Final names that no other file had, by temporary name.
+    taken: dict[Path, str | os.PathLike] = {}
     try:
         for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
             with writing_to(path):
-                name.touch(exist_ok=False)
                 made.append(name)
-        temporaries = made.copy()
-        yield temporaries
+                name.touch(exist_ok=False)
+        yield made.copy()
         for path in paths:
             refuse_impossible(path, overwrite=overwrite)
-        for k, path in enumerate(paths):
+        for path, name in zip(paths, made, strict=True):
+            if not os.path.lexists(path):
+                taken[name] = path
             with writing_to(path):
-                os.replace(temporaries[k], path)
-                made[k] = Path(path)
+                os.replace(name, path)
     except BaseException:
-        for path in made:
+        left = [name for name in made if os.path.lexists(name)]
+        # What has replaced another file stays, since that is gone; so do all, if all have come.
+        renamed = [path for name, path in taken.items() if name not in left] if left else []
+        for unwanted in (*left, *renamed):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(unwanted)
         raise
 
 

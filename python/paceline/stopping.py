@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from paceline.errors import Terminated
 
@@ -38,10 +38,12 @@ class Stopping:
     143
     """
 
+    # Of all: a signal is the whole process's.
+    _holding: ClassVar[bool] = False
+    _pending: ClassVar[signal.Signals | None] = None
+
     def __init__(self) -> None:
         self._former: dict[signal.Signals, Any] = {}
-        self._holding = False
-        self._pending: signal.Signals | None = None
 
     def __enter__(self) -> Self:
         self._former = _handle_by(self._handle)
@@ -55,21 +57,21 @@ class Stopping:
     ) -> None:
         _restore(self._former)
 
+    @staticmethod
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Let signals wait until this is left."""
-        self._holding = True
+    def held() -> Iterator[None]:
+        """Let the signals that any raises for wait until this is left."""
+        Stopping._pending, Stopping._holding = None, True
         try:
             yield
         finally:
-            self._holding = False
-        if self._pending is not None:
-            number, self._pending = self._pending, None
-            _raise(number)
+            Stopping._holding = False
+            if Stopping._pending is not None:
+                _raise(Stopping._pending)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._holding:
-            self._pending = signal.Signals(number)
+        if Stopping._holding:
+            Stopping._pending = signal.Signals(number)
         else:
             _raise(signal.Signals(number))
 

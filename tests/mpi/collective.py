@@ -26,4 +26,6 @@ with h5py.File(path) as file:
     right = np.array_equal(
         shown, file["particles/atoms/position/value"][frames.start : frames.stop]
     )
-print("right" if world.allreduce(int(right)) == world.size else "wrong", world.allreduce(refused))
+n_right, n_refused = world.allreduce(int(right)), world.allreduce(refused)
+if world.rank == 0:
+    print(f"{n_right} right, {n_refused} refused")

@@ -12,6 +12,7 @@ ways = {"sorted": {}, "later": {"wait": False}}
 if all_ways:
     ways |= {method: {"method": method} for method in ("serial", "direct", "mpiio")}
     # A buffer so small that there are many batches.
+    ways |= {"mpiio_later": {"method": "mpiio", "wait": False}}
     ways |= {"batches": {"buffer": "20 kB"}, "one": {"writers": 1, "sync": True}}
 for kind, ending in ENDINGS.items():
     for name, options in ways.items():

@@ -5,15 +5,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.launch import INSTALL
+from paceline.stopping import Stopping
 
 #: -P: what lies in the working directory is not imported, as it is not by `paceline` itself.
 PROGRAM = (
@@ -79,15 +80,18 @@ def run_command(
         The command failed in another way; the message is its own.
     """
     begun = time.perf_counter()
+    command = [*launcher, *PROGRAM, *arguments]
+    # Of two pipes a thread would have to read one, and Ctrl-C while a thread starts may end in
+    # another error than KeyboardInterrupt.
     with (
-        ThreadPoolExecutor(1) as threads,
-        _started([*launcher, *PROGRAM, *arguments], by_launcher=bool(launcher)) as process,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as output,
+        _started(command, output, by_launcher=bool(launcher)) as process,
     ):
-        said = threads.submit(_listen, process, show)
-        told = process.stdout.read()  # type: ignore[union-attr]
+        lines = _listen(process, show)
         status = process.wait()
         seconds = time.perf_counter() - begun
-        lines = said.result()
+        output.seek(0)
+        told = output.read()
     try:
         answer = json.loads(told.splitlines()[-1])
     except (ValueError, IndexError):
@@ -99,27 +103,42 @@ def run_command(
 
 
 @contextmanager
-def _started(command: Sequence[str], *, by_launcher: bool) -> "Iterator[subprocess.Popen[str]]":
+def _started(
+    command: Sequence[str], output: IO[str], *, by_launcher: bool
+) -> "Iterator[subprocess.Popen[str]]":
     """A process, which is ended with this block."""
     # Ours ends its workers at Ctrl-C; srun would only tell of its ranks then.
     ending = signal.SIGTERM if by_launcher else signal.SIGINT
-    pipe = subprocess.PIPE
+    process = None
     try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-        )
+        # Between its start and its name here, nothing else could end it.
+        with Stopping.held():
+            process = _start(command, output)
+        yield process
+    finally:
+        if process is not None:
+            _end(process, ending)
+
+
+def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    try:
+        return subprocess.Popen(command, stdin=nothing, stdout=output, stderr=pipe, text=True)
     except FileNotFoundError:
         raise UnsupportedError(f"there is no command {command[0]}") from None
-    with process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.send_signal(ending)
-                try:
-                    process.wait(GRACE)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+
+
+def _end(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
+    """Ask a process to end, and see that it does."""
+    process.send_signal(ending)
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def _listen(process: "subprocess.Popen[str]", show: bool) -> list[str]:

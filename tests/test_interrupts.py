@@ -1,0 +1,110 @@
+"""Ctrl-C at any line ends as Ctrl-C, and leaves nothing running, half done or lost."""
+
+import argparse
+import json
+import os
+import subprocess
+
+import pytest
+from interrupts import at_every_line
+from test_scaling import Pretended
+
+from paceline.cli import _parser, scaling
+from paceline.cli.scaling import Bench
+from paceline.files import new_files
+from paceline.scaling import starting
+from paceline.scaling.starting import run_command
+from paceline.stopping import Stopping
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """All that were started."""
+    started = []
+
+    class Known(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            started.append(self)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Known)
+    return started
+
+
+def test_no_process_is_left(processes, monkeypatch):
+    script = "echo said >&2; echo 7"
+    monkeypatch.setattr(starting, "PROGRAM", ("/bin/sh", "-c", script))
+
+    def work():
+        with Stopping():
+            assert run_command([])[0] == 7
+
+    def check():
+        assert all(process.returncode is not None for process in processes)
+        processes.clear()
+
+    assert at_every_line(work, check) > 100
+
+
+def test_a_measurement_keeps_its_runs(adk, tmp_path, monkeypatch):
+    path = tmp_path / "runs.csv"
+    asked = ["bench", "scaling", "rmsd", *adk, "--workers", "1", "--repeats", "1"]
+    args = _parser().parse_args(
+        [*asked, "-o", str(path), "--overwrite"], argparse.Namespace(command_line="paceline bench")
+    )
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    Pretended(monkeypatch)
+    bench = Bench(args)
+    bench.begin()
+    told = json.dumps(bench.first)
+    monkeypatch.setattr(scaling, "run_command", lambda *_, **__: (json.loads(told), 9.0))
+
+    def work():
+        bench.runs.clear()
+        with Stopping():
+            bench.do_all()
+
+    def check():
+        assert os.listdir(tmp_path) == [path.name]
+        assert path.read_text(encoding="utf-8").count("\nstrong,") == 1
+
+    assert at_every_line(work, check) > 100
+
+
+@pytest.mark.parametrize("existing", [[], ["a"], ["a", "b"]])
+def test_a_file_is_the_old_one_or_the_new_one(existing, tmp_path):
+    paths = [tmp_path / name for name in ("a", "b")]
+
+    def prepare():
+        for path in paths:
+            path.unlink(missing_ok=True)
+            if path.name in existing:
+                path.write_text("old")
+
+    def work():
+        with new_files(paths, overwrite=True):
+            pass
+
+    def check():
+        found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        assert set(existing) <= set(found) <= {"a", "b"}
+        new = [name for name in found if name not in existing]
+        # Files that had no namesake come together.
+        assert len(new) in (0, 2 - len(existing)), found
+        assert all(found[name] == "" for name in new)
+        prepare()
+
+    prepare()
+    assert at_every_line(work, check) > 30
+    assert {path.read_text() for path in tmp_path.iterdir()} == {""}
+
+
+def test_a_replaced_file_stays_where_another_cannot_be_made(tmp_path):
+    for name in ("b", "d"):
+        (tmp_path / name).write_text("old")
+    (tmp_path / "c").mkdir()
+    paths = [tmp_path / name for name in "abcd"]
+    with pytest.raises(IsADirectoryError), new_files(paths, overwrite=True):
+        pass
+    found = {path.name: path.is_file() and path.read_text() for path in tmp_path.iterdir()}
+    assert found == {"b": "", "c": False, "d": "old"}
