@@ -10,6 +10,10 @@ use super::shares::Shares;
 use super::target::{Target, parts};
 use super::{Failure, Plan, Reduce};
 
+/// Atoms that are packed for each writer in turn. Those for one lie between those for others, which
+/// are then still in the cache.
+const TURN: usize = 128;
+
 /// No atom.
 const EMPTY: u32 = u32::MAX;
 
@@ -154,12 +158,23 @@ fn pack(
     stayed: &mut [u8],
 ) {
     let (atoms, packing) = (plan.job.atoms, &plan.packing);
+    let mut stayed = Some(stayed);
+    let mut parcels = Vec::new();
     for (&rank, places) in plan.job.writers.iter().zip(outbox.batch(batch)) {
-        let place = |k: usize| places[k] as usize;
-        if rank == plan.comm.rank() {
-            packing.pack(atoms, place, stayed);
-        } else if let Some(own) = packed.split_off_mut(..places.len() * packing.size()) {
-            packing.pack(atoms, place, own);
+        let parcel = match rank == plan.comm.rank() {
+            true => stayed.take(),
+            false => packed.split_off_mut(..places.len() * packing.size()),
+        };
+        parcels.push((places, parcel.unwrap_or_default()));
+    }
+    while parcels.iter().any(|(places, _)| !places.is_empty()) {
+        for (places, parcel) in &mut parcels {
+            let some = places
+                .split_off(..places.len().min(TURN))
+                .unwrap_or_default();
+            if let Some(bytes) = parcel.split_off_mut(..some.len() * packing.size()) {
+                packing.pack(atoms, |k| some[k] as usize, bytes);
+            }
         }
     }
 }

@@ -68,7 +68,7 @@ fn decimal(columns: u128) -> Option<(u64, i32, bool)> {
     let first = (columns as u64 >> 48) ^ 0x3030;
     let others = (columns >> 64) as u64 ^ 0x3030_3030_3030_3030;
     // The highest bit of a byte above 9; what is carried reaches only bytes behind such a one.
-    let odd = (first + 0x7676 | first) & 0x8080
+    let odd = ((first + 0x7676) | first) & 0x8080
         | (others.wrapping_add(0x7676_7676_7676_7676) | others) & 0x8080_8080_8080_8080;
     let first = 10 * (first & 0xff) + (first >> 8);
     let digits = 100_000_000 * first + eight_digits(others);
