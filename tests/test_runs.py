@@ -225,7 +225,7 @@ def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypa
         def run(self, work):
             if work.number == 1 and first.acquire(blocking=False):
                 released.wait(60)
-                threading.Timer(0.05, ended.set).start()
+                threading.Timer(0.5, ended.set).start()
             return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
 
     monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)

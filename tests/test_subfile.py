@@ -514,6 +514,7 @@ def slow(monkeypatch):
 def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys):
     def interrupt():
         slow.wait()
+        time.sleep(0.2)  # until all threads are there: one that starts may turn it into an error
         signal.raise_signal(signal.SIGINT)
 
     for argv in (["split", str(water), "-n", "4"], ["join", *[str(water)] * 3, "-o", "all.xtc"]):
