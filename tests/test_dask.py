@@ -123,6 +123,15 @@ def test_tasks_have_names_and_nothing_of_them_stays(dask_client, atoms):
         until(lambda: sum(dask_client.run(open_files, name).values()) == 0)
 
 
+@pytest.fixture
+def every_copy_kept(dask_client):
+    """Dask lets go of copies that no task waits for at the moment, every two seconds."""
+    dask_client.amm.stop()
+    yield
+    dask_client.amm.start()
+
+
+@pytest.mark.usefixtures("every_copy_kept")
 def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeypatch):
     class Large:
         """As large as a reference structure."""
