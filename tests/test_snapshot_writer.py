@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import os
+import shutil
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -187,6 +189,7 @@ def test_what_cannot_be_written(tmp_path):
         ("killed", "NetCDF", ""),
         ("killed", "DCD", ""),
         ("interrupted", "H5MD", "rank 2: KeyboardInterrupt"),
+        ("pressed", "DCD", "rank 2: KeyboardInterrupt"),
         ("failed", "HISTORY", "rank 2: MemoryError: none left"),
     ],
 )
@@ -206,6 +209,27 @@ def test_a_rank_ends_within_a_frame(tmp_path, system, how, kind, words):
         warnings.simplefilter("error", PacelineWarning)
         reader = Reader(str(path))
     check_frames(reader, system, kind)
+
+
+@pytest.mark.parametrize("error", ["", "disagree about step"])
+def test_a_program_that_does_not_close(tmp_path, system, error):
+    path = tmp_path / "run.h5md"
+    script = SCRIPTS / "snapshot_forgotten.py"
+    status, _, err = mpirun(2, script, path, error, PYTHONWARNINGS="default")
+    assert status == 0
+    assert err.count("run.h5md was written with wait=False and never closed") == 1
+    assert (error or "its last frame is in it") in err
+    check_frames(Reader(str(path)), system, "H5MD", range(1 if error else 2))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("method", ["sorted", "direct", "serial"])
+def test_errors_of_closing(tmp_path, method):
+    library = tmp_path / "closing.so"
+    command = ["cc", "-shared", "-fPIC", "-o", library, SCRIPTS / "closing.c"]
+    subprocess.run(command, check=True)
+    script = SCRIPTS / "snapshot_closing.py"
+    assert mpirun(2, script, tmp_path, method, LD_PRELOAD=str(library)) == (0, "refused\n", "")
 
 
 @pytest.mark.parametrize("reason", [errno.EOPNOTSUPP, errno.ENOSPC])

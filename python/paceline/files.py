@@ -192,9 +192,13 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     ------
     FileExistsError
         There is a file of that name and it is not to be replaced.
+    IsADirectoryError
+        It is a folder.
     FileNotFoundError
         Its folder does not exist.
     """
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(
             f"{os.fspath(path)} exists; overwriting it must be asked for "

@@ -14,10 +14,7 @@ pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     cost.holds(text.capacity());
     cost.n_batches = 1;
     written?;
-    match plan.job.sync {
-        true => target.sync(cost),
-        false => Ok(()),
-    }
+    target.close(plan.job.sync, cost)
 }
 
 /// Every rank in turn sends its atoms to rank 0, which writes them. What goes wrong on this rank
@@ -67,10 +64,7 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
         }
     }
     cost.holds(packed.capacity() + text.capacity());
-    Ok(target.and_then(|target| match plan.job.sync {
-        true => target.sync(cost),
-        false => Ok(()),
-    }))
+    Ok(target.and_then(|target| target.close(plan.job.sync, cost)))
 }
 
 /// Every rank writes its own atoms through MPI-IO. All open the file together, so those that have

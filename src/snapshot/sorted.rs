@@ -58,8 +58,8 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     mail.cost.n_batches = batches.len() as u64;
     mail.memory.keep();
     Ok(target.and_then(|target| match target {
-        Some(target) if job.sync => target.sync(cost),
-        _ => Ok(()),
+        Some(target) => target.close(job.sync, cost),
+        None => Ok(()),
     }))
 }
 

@@ -1,7 +1,9 @@
 //! The file that a frame goes to.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::ops::Range;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -89,10 +91,15 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Return when the disk has what was written.
-    pub fn sync(&self, cost: &mut Cost) -> Result<()> {
-        timed(&mut cost.write, || self.file.sync_data())
-            .map_err(|source| Error::io(self.path, "cannot write to disk", source).into())
+    /// Close the file: where it is to be on the disk, when it is there.
+    pub fn close(self, sync: bool, cost: &mut Cost) -> Result<()> {
+        let done = timed(&mut cost.write, || {
+            if sync {
+                self.file.sync_data()?;
+            }
+            close(self.file)
+        });
+        done.map_err(|source| Error::io(self.path, "cannot write to disk", source).into())
     }
 
     fn write(&self, text: &[u8], offset: u64, cost: &mut Cost) -> Result<()> {
@@ -100,6 +107,20 @@ impl<'a> Target<'a> {
             .map_err(|source| Error::io(self.path, "cannot write", source))?;
         cost.wrote(text.len());
         Ok(())
+    }
+}
+
+/// Close a file and say how that went: where data is kept back, as NFS does, some writes fail here.
+fn close(file: File) -> io::Result<()> {
+    let descriptor = file.into_raw_fd();
+    // SAFETY: `into_raw_fd` gave the descriptor away, so nobody else uses it or closes it.
+    if unsafe { libc::close(descriptor) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        // It is closed all the same.
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        error => Err(error),
     }
 }
 

@@ -3,13 +3,14 @@
 import os
 import resource
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
-from paceline.errors import UnwritableError
+from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot import Writer
 from paceline.snapshot.containers.cdf import parse_header
 
@@ -95,6 +96,15 @@ for words, given in (
     (f"{first}", with_first("velocities", [0, np.inf, 0])),
     (f"{first}", with_first("masses", 1e9)),
     ("expected positions of shape", on_one(positions=good["positions"][1:])),
+    ("expected positions in rows of the same length", on_one(positions=[[1, 2, 3], [4, 5]])),
+    (
+        f"rank {fullest}: expected velocities of which none is masked, found 3 masked",
+        on_one(velocities=np.ma.masked_less(np.r_[[[-1] * 3], good["velocities"][1:] ** 2], 0)),
+    ),
+    (
+        "expected ids of which none is masked, found 1",
+        on_one(ids=np.ma.masked_equal(good["ids"], first)),
+    ),
     ("expected whole numbers", on_one(ids=good["ids"] + 0.5)),
     ("disagree about step", on_one(step=31)),
     ("disagree about time", on_one(time=31.0)),
@@ -144,6 +154,10 @@ for words, options in (
     ("expected a dt of more than 0 ps", {"append": True, "dt": -0.001}),
     ("expected a dt of more than 0 ps", {"append": True, "dt": "short"}),
     ("found 'a lot'", {"append": True, "buffer": "a lot"}),
+    ("is too big for any machine", {"append": True, "buffer": 2**70}),
+    ("title", {"append": True, "title": "long " * 20}),
+    ("title", {"append": True, "title": "of two\nlines"}),
+    ("without zero bytes", {"format": "H5MD", "overwrite": True, "title": "a\0b"}),
     ("append or overwrite", {"append": True, "overwrite": True}),
     ("n_atoms of at least 1, found 0", {"append": True, "n_atoms": 0}),
     ("whole number n_atoms", {"append": True, "n_atoms": 2**70}),
@@ -167,12 +181,11 @@ for words, name in (
     assert words in found, found
 
 # Room for too little.
-for buffer, words in (("1 kB", "a buffer of 1000 bytes is not enough"), (2**70, "too big")):
-    before = content(HISTORY)
-    with Writer(world, HISTORY, N_ATOMS, append=True, buffer=buffer) as writer:
-        found = error_of(lambda writer=writer: writer.write(**good))
-        assert words in found, found
-    assert content(HISTORY) == before
+before = content(HISTORY)
+with Writer(world, HISTORY, N_ATOMS, append=True, buffer="1 kB") as writer:
+    found = error_of(lambda: writer.write(**good))
+    assert "a buffer of 1000 bytes is not enough" in found, found
+assert content(HISTORY) == before
 
 # Room for too much.
 with Writer(world, folder / "much.h5md", N_ATOMS, n_frames=2**62) as writer:
@@ -201,6 +214,33 @@ for other in (64, int.from_bytes(begin, "big") + 8):
 if rank == 0:
     NETCDF.write_bytes(data)
 
+# A folder has the name.
+for kind in ENDINGS:
+    path = folder / f"folder{ENDINGS[kind]}"
+    path.mkdir(exist_ok=True)
+    for options in ({"overwrite": True}, {"append": True}):
+        found = error_of(lambda path=path, options=options: Writer(world, path, 500, **options))
+        assert "IsADirectoryError" in found or "one configuration" in found, found
+        assert str(path) in found, found
+
+# Another writer has the file.
+for path in (*SERIES, CONFIG, folder / "both.dcd"):
+    linked = path.with_name("link" + path.suffix) if path.exists() else path
+    if rank == 0 and linked != path:
+        linked.hardlink_to(path)
+    kind = {"append": True} if path != CONFIG else {"overwrite": True}
+    if path == CONFIG:
+        kind["format"] = "CONFIG"
+    world.Barrier()
+    with Writer(world, path, N_ATOMS, **kind):
+        for other in (path, linked):
+            found = error_of(lambda other=other, kind=kind: Writer(world, other, 500, **kind))
+            assert "another writer of this program has it" in found, found
+    Writer(world, path, N_ATOMS, **kind).close()
+    world.Barrier()
+    if rank == 0 and linked != path:
+        linked.unlink()
+
 # Names of another system.
 for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
     given = own_frame(world, 3, FIELDS[kind])
@@ -220,6 +260,12 @@ for name in ("masses", "charges", "names"):
         assert error_of(lambda: writer.write(**own_frame(world, 4, FIELDS["H5MD"]))) == "none"
     if rank == 0:
         H5MD.write_bytes(before)
+
+    for name, value in (("masses", 1.5), ("charges", 0.25)):
+        other = own_frame(world, 3, FIELDS["H5MD"])
+        other[name] = np.where(other["ids"] == 77, value, other[name])
+        words = f"expected atom 77 to have, as its {name}, "
+        refused(words, H5MD, other, follows=False)
 
 # What a killed job left, of more than a frame.
 for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True):
@@ -273,6 +319,18 @@ for kind in ENDINGS:
         assert error_of(lambda writer=writer, given=given: writer.write(**given)) == "none"
     assert content(path) != before
 assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+# A warning that is an error is one on all ranks, and the next frame follows.
+with warnings.catch_warnings():
+    warnings.simplefilter("error", PacelineWarning)
+    with Writer(world, folder / "uneven.dcd", N_ATOMS) as writer:
+        for frame in range(2):
+            writer.write(**own_frame(world, frame, FIELDS["DCD"]))
+        given = own_frame(world, 2, FIELDS["DCD"], time=100.0)
+        found = error_of(lambda: writer.write(**given))
+        assert "will be read as one of" in found, found
+        writer.write(**own_frame(world, 2, FIELDS["DCD"]))
+        assert writer.n_frames == 3
 
 # An error of a frame that is written meanwhile comes with the next call.
 writer = Writer(world, folder / "later.dcd", N_ATOMS, wait=False)

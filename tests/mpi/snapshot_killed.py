@@ -10,13 +10,20 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame
 
-from paceline.snapshot import Writer
+from paceline.snapshot import Writer, communicator
 from paceline.snapshot.communicator import Communicator
 
 world = MPI.COMM_WORLD
 folder, how, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 last = world.Get_rank() == world.Get_size() - 1
-exchange = Communicator.exchange
+exchange, wait = Communicator.exchange, communicator.wait
+
+
+def pressed(request, n_bytes=0):
+    """Ctrl-C, while atoms are on their way."""
+    if last and n_bytes:
+        raise KeyboardInterrupt
+    wait(request, n_bytes)
 
 
 def ends(self, send, send_counts, receive, receive_counts):
@@ -38,7 +45,10 @@ writer = Writer(world, path, N_ATOMS, writers=world.Get_size(), **room)
 for frame in range(4):
     if frame == 2:
         world.Barrier()
-        Communicator.exchange = ends
+        if how == "pressed":
+            communicator.wait = pressed
+        else:
+            Communicator.exchange = ends
     writer.write(**own_frame(world, frame, FIELDS[kind]))
 time.sleep(100)
 np.testing.assert_equal("not reached", "")

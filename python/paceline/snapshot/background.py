@@ -1,13 +1,17 @@
 """A thread that does one thing after another, while the simulation goes on."""
 
 import threading
+import warnings
 from collections.abc import Callable
+
+from paceline.errors import PacelineWarning
 
 
 class Background:
     """Does one thing at a time.
 
-    It is no reason for a process to go on: what the main thread leaves undone, it leaves undone.
+    The process ends when that is done: all ranks have begun it, and each has all that its part
+    takes, so that it can be done while they end. MPI ends later, after what Python has to do.
     """
 
     def __init__(self) -> None:
@@ -23,7 +27,7 @@ class Background:
             It.
         """
         self._thread = threading.Thread(
-            target=self._do, args=(function,), name="paceline-snapshot", daemon=True
+            target=self._do, args=(function,), name="paceline-snapshot", daemon=False
         )
         self._thread.start()
 
@@ -47,3 +51,25 @@ class Background:
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def tell(self, path: str) -> None:
+        """Warn that nobody has waited, and say what came of it.
+
+        Parameters
+        ----------
+        path : str
+            Of the file.
+        """
+        if self._thread is None:
+            return
+        # Who forgets a file within the thread itself cannot wait for it; then it is at its end.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        how = "its last frame is in it"
+        if self._error is not None:
+            how = f"its last frame is not in it: {self._error}"
+        warnings.warn(
+            f"{path} was written with wait=False and never closed; {how}",
+            PacelineWarning,
+            stacklevel=2,
+        )

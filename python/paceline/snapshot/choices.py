@@ -107,6 +107,7 @@ def choices_of(
     for option, value in options.items():
         if value != OPTIONS[option] and option not in found.options:
             raise UnsupportedError(f"{found.name} has no {option} to choose")
+    found.refuse_title(options["title"])
     if append and overwrite:
         raise ValueError("a file that is there is continued or replaced: append or overwrite")
     for name, number in (("n_atoms", n_atoms), ("n_frames", options["n_frames"])):
@@ -119,6 +120,8 @@ def choices_of(
     if not wait:
         _refuse_one_thread()
     n_bytes = size_of_words(str(buffer))
+    if n_bytes > sys.maxsize:
+        raise ValueError(f"a buffer of {buffer} is too big for any machine")
     if isinstance(writers, np.integer):
         writers = int(writers)
     given = writers if writers is None or isinstance(writers, int) else tuple(writers)

@@ -12,6 +12,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from paceline.backends.mpi.wire import unbroken
+
 _HOW = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 #: Seconds of looking without a sleep: what any call may take, and each byte that it moves.
 _BRISK, _BRISK_BYTE = 1e-3, 1e-9
@@ -104,7 +106,9 @@ class Communicator:
             receive_counts.tolist(),
             MPI.BYTE,
         ]
-        wait(self.comm.Ialltoallv(sending, receiving), n_bytes)
+        # Bytes that are on their way cannot be taken back: Ctrl-C ends all ranks here.
+        with unbroken(self.comm):
+            wait(self.comm.Ialltoallv(sending, receiving), n_bytes)
 
     def all_reduce(self, values: NDArray[np.uint64], how: str) -> None:
         """Combine each value with those of all ranks in its place.
@@ -166,7 +170,8 @@ class Communicator:
         data : buffer
             What.
         """
-        wait(self.comm.Isend([data, MPI.BYTE], to, _TAG), len(data))
+        with unbroken(self.comm):
+            wait(self.comm.Isend([data, MPI.BYTE], to, _TAG), len(data))
 
     def receive(self, sender: int, data: Any) -> None:
         """Receive what a rank sends with `send`.
@@ -178,7 +183,8 @@ class Communicator:
         data : buffer
             Where to.
         """
-        wait(self.comm.Irecv([data, MPI.BYTE], sender, _TAG), len(data))
+        with unbroken(self.comm):
+            wait(self.comm.Irecv([data, MPI.BYTE], sender, _TAG), len(data))
 
     def write_at(self, path: str, offsets: NDArray[np.uint64], size: int, data: Any) -> None:
         """Write records to their places in a file, each by a call of MPI-IO.

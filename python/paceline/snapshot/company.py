@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-#: What a rank may raise of what it was given or of a file, and tell the others.
-TOLD = (PacelineError, OSError, ValueError, TypeError, OverflowError)
+#: What a rank may raise of what it was given or of a file, and tell the others; of warnings, those
+#: that a user has turned into errors.
+TOLD = (PacelineError, OSError, ValueError, TypeError, OverflowError, Warning)
 
 
 class Company:

@@ -61,15 +61,16 @@ def _to_first(company: Company, records: np.ndarray) -> np.ndarray:
     return room.view(records.dtype)
 
 
-def refuse_other_names(
+def refuse_other_facts(
     company: Company,
     path: str,
     ids: np.ndarray,
-    names: np.ndarray,
+    fact: str,
+    values: np.ndarray,
     n_atoms: int,
-    held: Callable[[int, int], np.ndarray | None],
+    held: Callable[[str, int, int], np.ndarray | None],
 ) -> None:
-    """Raise `UnwritableError` where atoms have other names than in a file that is to grow.
+    """Raise `UnwritableError` where atoms are others than those of a file that is to grow.
 
     Parameters
     ----------
@@ -79,20 +80,23 @@ def refuse_other_names(
         The file.
     ids : numpy.ndarray of int64, shape (n,)
         Of this rank's atoms.
-    names : numpy.ndarray of uint8, shape (n, 8)
+    fact : str
+        "names", "masses" or "charges".
+    values : numpy.ndarray, n rows
         Theirs.
     n_atoms : int
         Of all ranks.
     held : callable
-        On rank 0 gives names in the file, of the first atom, counted from 0, and a number of them.
+        On rank 0 gives them as the file has them, of the first atom, counted from 0, and a number
+        of atoms.
     """
     for first in range(0, n_atoms, BATCH):
-        expected = company.first(partial(held, first, min(BATCH, n_atoms - first)))
+        expected = company.first(partial(held, fact, first, min(BATCH, n_atoms - first)))
         if expected is None:
             return
         here = np.flatnonzero((ids > first) & (ids <= first + len(expected)))
         wanted = expected[ids[here] - 1 - first]
-        company.share(partial(_refuse_unlike, path, ids[here], names[here], wanted))
+        company.share(partial(_refuse_unlike, path, ids[here], fact, values[here], wanted))
 
 
 class Unchanging:
@@ -161,10 +165,20 @@ def _mixed(x: np.ndarray) -> np.ndarray:
     return x ^ x >> np.uint64(31)
 
 
-def _refuse_unlike(path: str, ids: np.ndarray, names: np.ndarray, wanted: np.ndarray) -> None:
-    for k in np.flatnonzero((names != wanted).any(axis=1)):
-        expected, found = (one[k].tobytes().decode("latin-1").strip() for one in (wanted, names))
+def _refuse_unlike(
+    path: str, ids: np.ndarray, fact: str, values: np.ndarray, wanted: np.ndarray
+) -> None:
+    for k in np.flatnonzero((values != wanted).reshape(len(ids), -1).any(axis=1)):
+        expected, found = (_words(one[k]) for one in (wanted, values))
+        what = "be" if fact == "names" else f"have, as its {fact},"
         raise UnwritableError(
-            f"{path} is of another system: expected atom {ids[k]} to be {expected!r}, found "
-            f"{found!r}"
+            f"{path} is of another system: expected atom {ids[k]} to {what} {expected}, found "
+            f"{found}"
         )
+
+
+def _words(value: np.ndarray | np.generic) -> str:
+    """A name, or a number."""
+    if value.dtype == np.uint8:
+        return repr(value.tobytes().decode("latin-1").strip())
+    return str(value)

@@ -47,6 +47,19 @@ class Format:
     in_facts: bool = False
     options: tuple[str, ...] = ()
 
+    def refuse_title(self, title: str) -> None:
+        """Raise `UnwritableError` where a file cannot have a title.
+
+        Parameters
+        ----------
+        title : str
+            As a user gave it.
+        """
+        if "\0" in title:
+            raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
+        if self.in_lines:
+            _core.dlpoly_history_head(title, 1, field_bits(FIELDS[:1]), imcon=0, n_frames=0)
+
     def refuse(self, path: str, own: "Own", contents: Contents) -> None:
         """Raise `UnwritableError` where atoms hold what a file cannot, or lack what it must.
 

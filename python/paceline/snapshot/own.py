@@ -84,13 +84,15 @@ class Own:
         UnwritableError
             Shapes or types are others.
         """
+        for name, one in {"ids": ids, "names": names, **vectors, **numbers}.items():
+            _refuse_masked(name, one)
         heading = Heading(_step(step), _time(time), cell_of(box))
         found = _ids(ids)
         if vectors["positions"] is None:
             raise UnwritableError(
                 "expected positions, found None: a rank without atoms gives shape (0, 3)"
             )
-        arrays = {name: np.asarray(one) for name, one in vectors.items() if one is not None}
+        arrays = {name: _array(name, one) for name, one in vectors.items() if one is not None}
         single = all(one.dtype == np.float32 for one in arrays.values())
         kind = np.float32 if single else np.float64
         taken: dict[str, Any] = {
@@ -211,8 +213,29 @@ def _time(time: Any) -> float:
     return found
 
 
+def _refuse_masked(name: str, values: Any) -> None:
+    """Raise where numbers are there that a user says are not."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n_masked = np.ma.count_masked(values)
+        raise UnwritableError(
+            f"expected {name} of which none is masked, found {n_masked} masked: a file has no "
+            "masks; fill them in, or leave the field out"
+        )
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise UnwritableError(
+            f"expected {name} in rows of the same length, found some of other lengths"
+        ) from None
+
+
 def _ids(ids: Any) -> np.ndarray:
-    found = np.asarray(ids)
+    found = _array("ids", ids)
     if found.ndim != 1:
         raise UnwritableError(f"expected ids of shape (n,), found {found.shape}")
     if found.size and found.dtype.kind not in "iu":
@@ -223,7 +246,7 @@ def _ids(ids: Any) -> np.ndarray:
 
 
 def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(found)
+    array = _array(name, found)
     if array.dtype.kind not in "iuf":
         raise UnwritableError(f"expected numbers as {name}, found {array.dtype}")
     if array.shape != shape:

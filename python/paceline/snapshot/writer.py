@@ -2,20 +2,18 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from paceline import _core
 from paceline.errors import UnwritableError
-from paceline.files import writing_to
 from paceline.snapshot.background import Background
-from paceline.snapshot.choices import choices_of
+from paceline.snapshot.choices import Choices, choices_of
 from paceline.snapshot.company import Company
-from paceline.snapshot.containers.base import Container, Contents
-from paceline.snapshot.facts import Unchanging, gather_facts, refuse_other_names
-from paceline.snapshot.own import Own, refuse_disagreement
-from paceline.snapshot.writers import choose_writers, given_writers
+from paceline.snapshot.own import Own
+from paceline.snapshot.recording import Recording
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -70,7 +68,8 @@ class Writer:
     wait : bool
         Whether `write` returns when the frame is written. Otherwise it copies this rank's atoms,
         which remain the caller's, and a thread writes them; the next `write` or `close` waits for
-        it, and raises its error. This takes an MPI that allows threads (MPI.THREAD_MULTIPLE).
+        it, and raises its error. A program that ends without `close` waits for it, too, and is
+        warned. This takes an MPI that allows threads (MPI.THREAD_MULTIPLE).
 
     Attributes
     ----------
@@ -129,18 +128,13 @@ class Writer:
     ):
         from paceline.snapshot.communicator import Communicator
 
-        self.costs: list[_core.SnapshotCost] = []
-        self.writers: list[int] = []
-        self.n_frames = 0
         self._own_comm = comm.Dup()
         self._company = Company(Communicator(self._own_comm))
-        self._container: Container | None = None
-        self._codings: dict[Contents, _core.SnapshotFormat] = {}
         self._background = None if wait else Background()
         self._closed = False
 
-        def choose() -> dict[str, Any]:
-            self._choices = choices_of(
+        def choose() -> Choices:
+            return choices_of(
                 path,
                 n_atoms,
                 format=format,
@@ -156,36 +150,32 @@ class Writer:
                 dt=dt,
                 title=title,
             )
-            return self._choices.told()
 
         try:
             with self._company.unbroken():
-                self._prepare(choose)
+                self._recording = Recording(self._company, choose)
         except Exception:
             self._own_comm.Free()
             raise
+        self._forgotten: weakref.finalize | None = None
+        if self._background is not None and self._company.is_first:
+            # Called at the end of the program, too.
+            self._forgotten = weakref.finalize(self, self._background.tell, self._recording.path)
 
-    def _prepare(self, choose: Callable[[], dict[str, Any]]) -> None:
-        """Agree on what is to be made, and open it on rank 0."""
-        company = self._company
-        everywhere = company.share(choose)
-        with company.told():
-            refuse_disagreement(everywhere)
-        self._nodes = company.share(_node)
-        wanted = self._choices.writers
-        if wanted is not None:
-            with company.told():
-                self.writers = given_writers(wanted, self._nodes)
+    @property
+    def n_frames(self) -> int:
+        """Frames in the file."""
+        return self._recording.n_frames
 
-        def begin() -> tuple[str, int, bool]:
-            settings = self._choices.settings
-            container = self._container = self._choices.format.container(settings)
-            return settings.path, container.n_frames, container.double
+    @property
+    def writers(self) -> list[int]:
+        """Ranks that write."""
+        return self._recording.writers
 
-        # The path is rank 0's: others may have another working directory.
-        self._path, self.n_frames, self._double = company.first(begin)
-        self._names_to_compare = self.n_frames > 0
-        self._unchanging = Unchanging(company, self._path)
+    @property
+    def costs(self) -> "list[_core.SnapshotCost]":
+        """What each frame cost this rank."""
+        return self._recording.costs
 
     def write(
         self,
@@ -253,128 +243,15 @@ class Writer:
         except Exception as reason:
             # Of any kind: a user's array may raise what it likes, and the others wait already.
             rank = self._company.communicator.rank
-            error = UnwritableError(f"{self._path}: rank {rank}: {reason}")
+            error = UnwritableError(f"{self._recording.path}: rank {rank}: {reason}")
         if self._background is None:
-            self._write(own, error)
+            self._recording.write(own, error)
             return
         with self._company.unbroken():
             self._background.wait()
             mine = None if own is None else own.copied()
-        self._background.begin(lambda: self._write(mine, error))
-
-    def _write(self, own: Own | None, error: Exception | None) -> None:
-        """Write a frame, of what this rank has or of why it has nothing."""
-        company = self._company
-
-        def told() -> dict[str, Any]:
-            if own is None:
-                assert error is not None
-                raise error
-            return own.told()
-
-        with company.unbroken():
-            everywhere = company.share(told)
-            assert own is not None
-            with company.told(), self._named():
-                refuse_disagreement(everywhere)
-            with company.told():
-                contents = Contents(own.fields, own.heading.cell is not None)
-                self._choices.format.refuse(self._path, own, contents)
-                coding = self._coding(contents)
-            types = {one["type"] for one in everywhere} - {None}
-            own = own.as_double("float64" in types)
-            atoms = (
-                own if self._choices.format.in_lines else own.without("names", "masses", "charges")
-            )
-            with company.told(), self._named():
-                _core.check_snapshot(
-                    company.communicator, coding, self._choices.settings.n_atoms, atoms.for_core()
-                )
-            try:
-                self._write_checked(own, atoms, contents, coding)
-            except Exception:
-                self._cut_back()
-                raise
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Name the file in an error that does not."""
-        try:
-            yield
-        except UnwritableError as error:
-            raise UnwritableError(f"{self._path}: {error}") from None
-
-    def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
-        """What makes bytes of atoms."""
-        if contents not in self._codings:
-            with self._named():
-                self._codings[contents] = self._choices.format.coding(contents.fields, self._double)
-        return self._codings[contents]
-
-    def _write_checked(
-        self, own: Own, atoms: Own, contents: Contents, coding: "_core.SnapshotFormat"
-    ) -> None:
-        """Write a frame that the file can hold."""
-        company, n_atoms = self._company, self._choices.settings.n_atoms
-        container = self._container
-        if self._choices.format.in_facts:
-            facts = {name: getattr(own, name) for name in ("names", "masses", "charges")}
-            self._unchanging.refuse_changed(own.ids, facts)
-        path, starts = company.first(lambda: container.place(contents, own.heading))  # type: ignore[union-attr]
-        if self.n_frames == 0 and self._choices.format.in_facts:
-            self._put_facts(own)
-        if self._names_to_compare and own.names is not None:
-            refuse_other_names(
-                company,
-                self._path,
-                own.ids,
-                own.names,
-                n_atoms,
-                lambda first, size: container.names_held(first, size),  # type: ignore[union-attr]
-            )
-            self._names_to_compare = False
-        if not self.writers:
-            self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
-        with company.told(), writing_to(self._path):
-            cost = _core.write_snapshot(
-                company.communicator,
-                path,
-                coding,
-                starts,
-                n_atoms,
-                atoms.for_core(),
-                method=self._choices.method,
-                writers=self.writers,
-                buffer=self._choices.buffer,
-                sync=self._choices.settings.sync,
-            )
-        company.first(lambda: container.commit())  # type: ignore[union-attr]
-        self._unchanging.keep()
-        self.n_frames += 1
-        self.costs.append(cost)
-
-    def _put_facts(self, own: Own) -> None:
-        """Write what does not change of atoms."""
-        facts = {"mass": own.masses, "charge": own.charges}
-        if own.names is not None:
-            facts["name"] = own.names.view("S8")[:, 0]
-        known = {name: values for name, values in facts.items() if values is not None}
-        if known:
-            container = self._container
-            gather_facts(
-                self._company,
-                own.ids,
-                known,
-                self._choices.settings.n_atoms,
-                lambda first, batch: container.put_facts(first, batch),  # type: ignore[union-attr]
-            )
-
-    def _cut_back(self) -> None:
-        """Leave the frames before the one that was not written."""
-        if self._container is not None:
-            # Where that fails too, the file's head tells how many frames are whole.
-            with contextlib.suppress(OSError):
-                self._container.cut_back()
+        recording = self._recording
+        self._background.begin(lambda: recording.write(mine, error))
 
     def close(self) -> None:
         """Finish the file. All ranks call this.
@@ -388,21 +265,21 @@ class Writer:
         """
         if self._closed:
             return
-        self._closed = True
+        self._end()
         try:
             with self._company.unbroken():
                 try:
                     if self._background is not None:
                         self._background.wait()
                 finally:
-                    self._company.first(self._let_go)
+                    self._recording.close()
         finally:
             self._own_comm.Free()
 
-    def _let_go(self) -> None:
-        if self._container is not None:
-            container, self._container = self._container, None
-            container.close()
+    def _end(self) -> None:
+        self._closed = True
+        if self._forgotten is not None:
+            self._forgotten.detach()
 
     def __enter__(self) -> Self:
         return self
@@ -417,15 +294,8 @@ class Writer:
         if kind is None or self._company.have_agreed(error):
             self.close()
         elif not self._closed:
-            self._closed = True
+            self._end()
             with contextlib.suppress(Exception):
                 if self._background is not None:
                     self._background.wait()
-            self._let_go()
-
-
-def _node() -> str:
-    """Where this rank runs."""
-    from mpi4py import MPI
-
-    return MPI.Get_processor_name()
+            self._recording.let_go()

@@ -158,18 +158,20 @@ class Container(ABC):
     def cut_back(self) -> None:
         """Leave only the frames that count."""
 
-    def names_held(self, first: int, n_atoms: int) -> np.ndarray | None:
-        """Names of atoms in a file that was there before.
+    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+        """What a file that was there before holds of atoms once for all frames.
 
         Parameters
         ----------
+        fact : str
+            "names", "masses" or "charges".
         first, n_atoms : int
-            Which: counted from 0, in their order.
+            Which atoms: counted from 0, in their order.
 
         Returns
         -------
-        numpy.ndarray of uint8, shape (n_atoms, 8), or None
-            Filled up with blanks; None where the file has none.
+        numpy.ndarray, shape (n_atoms,) or, of uint8, (n_atoms, 8), or None
+            Names are filled up with blanks; None where the file has none.
         """
         return None
 

@@ -179,9 +179,9 @@ class History(Series):
     def _is_whole(self, output: Output, start: int) -> bool:
         return output.read(start, 8) == b"timestep"
 
-    def names_held(self, first: int, n_atoms: int) -> np.ndarray | None:
-        """Names in the first frame."""
-        if self._output is None or self.n_frames == 0:
+    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+        """Names in the first frame: frames have masses and charges of their own."""
+        if self._output is None or self.n_frames == 0 or fact != "names":
             return None
         start = self._first + self._frame_head + first * self._atom_size
         data = np.frombuffer(self._output.read(start, n_atoms * self._atom_size), dtype=np.uint8)

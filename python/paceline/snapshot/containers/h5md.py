@@ -25,6 +25,9 @@ from paceline.snapshot.containers.h5md_layout import PLACES, lay_out, put_facts
 from paceline.snapshot.containers.output import Output
 from paceline.snapshot.containers.staged import Staged
 
+#: What is stored of each kind of facts.
+_FACTS = {"names": "name", "masses": "mass", "charges": "charge"}
+
 
 class H5MD(Container):
     """An H5MD file that is being written: a chunk a frame, or contiguous space for `n_frames`.
@@ -205,12 +208,15 @@ class H5MD(Container):
         finally:
             self._let_go()
 
-    def names_held(self, first: int, n_atoms: int) -> np.ndarray | None:
-        """Names of the atoms."""
-        if self._file is None or PLACES["name"] not in self._file:
+    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+        """Names, masses or charges of the atoms."""
+        where = PLACES[_FACTS[fact]]
+        if self._file is None or where not in self._file:
             return None
-        names = self._file[PLACES["name"]][first : first + n_atoms].astype("S8")
-        held = np.char.ljust(names, 8).astype("S8")
+        found = self._file[where][first : first + n_atoms]
+        if fact != "names":
+            return found
+        held = np.char.ljust(found.astype("S8"), 8).astype("S8")
         return held.view(np.uint8).reshape(-1, 8)
 
     def _forget(self) -> None:
