@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -15,6 +16,15 @@ from paceline.files import new_files
 from paceline.scaling import starting
 from paceline.scaling.starting import run_command
 from paceline.stopping import Stopping
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """A signal that comes while handlers are put back leaves one of them."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
