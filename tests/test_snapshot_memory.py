@@ -35,15 +35,19 @@ def test_memory_is_that_of_the_buffer(tmp_path, format, cells, buffer, ranks_wit
 
 
 @pytest.mark.parametrize(
-    ("format", "order"),
-    [("CONFIG", "ordered"), ("NetCDF", "ordered"), ("H5MD", "permuted")],
+    ("format", "order", "cells", "buffer"),
+    [
+        ("CONFIG", "ordered", nacl.LARGE, 8),
+        ("NetCDF", "ordered", nacl.LARGE, 8),
+        ("H5MD", "permuted", 48, 2),
+    ],
 )
-def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order):
-    told = (tmp_path / "dump", format, order, nacl.LARGE, "8 MiB")
+def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells, buffer):
+    told = (tmp_path / "dump", format, order, cells, f"{buffer} MiB")
     growth, owned = found_by("snapshot_memory_reading.py", *told)
-    assert max(growth) <= 8 * MEBIBYTE + ALLOWED
+    assert max(growth) <= buffer * MEBIBYTE + ALLOWED
     # A second copy of what one rank owns would not pass.
-    assert max(owned) > 8 * MEBIBYTE + ALLOWED
+    assert max(owned) > buffer * MEBIBYTE + ALLOWED
 
 
 def found_by(program, *told):
