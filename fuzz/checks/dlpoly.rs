@@ -107,10 +107,9 @@ fn found_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     let mut starts: Vec<usize> = (start + 1..file.len()).filter(begins).collect();
     starts.insert(0, start);
     starts.push(file.len());
-    starts
-        .windows(2)
-        .map(|pair| &file[pair[0]..pair[1]])
-        .collect()
+    let frames = starts.windows(2).map(|pair| &file[pair[0]..pair[1]]);
+    // Behind a head alone is none.
+    frames.filter(|frame| !frame.is_empty()).collect()
 }
 
 /// A frame, or nothing where it is damaged.
