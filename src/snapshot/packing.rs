@@ -87,9 +87,16 @@ impl Packing {
 
     /// Copy packed atoms at some places, one after another.
     pub fn gather(&self, packed: &[u8], places: &[u32], gathered: &mut [u8]) {
-        for (&place, to) in places.iter().zip(gathered.chunks_exact_mut(self.size)) {
-            let start = place as usize * self.size;
-            to.copy_from_slice(&packed[start..start + self.size]);
+        match self.size {
+            // What CONFIG and HISTORY have, in 64 bits. A size that the compiler knows takes an
+            // eighth off the time of putting a dump in order.
+            88 => gather::<88>(packed, places, gathered),
+            104 => gather::<104>(packed, places, gathered),
+            size => {
+                for (&place, to) in places.iter().zip(gathered.chunks_exact_mut(size)) {
+                    to.copy_from_slice(&packed[place as usize * size..][..size]);
+                }
+            }
         }
     }
 
@@ -148,6 +155,14 @@ impl Packing {
             })
         };
         columns.into_iter().filter_map(part).collect()
+    }
+}
+
+fn gather<const SIZE: usize>(packed: &[u8], places: &[u32], gathered: &mut [u8]) {
+    let (packed, _) = packed.as_chunks::<SIZE>();
+    let (gathered, _) = gathered.as_chunks_mut::<SIZE>();
+    for (&place, to) in places.iter().zip(gathered) {
+        *to = packed[place as usize];
     }
 }
 

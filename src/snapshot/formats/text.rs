@@ -35,11 +35,13 @@ impl Text {
         // A force in DL_POLY's unit is finite where it had 32 bits before.
         let large = |vectors: &Vectors<'_>| match vectors {
             Vectors::F32(_) => false,
-            Vectors::F64(values) => values.iter().any(|x| x.abs() > f64::MAX / FORCE),
+            Vectors::F64(values) => values
+                .iter()
+                .fold(false, |odd, x| odd | (x.abs() > f64::MAX / FORCE)),
         };
         let numbers = |numbers: Option<&[f64]>| {
-            let fits = |x: &f64| x.abs() < SURE_TO_FIT;
-            !self.history || numbers.is_none_or(|numbers| numbers.iter().all(fits))
+            let fits = |fits: bool, x: &f64| fits & (x.abs() < SURE_TO_FIT);
+            !self.history || numbers.is_none_or(|numbers| numbers.iter().fold(true, fits))
         };
         written.all(|(_, vectors)| vectors.is_none_or(|vectors| all_finite(&vectors)))
             && !atoms.forces.as_ref().is_some_and(large)
@@ -62,15 +64,18 @@ impl Text {
     }
 }
 
-/// Whether a name has printable characters at first, and only blanks or zeros after them.
+/// Whether a name has printable characters at first, and only blanks or zeros after them. It looks
+/// at all eight at once, for this is done of every atom of every frame.
 fn is_word(name: &[u8; 8]) -> bool {
-    let marks = |test: fn(u8) -> bool| {
-        let mark = |marks, k: usize| marks | u16::from(test(name[k])) << k;
-        (0..8).fold(0, mark)
-    };
-    let word = marks(|character| character.is_ascii_graphic());
-    let end = marks(|character| character == b' ' || character == 0);
-    word != 0 && word & (word + 1) == 0 && word | end == 0xff
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    let name = u64::from_le_bytes(*name);
+    // The highest bit of a byte from '!' on that is not above '~'.
+    let low = name & !HIGH;
+    let printable = (low + ONES * (0x80 - 0x21)) & !(low + ONES * (0x80 - 0x7f)) & !name & HIGH;
+    let word = (printable >> 7) * 0xff;
+    let end = name & !word & !(ONES * u64::from(b' '));
+    word != 0 && word & word.wrapping_add(1) == 0 && end == 0
 }
 
 impl Records for Text {
@@ -113,6 +118,37 @@ impl Records for Text {
                 true => atom.put_history(bytes),
                 false => atom.put_config(bytes),
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_word;
+
+    #[test]
+    fn words_are_told_from_others() {
+        let plain = |name: &[u8; 8]| {
+            let n = name.iter().take_while(|c| c.is_ascii_graphic()).count();
+            n > 0 && name[n..].iter().all(|&c| c == b' ' || c == 0)
+        };
+        // All characters in all places, beside those at the borders.
+        let borders = [
+            b"Na+     ",
+            b"Cl-\0\0\0\0\0",
+            b"!~!~!~!~",
+            b"A\0B     ",
+            b"        ",
+        ];
+        for name in borders {
+            assert_eq!(is_word(name), plain(name), "{name:?}");
+            for at in 0..8 {
+                for character in 0..=255 {
+                    let mut name = *name;
+                    name[at] = character;
+                    assert_eq!(is_word(&name), plain(&name), "{name:?}");
+                }
+            }
         }
     }
 }
