@@ -70,9 +70,9 @@ fn is_word(name: &[u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     let name = u64::from_le_bytes(*name);
-    // The highest bit of a byte from '!' on that is not above '~'.
-    let low = name & !HIGH;
-    let printable = (low + ONES * (0x80 - 0x21)) & !(low + ONES * (0x80 - 0x7f)) & !name & HIGH;
+    // Sets the highest bit of bytes that are not below a character.
+    let from = |first: u8| (name & !HIGH) + ONES * u64::from(0x80 - first);
+    let printable = from(b'!') & !from(0x7f) & !name & HIGH;
     let word = (printable >> 7) * 0xff;
     let end = name & !word & !(ONES * u64::from(b' '));
     word != 0 && word & word.wrapping_add(1) == 0 && end == 0
