@@ -1,9 +1,9 @@
 """Frames chosen, into blocks, and blocks into leaves. Pure: nothing is opened here.
 
-Partial results form on *leaves*, a fixed number of frames that depends on the system and on what
-must stay together alone, and are merged over the binary tree of leaf numbers. A *task* is a block
-of 2**k neighbouring leaves, a subtree, so that any number of workers and any size of block merge
-the same pairs in the same order and give the same bits.
+Partial results form on *leaves*, numbers of frames that depend on the system, on what must stay
+together and on the frames asked for alone, and are merged over the binary tree of leaf numbers. A
+*task* is a block of 2**k neighbouring leaves, a subtree, so that any number of workers and any size
+of block merge the same pairs in the same order and give the same bits.
 """
 
 from collections.abc import Iterator, Sequence

@@ -126,11 +126,13 @@ class Unchanging:
         ids : numpy.ndarray of int64, shape (n,)
             Of this rank's atoms.
         facts : mapping of str to (numpy.ndarray, n rows of 8 bytes, or None)
-            By what they are called. Those that are not given have not changed.
+            By what they are called: on all ranks the same ones. Those that are not given have not
+            changed.
         """
         mine = {name: _digest(ids, one) for name, one in facts.items() if one is not None}
-        everywhere = self._company.share(lambda: mine)
-        self._found = {name: sum(one[name] for one in everywhere) % 2**64 for name in mine}
+        sums = np.array(list(mine.values()), dtype=np.uint64)
+        self._company.communicator.all_reduce(sums, "sum")
+        self._found = dict(zip(mine, sums.tolist(), strict=True))
         with self._company.told():
             for name, found in self._found.items():
                 if self._kept.get(name, found) != found:
@@ -145,14 +147,14 @@ class Unchanging:
 
 
 def _digest(ids: np.ndarray, values: np.ndarray) -> int:
-    """A sum of numbers, each of which an atom's id and what is known of it tell."""
+    """A sum of numbers, modulo 2⁶⁴, each of which an atom's id and what is known of it tell."""
     bits = np.ascontiguousarray(values).view(np.uint64).ravel()
     total = 0
     for first in range(0, len(ids), BATCH):
         some = slice(first, first + BATCH)
         mixed = _mixed(_mixed(ids[some].astype(np.uint64)) + bits[some])
         total += int(mixed.sum(dtype=np.uint64))
-    return total
+    return total % 2**64
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
