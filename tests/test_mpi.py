@@ -28,6 +28,7 @@ from paceline.backends.mpi.shares import Shares
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.job import Job, Part
 from paceline.launch import launched, world
+from paceline.leaves import Leaves
 from paceline.outcome import Outcome
 
 pytest.importorskip("mpi4py")
@@ -342,7 +343,7 @@ def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
     part = Part("rows", None, None)
-    member = Member([Job(None, (), [part], 16, False)], [3], 0)
+    member = Member([Job(None, (), [part], Leaves(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)
         member.keeper.report(Outcome(0, 0, number, 16 * number, 16, [rows], rows, [], []))
