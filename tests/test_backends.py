@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from meeting import meet
+from helpers.barrier import meet
 
 import paceline
 from paceline.backends import available_cpus, make_backend

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import damage
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers import trajectory_bytes as damage
 from MDAnalysisTests import datafiles
 
 import paceline

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.barrier import meet
 from MDAnalysisTests import datafiles
-from meeting import meet
 
 import paceline
 from paceline import cli, indexed, opening

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import damage
 import MDAnalysis
 import numpy as np
 import pytest
-from damage import DcdVariant, Trajectory
-from damage_netcdf import netcdf
+from helpers import trajectory_bytes as damage
+from helpers.netcdf_bytes import netcdf
+from helpers.trajectory_bytes import DcdVariant, Trajectory
 from MDAnalysis.core.topology import Topology
 from MDAnalysisTests import datafiles
 

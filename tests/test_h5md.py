@@ -9,7 +9,7 @@ import mdtraj
 import numpy as np
 import pyh5md
 import pytest
-from h5md_files import (
+from helpers.h5md_files import (
     GROMACS_UNITS,
     N_ATOMS,
     N_FRAMES,

@@ -10,7 +10,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
-from h5md_files import (
+from helpers.h5md_files import (
     N_ATOMS,
     N_FRAMES,
     numbers,

@@ -306,7 +306,7 @@ def test_a_full_disk_leaves_nothing(layout, universe, tmp_path):
 
 
 def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(adk, tmp_path):
-    # kill_writer.py does so at as many moments as it is asked for, and to what else writes H5MD.
+    # helpers/kill_writers.py does so at more moments, and to what else writes H5MD.
     out = tmp_path / "out.h5md"
     code = f"""
 import paceline, sys, time, warnings

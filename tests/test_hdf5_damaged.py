@@ -12,12 +12,12 @@ import threading
 import time
 from types import SimpleNamespace
 
-import calls_apart as calls
 import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from test_netcdf import values, write_netcdf4
+from helpers import sandbox_calls as calls
+from helpers.netcdf_files import values, write_netcdf4
 
 import paceline
 from paceline.errors import (

@@ -3,9 +3,9 @@
 import h5py
 import numpy as np
 import pytest
-from h5md_files import N_ATOMS, N_FRAMES, numbers, write_lammps, write_simple
+from helpers.h5md_files import N_ATOMS, N_FRAMES, numbers, write_lammps, write_simple
+from helpers.netcdf_files import AMBER, values, write_netcdf4
 from MDAnalysisTests import datafiles
-from test_netcdf import AMBER, values, write_netcdf4
 
 import paceline
 from paceline.cli import main

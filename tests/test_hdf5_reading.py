@@ -12,7 +12,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from h5md_files import numbers, write_gromacs, write_simple
+from helpers.h5md_files import numbers, write_gromacs, write_simple
 from MDAnalysisTests import datafiles
 
 import paceline

@@ -8,8 +8,8 @@ import signal
 import subprocess
 
 import pytest
-from interrupts import at_every_line
-from test_scaling import Pretended
+from helpers.interrupts import at_every_line
+from helpers.scaling_runs import Pretended
 
 from paceline.cli import _parser, scaling
 from paceline.cli.scaling import Bench

@@ -9,14 +9,12 @@ import MDAnalysis
 import netCDF4
 import numpy as np
 import pytest
-from test_mpi import environment, mpirun
-from test_mpi import pytestmark as needs_mpiexec
+from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi
 
 import paceline
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ROOT / "tests" / "mpi"
-pytestmark = needs_mpiexec
+pytestmark = needs_mpi
 #: LAMMPS's kcal/mol, Å and fs in kJ/mol, Å and ps.
 ENERGY, TIME = 4.184, 0.001
 

@@ -16,6 +16,7 @@ import MDAnalysis
 import MDAnalysis.analysis.backends
 import numpy as np
 import pytest
+from helpers.barrier import meet
 from MDAnalysis.analysis import (
     atomicdistances,
     bat,
@@ -35,7 +36,6 @@ from MDAnalysis.analysis import (
 from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
 from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.transformations import translate
-from meeting import meet
 
 import paceline
 from paceline.backends import Dask, Pool, Processes, Serial, Threads

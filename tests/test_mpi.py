@@ -1,13 +1,10 @@
 """Ranks of MPI: the same bits, light ranks, and an end to every bad day.
 
-Each test starts `mpiexec`, that of the wheel `mpich` by default. For another MPI say, for example,
-PACELINE_MPIEXEC="/opt/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE".
+`helpers.mpi` says how to choose another MPI.
 """
 
 import json
 import os
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +15,8 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from h5md_files import numbers, write_simple
+from helpers.h5md_files import numbers, write_simple
+from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
 
 import paceline
 from paceline.backends.mpi import crew
@@ -33,53 +31,10 @@ from paceline.outcome import Outcome
 
 pytest.importorskip("mpi4py")
 
-SCRIPTS = Path(__file__).parent / "mpi"
 COMMAND = "import sys; from paceline.cli import main; sys.exit(main())"
 
 
-def find_mpiexec():
-    asked = os.environ.get("PACELINE_MPIEXEC")
-    beside = Path(sys.executable).parent / "mpiexec"
-    return shlex.split(asked) if asked else [str(beside) if beside.exists() else "mpiexec"]
-
-
-MPIEXEC = find_mpiexec()
-pytestmark = pytest.mark.skipif(shutil.which(MPIEXEC[0]) is None, reason="there is no mpiexec")
-
-
-def environment():
-    """That of the tests, with the MPI that mpiexec belongs to."""
-    changed = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_btl": "self,sm,tcp",
-        "OMPI_MCA_osc": "^ucx",
-        "PYTHONWARNINGS": "ignore",
-        "OMP_NUM_THREADS": "1",
-    }
-    libraries = Path(shutil.which(MPIEXEC[0])).resolve().parents[1] / "lib"
-    if list(libraries.glob("libmpi.*")):
-        changed["MPI4PY_LIBMPI"] = str(libraries)
-    return os.environ | changed
-
-
-def start(n_ranks, *arguments, **options):
-    command = [*MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, env=environment() | options, stdout=pipe, stderr=pipe, text=True
-    )
-
-
-def mpirun(n_ranks, *arguments, **options):
-    """Status, output and errors of Python on so many ranks."""
-    process = start(n_ranks, *arguments, **options)
-    try:
-        out, err = process.communicate(timeout=300)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return process.returncode, out, err
+pytestmark = needs_mpi
 
 
 def script(name):

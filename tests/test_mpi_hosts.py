@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_mpi import MPIEXEC, SCRIPTS, environment
+from helpers.mpi import MPIEXEC, SCRIPTS, environment
 
 pytest.importorskip("mpi4py")
 HYDRA = Path(shutil.which(MPIEXEC[0]) or "mpiexec").resolve().with_name("mpiexec.hydra")

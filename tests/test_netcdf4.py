@@ -4,8 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from MDAnalysisTests import datafiles
-from test_netcdf import (
+from helpers.netcdf_files import (
     AMBER,
     DATA,
     N_ATOMS,
@@ -20,6 +19,7 @@ from test_netcdf import (
     write_netcdf4,
     write_scipy,
 )
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.rms import RMSD

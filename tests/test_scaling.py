@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import json
 import math
 import os
 import shutil
@@ -14,6 +13,7 @@ import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.scaling_runs import MS, Pretended, block
 
 from paceline.cli import main, scaling
 from paceline.cli.bench import counts
@@ -23,20 +23,7 @@ from paceline.pagecache import cached_share, drop_from_cache
 from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
 from paceline.scaling.runs import IN_TASK, PARTS
 from paceline.scaling.starting import find_launcher, run_command
-from paceline.timing import BlockTiming, Timings
-
-MS = 10**6
-
-
-def block(number, worker, start, end, **parts):
-    """A block of 16 frames; times in ms."""
-    named = dict.fromkeys(("wait", "open", "read", "decode", "transform", "compute", "comm"), 0)
-    named |= {name: value * MS for name, value in parts.items()}
-    first = 16 * number
-    host = f"host:1:{worker}"
-    return BlockTiming(
-        0, number, first, 16, host, start * MS, end * MS, **named, bytes=500_000, calls=2
-    )
+from paceline.timing import Timings
 
 
 @pytest.fixture
@@ -241,48 +228,6 @@ def test_copies_are_new_and_deleted(adk, tmp_path, run):
 def cached_after_dropping(path):
     drop_from_cache(path)
     return cached_share(path)
-
-
-class Pretended:
-    """Runs that nobody does, of an analysis that takes 8 s on one worker.
-
-    `answer` has, for some of them by number, what they tell instead, or what they raise.
-    """
-
-    def __init__(self, monkeypatch):
-        self.asked, self.shown = [], []
-        self.answer = {}
-        monkeypatch.setattr(scaling, "run_command", self)
-
-    def __call__(self, arguments, launcher, *, show):
-        self.shown.append(show)
-        asked = json.loads(arguments[-1])
-        assert arguments[-2] == "--one-run"
-        self.asked.append((asked["workers"], asked["frames"]))
-        changed = self.answer.get(len(self.asked), {})
-        if "raise" in changed:
-            raise changed["raise"]
-        n_frames = asked["frames"] or 1000
-        seconds = 8 * n_frames / 1000 / asked["workers"]
-        blocks = [
-            block(k, f"{k}", 0, round(1000 * seconds), compute=round(900 * seconds))
-            for k in range(asked["workers"])
-        ]
-        timings = Timings("threads", 0, 0, round(1e9 * seconds), 0.1, 0.1, 0, blocks)
-        values = quantities(timings, asked["workers"]) | {"frames": float(n_frames), "blocks": 63.0}
-        told = {
-            "begun": 0.0,
-            "backend": "threads",
-            "values": values,
-            "digest": f"of {n_frames}",
-            "hosts": ["host"],
-            "n_workers": asked["workers"],
-            "n_atoms": 3341,
-            "n_selected": 214,
-            "n_frames": 1000,
-            "mpi": None,
-        }
-        return told | changed, seconds + 1
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_mpi import MPIEXEC, environment
+from helpers.mpi import MPIEXEC, environment, needs_mpi
 
 import paceline
 from paceline.analysis.rms import RMSD
@@ -52,6 +52,7 @@ def has_slurm():
     return asked.returncode == 0
 
 
+@needs_mpi
 @pytest.mark.parametrize("name", ["rank-per-core.sh", "rank-per-node.sh"])
 @pytest.mark.parametrize("run", [run_by_stand_in, run_by_slurm])
 def test_a_template_gives_the_table_of_a_plain_run(run, name, adk, tmp_path):

@@ -4,8 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from test_mpi import SCRIPTS, mpirun
-from test_mpi import pytestmark as _needs_mpiexec
+from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 
 from paceline import _core
 from paceline.errors import UnwritableError
@@ -14,7 +13,7 @@ POSITIONS = np.arange(12.0).reshape(4, 3)
 ATOMS = (np.arange(1, 5), POSITIONS, None, None, None, None, None)
 
 
-@_needs_mpiexec
+@needs_mpi
 @pytest.mark.parametrize("n_ranks", [1, 2, 5])
 def test_methods_make_the_same_bytes_and_ranks_the_same_errors(n_ranks, tmp_path):
     status, out, err = mpirun(n_ranks, SCRIPTS / "snapshot_core.py", tmp_path)

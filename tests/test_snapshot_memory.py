@@ -1,8 +1,7 @@
 """What a rank needs to write or read a snapshot: its buffer and little more, at any size."""
 
-from pathlib import Path
-
 import pytest
+from helpers.mpi import SCRIPTS
 
 from benchmarks import nacl
 from benchmarks.measure import Unavailable
@@ -13,7 +12,6 @@ pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.skipif(
     not (PROCESS / "clear_refs").exists(), reason="the system does not tell the peak of memory"
 )
-PROGRAMS = Path(__file__).parent / "mpi"
 #: MB beyond the buffer.
 ALLOWED = 32 * MEBIBYTE
 
@@ -53,6 +51,6 @@ def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells,
 def found_by(program, *told):
     """What a program prints that runs on two ranks."""
     try:
-        return on_ranks(2, EVERY_RANK, *told, programs=PROGRAMS / program)
+        return on_ranks(2, EVERY_RANK, *told, programs=SCRIPTS / program)
     except Unavailable as reason:
         pytest.skip(str(reason))

@@ -8,12 +8,11 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from h5md_files import OUR_UNITS, numbers, write_espresso
+from helpers.h5md_files import OUR_UNITS, numbers, write_espresso
+from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from MDAnalysisTests import datafiles
-from test_mpi import MPIEXEC, SCRIPTS, mpirun
 
-pytest.importorskip("mpi4py")
-pytestmark = pytest.mark.skipif(shutil.which(MPIEXEC[0]) is None, reason="there is no mpiexec")
+pytestmark = needs_mpi
 
 FIELDS = ("positions", "velocities", "forces")
 

@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import h5py
 import MDAnalysis
 import netCDF4
 import numpy as np
 import pytest
-from test_mpi import mpirun
+from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.reader import Reader
@@ -25,7 +24,7 @@ from paceline.snapshot.names import names_as_bytes
 from paceline.snapshot.writers import WORTH, choose_writers, given_writers, spread
 
 pytest.importorskip("mpi4py")
-SCRIPTS = Path(__file__).parent / "mpi"
+pytestmark = needs_mpi
 N_FRAMES = 3
 
 

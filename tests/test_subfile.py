@@ -17,7 +17,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
-from damage import DcdVariant, dcd, plain_xtc_frame, xtc, xtc_with
+from helpers.trajectory_bytes import DcdVariant, dcd, plain_xtc_frame, xtc, xtc_with
 from MDAnalysisTests import datafiles
 
 import paceline

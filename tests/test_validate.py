@@ -6,11 +6,11 @@ import struct
 import time
 from pathlib import Path
 
-import damage
 import MDAnalysis
 import MDAnalysisTests
 import numpy as np
 import pytest
+from helpers import trajectory_bytes as damage
 
 import paceline
 from paceline.analysis import judge as judging

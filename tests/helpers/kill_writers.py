@@ -1,6 +1,6 @@
 """Kill what writes H5MD at random moments, and look at what is left.
 
-    python tests/kill_writer.py [moments, 50 unless said]
+    python tests/helpers/kill_writers.py [moments, 50 unless said]
 
 `paceline.H5MDWriter`, `paceline convert` and `paceline repack` in turn. Each may leave no file, or
 the old one, or a whole one under the final name, and besides a temporary one.

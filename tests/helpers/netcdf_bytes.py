@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from damage import Trajectory
+
+from helpers.trajectory_bytes import Trajectory
 
 #: Tags of lists, and types of values, as the format numbers them.
 DIMENSIONS, VARIABLES, ATTRIBUTES = 10, 11, 12

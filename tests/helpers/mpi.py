@@ -1,0 +1,67 @@
+"""Start Python on ranks of MPI.
+
+`mpiexec` is that of the wheel `mpich` by default. For another MPI say, for example,
+PACELINE_MPIEXEC="/opt/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE".
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+#: Programs that tests run on ranks.
+SCRIPTS = Path(__file__).parents[1] / "mpi"
+
+
+def find_mpiexec():
+    asked = os.environ.get("PACELINE_MPIEXEC")
+    beside = Path(sys.executable).parent / "mpiexec"
+    return shlex.split(asked) if asked else [str(beside) if beside.exists() else "mpiexec"]
+
+
+MPIEXEC = find_mpiexec()
+needs_mpi = pytest.mark.skipif(
+    shutil.which(MPIEXEC[0]) is None or find_spec("mpi4py") is None,
+    reason="mpiexec or mpi4py is not installed",
+)
+
+
+def environment():
+    """That of the tests, with the MPI that mpiexec belongs to."""
+    changed = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl": "self,sm,tcp",
+        "OMPI_MCA_osc": "^ucx",
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+    }
+    libraries = Path(shutil.which(MPIEXEC[0])).resolve().parents[1] / "lib"
+    if list(libraries.glob("libmpi.*")):
+        changed["MPI4PY_LIBMPI"] = str(libraries)
+    return os.environ | changed
+
+
+def start(n_ranks, *arguments, **options):
+    """Start Python on ranks; `options` are variables of its environment."""
+    command = [*MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, env=environment() | options, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def mpirun(n_ranks, *arguments, **options):
+    """Status, output and errors of Python on so many ranks."""
+    process = start(n_ranks, *arguments, **options)
+    try:
+        out, err = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, out, err

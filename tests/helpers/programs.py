@@ -1,0 +1,10 @@
+"""Programs outside Python and Rust, without which a test is skipped by name."""
+
+import shutil
+
+import pytest
+
+
+def needs_program(name: str) -> pytest.MarkDecorator:
+    """Skip a test where a program is not on PATH."""
+    return pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed")
