@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.programs import needs_program
 
 ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
@@ -73,7 +74,7 @@ def test_radial_distribution(folder):
     assert tools_of("rdf", "8", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
 
 
-@pytest.mark.skipif(shutil.which("gfortran") is None, reason="there is no gfortran")
+@needs_program("gfortran")
 def test_formatting(folder):
     tools = {"Fortran, to strings", "Fortran, to a file", "paceline"}
     assert tools_of("formatting", "CONFIG", folder) == tools

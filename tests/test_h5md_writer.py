@@ -2,7 +2,6 @@
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import MDAnalysis
 import numpy as np
 import pyh5md
 import pytest
+from helpers.programs import HDF5_TOOLS
 from MDAnalysis.coordinates.memory import MemoryReader
 from MDAnalysisTests import datafiles
 
@@ -103,10 +103,8 @@ def test_pyh5md_reads_what_was_written(moving, tmp_path):
             assert (position.step[k], position.time[k]) == (ts.frame, ts.time)
 
 
-@pytest.mark.parametrize("tool", ["h5dump", "h5stat"])
+@pytest.mark.parametrize("tool", HDF5_TOOLS)
 def test_tools_of_hdf5_find_nothing_wrong(tool, universe, tmp_path):
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
     path = tmp_path / "out.h5md"
     write(universe.select_atoms("name CA"), path, compress="shuffle+gzip:4", align=4096)
     done = subprocess.run([tool, path], capture_output=True, text=True, check=True)

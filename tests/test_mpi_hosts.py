@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.mpi import MPIEXEC, SCRIPTS, environment
+from helpers.mpi import MPIEXEC, SCRIPTS, environment, needs_mpi
+from helpers.programs import needs_program
 
-pytest.importorskip("mpi4py")
+pytestmark = [needs_mpi, needs_program("ip")]
 HYDRA = Path(shutil.which(MPIEXEC[0]) or "mpiexec").resolve().with_name("mpiexec.hydra")
 
 

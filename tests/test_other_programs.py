@@ -1,6 +1,5 @@
 """Files that other programs wrote, read by us; ours, read by them."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from helpers.programs import needs_program
 
 import paceline
 from paceline.opening import open_file
@@ -17,7 +17,7 @@ from paceline.reader import Reader
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: Rounding of a change of units, or of XTC's integers, Å.
 TOLERANCE = 2e-5
-needs_gromacs = pytest.mark.skipif(shutil.which("gmx") is None, reason="gmx is not installed")
+needs_gromacs = needs_program("gmx")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.mpi import MPIEXEC, environment, needs_mpi
+from helpers.programs import needs_program
 
 import paceline
 from paceline.analysis.rms import RMSD
@@ -44,20 +44,21 @@ def run_by_slurm(template, files, folder):
     )
 
 
-def has_slurm():
-    """Whether jobs can be sent from here."""
-    if shutil.which("sinfo") is None:
-        return False
+def takes_jobs():
+    """Ask Slurm about its queues."""
     asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60)
     return asked.returncode == 0
 
 
 @needs_mpi
+@needs_program("bash")
 @pytest.mark.parametrize("name", ["rank-per-core.sh", "rank-per-node.sh"])
-@pytest.mark.parametrize("run", [run_by_stand_in, run_by_slurm])
+@pytest.mark.parametrize(
+    "run", [run_by_stand_in, pytest.param(run_by_slurm, marks=needs_program("sinfo"))]
+)
 def test_a_template_gives_the_table_of_a_plain_run(run, name, adk, tmp_path):
-    if run is run_by_slurm and not has_slurm():
-        pytest.skip("there is no Slurm here")
+    if run is run_by_slurm and not takes_jobs():
+        pytest.skip("Slurm takes no jobs here")
     run(TEMPLATES / name, adk, tmp_path)
     lines = (tmp_path / "rmsd.csv").read_text().splitlines()
     rows = [line for line in lines if line[0].isdigit()]

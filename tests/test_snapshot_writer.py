@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -14,6 +13,7 @@ import netCDF4
 import numpy as np
 import pytest
 from helpers.mpi import SCRIPTS, mpirun, needs_mpi
+from helpers.programs import needs_program
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.reader import Reader
@@ -221,7 +221,7 @@ def test_a_program_that_does_not_close(tmp_path, system, error):
     check_frames(Reader(str(path)), system, "H5MD", range(1 if error else 2))
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@needs_program("cc")
 @pytest.mark.parametrize("method", ["sorted", "direct", "serial"])
 def test_errors_of_closing(tmp_path, method):
     library = tmp_path / "closing.so"

@@ -8,6 +8,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.programs import needs_program
 from MDAnalysis.coordinates.timestep import Timestep
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.exceptions import NoDataError
@@ -22,7 +23,6 @@ from paceline.reader import Reader, open_file
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(path.relative_to(DATA) for path in DATA.rglob("*.trr"))
-GMX = shutil.which("gmx")
 N_ATOMS = 500
 
 pytestmark = [
@@ -329,11 +329,11 @@ def test_a_file_written_again_is_the_same_for_mdanalysis(system, tmp_path):
 # GROMACS
 
 
-@pytest.mark.skipif(GMX is None, reason="needs gmx")
+@needs_program("gmx")
 def test_what_gromacs_writes_is_read(tmp_path):
     source = shutil.copy(datafiles.TRR, tmp_path)
     out = tmp_path / "out.trr"
-    command = [GMX, "trjconv", "-f", source, "-o", out, "-quiet", "-nobackup"]
+    command = ["gmx", "trjconv", "-f", source, "-o", out, "-quiet", "-nobackup"]
     subprocess.run(command, check=True, capture_output=True)
     same_frames(Reader(str(out)), TRRReader(str(out)))
     same_frames(Reader(str(out)), TRRReader(source))
@@ -346,11 +346,11 @@ def same_frames(ours, theirs):
         assert one.time == other.time
 
 
-@pytest.mark.skipif(GMX is None, reason="needs gmx")
+@needs_program("gmx")
 def test_gromacs_reads_what_is_written(system, tmp_path):
     out = tmp_path / "out.trr"
     paceline.Write(paceline.Universe(*system).atoms, out).run(backend="serial")
-    command = [GMX, "check", "-f", out, "-quiet"]
+    command = ["gmx", "check", "-f", out, "-quiet"]
     said = subprocess.run(command, check=True, capture_output=True, text=True)
     counts = dict(
         line.split()[:2]
