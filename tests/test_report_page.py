@@ -346,7 +346,7 @@ def test_a_report_has_a_name_of_its_own(adk, tmp_path, run):
         path = tmp_path / name
         status, out, err = run("rmsd", *adk, option, path, "--report", path, "--overwrite")
         assert (status, out) == (2, "")
-        assert "the report would replace another output" in err
+        assert f"{path}: one file for two purposes" in err
     assert not list(tmp_path.iterdir())
 
 

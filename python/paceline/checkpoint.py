@@ -88,6 +88,11 @@ class Checkpoint:
                 "run uses this checkpoint"
             )
 
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._journal.path
+
     def __enter__(self) -> Self:
         self._stopping.__enter__()
         return self

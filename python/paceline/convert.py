@@ -1,7 +1,7 @@
 """Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +150,11 @@ class Write(AnalysisBase):
             self._path, kind.name, len(self.atomgroup), overwrite=overwrite, **given
         )
         self.frames_together = self._target.frames_together
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Files that a run makes by itself."""
+        return (self._path,)
 
     def parameters(self) -> dict[str, Any]:
         """The file, its options and the atoms."""

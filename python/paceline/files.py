@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from paceline.errors import UnsupportedError
+
 #: Bytes in a unit of size.
 SIZES = {
     **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
@@ -112,6 +114,7 @@ def new_files(
     >>> sorted(path.name for path in folder.iterdir())
     ['a', 'b']
     """
+    refuse_clashes(*paths)
     for path in paths:
         refuse_impossible(path, overwrite=overwrite)
     made: list[Path] = []
@@ -207,6 +210,36 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+
+
+def refuse_clashes(*paths: str | os.PathLike | None) -> None:
+    """Raise where two of a run's files are one: what is done to one would be done to the other.
+
+    Parameters
+    ----------
+    *paths : path-like or None
+        Names of files, there or not; None is passed over.
+
+    Raises
+    ------
+    UnsupportedError
+        Two names lead to one file, through links or another spelling too.
+    """
+    known: dict[Any, str | os.PathLike] = {}
+    for path in paths:
+        if path is None:
+            continue
+        marks: set[Any] = {os.path.realpath(path)}
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            marks.add((state.st_dev, state.st_ino))
+        for mark in marks & known.keys():
+            names = " and ".join(dict.fromkeys(os.fspath(one) for one in (known[mark], path)))
+            raise UnsupportedError(
+                f"{names}: one file for two purposes, of which one would replace the other: give "
+                "each output, figure, report and checkpoint a name of its own"
+            )
+        known |= dict.fromkeys(marks, path)
 
 
 def size_of_words(text: str) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from paceline._core import __version__
 from paceline.backends import Backend, Company, company_of, make_backend
 from paceline.checkpoint import Checkpoint
+from paceline.files import refuse_clashes
 from paceline.outcome import Gathered, Outcome
 from paceline.passes import Analysis, Pass
 from paceline.plan import choose_frames
@@ -126,6 +127,9 @@ def run(
     asked = analyses_of(analyses)
     with company_of(workers) as company:
         if company.leads:
+            path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
+            outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in asked)
+            refuse_clashes(path, *outputs)
             with _kept_in(checkpoint) as kept:
                 _run(
                     workers,

@@ -114,6 +114,11 @@ class AnalysisBase:
         return {}
 
     @property
+    def outputs(self) -> Sequence[str]:
+        """Files that a run makes by itself."""
+        return ()
+
+    @property
     def n_frames(self) -> int:
         """Number of frames that were analysed."""
         return len(self.frames)

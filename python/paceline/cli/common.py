@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli.arguments import given
-from paceline.errors import SelectionError, UnsupportedError
-from paceline.files import refuse_impossible
+from paceline.errors import SelectionError
+from paceline.files import refuse_clashes, refuse_impossible
 
 
 def open_universe(args: argparse.Namespace) -> Any:
@@ -27,6 +27,7 @@ def open_universe(args: argparse.Namespace) -> Any:
     from paceline.analysis.results import refuse_unknown_ending, refuse_unknown_figure
     from paceline.universe import Universe
 
+    refuse_clashes(args.output, args.plot, args.report, args.checkpoint)
     for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
         if path is not None:
             refuse(path)
@@ -197,7 +198,7 @@ def refuse_impossible_report(args: argparse.Namespace) -> None:
     Raises
     ------
     UnsupportedError
-        Another ending, or the name of another output.
+        Another ending.
     """
     if args.report is None:
         return
@@ -206,11 +207,6 @@ def refuse_impossible_report(args: argparse.Namespace) -> None:
     if not _is_table(args.report):
         refuse_unknown_report(args.report, "timings as .csv")
     refuse_impossible(args.report, overwrite=args.overwrite)
-    if args.report in (args.output, getattr(args, "plot", None)):
-        raise UnsupportedError(
-            f"{args.report}: the report would replace another output of this command: "
-            "give it a name of its own"
-        )
 
 
 def save_report(args: argparse.Namespace, timings: Any) -> None:

@@ -19,7 +19,7 @@ from paceline.cli.common import (
     selected,
 )
 from paceline.cli.storing import add_layout_arguments, layout_options
-from paceline.files import refuse_impossible, size_in_words
+from paceline.files import refuse_clashes, refuse_impossible, size_in_words
 
 EXAMPLES = """\
 examples:
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.convert import Write, format_with
 
+    refuse_clashes(args.output, args.report)
     refuse_impossible_report(args)
     refuse_impossible(args.output, overwrite=args.overwrite)
     options = {**given(args, "precision"), **layout_options(args)}

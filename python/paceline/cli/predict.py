@@ -131,12 +131,13 @@ def run(args: argparse.Namespace) -> None:
     """Do it."""
     from paceline.analysis.results import Results, refuse_unknown_ending, refuse_unknown_figure
     from paceline.cli.curves import save_curves, table_of
-    from paceline.files import refuse_impossible
+    from paceline.files import refuse_clashes, refuse_impossible
     from paceline.model.sweep import EFFICIENCY, fastest, last_that_pays
     from paceline.report.wording import many
     from paceline.report.words import percent
     from paceline.report.words import seconds as seconds_in_words
 
+    refuse_clashes(args.output, args.plot)
     for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
         if path is not None:
             refuse(path)

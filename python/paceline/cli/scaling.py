@@ -13,7 +13,7 @@ from typing import Any
 from paceline.backends import available_cpus
 from paceline.cli.bench_table import notes_of, table_for_people, table_for_programs
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
-from paceline.files import refuse_impossible, size_in_words
+from paceline.files import refuse_clashes, refuse_impossible, size_in_words
 from paceline.launch import launched
 from paceline.opening import files_named
 from paceline.scaling import ScalingRun, save_runs
@@ -55,6 +55,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UnsupportedError(f"{args.output}: runs are saved as .csv")
     for path in args.plot:
         refuse_unknown_figure(path)
+    refuse_clashes(args.output, *args.plot)
     for path in (*args.plot, *([args.output] if args.output else [])):
         refuse_impossible(path, overwrite=args.overwrite)
 
