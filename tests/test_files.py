@@ -1,13 +1,18 @@
 """Files that we write: no other file is lost, replaced or opened to others by it."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 import paceline
+from paceline import files
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import UnsupportedError
+from paceline.hdf5.making import new_hdf5
+from paceline.journal import Journal
+from paceline.snapshot.containers import output
 
 
 @pytest.fixture
@@ -103,3 +108,115 @@ def test_without_overwrite_what_is_there_is_refused_before_the_work(adk, tmp_pat
         assert main(["rmsd", *map(str, adk), *given]) == 2
     assert set(found_in(tmp_path).values()) == {b"old"}
     assert len(found_in(tmp_path)) == 3
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_a_checkpoint_is_rewritten_through_no_name_that_can_be_foreseen(tmp_path):
+    path, victim = tmp_path / "checkpoint", tmp_path / "victim"
+    victim.write_text("precious")
+    with Journal(path) as journal:
+        journal.append(b"first")
+        path.chmod(0o600)
+        (tmp_path / ".checkpoint.new").symlink_to(victim)
+        journal.rewrite([b"second"])
+    assert (victim.read_text(), mode_of(path)) == ("precious", 0o600)
+    assert (tmp_path / ".checkpoint.new").is_symlink()
+    with Journal(path) as journal:
+        assert list(journal.records()) == [b"second"]
+
+
+def test_a_killed_rewriting_leaves_nothing_for_long(tmp_path):
+    path = tmp_path / "checkpoint"
+    kept = tmp_path / ".checkpoint.notours"
+    kept.touch()
+    with Journal(path) as journal:
+        for _ in range(2):
+            os.close(files.create_temporary(files.temporary_name(path), path))
+        assert len(list(tmp_path.iterdir())) == 4
+        journal.rewrite([b"second"])
+        assert set(tmp_path.iterdir()) == {path, kept}
+        os.close(files.create_temporary(files.temporary_name(path), path))
+        journal.remove()
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+WAYS = {
+    "text": lambda path: _written(files.new_file(path, overwrite=True)),
+    "several": lambda path: _written(files.new_files([path], overwrite=True)),
+    "HDF5": lambda path: _written(new_hdf5(path, overwrite=True)),
+    "snapshots": lambda path: _published(output.Output.new(str(path))),
+}
+
+
+def _written(opened):
+    with opened:
+        pass
+
+
+def _published(made):
+    made.publish(overwrite=True)
+    made.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_temporary_files_follow_no_link_that_was_put_there(way, tmp_path, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda _: "foreseen")
+    path, victim = tmp_path / "out", tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / ".out.foreseen").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        WAYS[way](path)
+    assert (victim.read_text(), path.exists()) == ("precious", False)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", [0o600, 0o440, 0o664])
+def test_a_file_that_is_replaced_keeps_its_permissions(way, mode, tmp_path, monkeypatch):
+    while_made = []
+    publish = files.publish
+
+    def watched(name, path):
+        while_made.append(mode_of(name))
+        publish(name, path)
+
+    monkeypatch.setattr(files, "publish", watched)
+    monkeypatch.setattr(output, "publish", watched)
+    path = tmp_path / "out"
+    path.write_text("old")
+    path.chmod(mode)
+    WAYS[way](path)
+    assert path.read_bytes() != b"old"
+    assert (while_made, mode_of(path)) == ([0o600], mode)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
+    (tmp_path / "other").touch()
+    for number, way in enumerate(WAYS.values()):
+        way(tmp_path / str(number))
+        assert mode_of(tmp_path / str(number)) == mode_of(tmp_path / "other")
+
+
+def test_the_longest_name_can_be_written_to(tmp_path):
+    for path in (tmp_path / ("a" * 255), tmp_path / ("ä" * 127)):
+        for way in WAYS.values():
+            way(path)
+        assert list(tmp_path.iterdir()) == [path]
+        path.unlink()
+        with Journal(path) as journal:
+            journal.rewrite([b"one"])
+            journal.remove()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_one_module_makes_and_publishes_temporary_files():
+    found = {
+        path.name
+        for path in Path(paceline.__file__).parent.rglob("*.py")
+        for call in ("os.replace(", "os.rename(", "O_EXCL", "token_hex(")
+        if call in path.read_text(encoding="utf-8")
+    }
+    assert found == {Path(files.__file__).name}

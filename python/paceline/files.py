@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import re
 import secrets
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +16,12 @@ SIZES = {
     **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
 }
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+_RANDOM_BYTES = 8
+#: Bytes of a name from which on there is no room for more in it.
+_LONG_NAME = 200
 
 
 @contextlib.contextmanager
@@ -124,7 +132,7 @@ def new_files(
         for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
             with writing_to(path):
                 made.append(name)
-                name.touch(exist_ok=False)
+                os.close(create_temporary(name, path))
         yield made.copy()
         for path in paths:
             refuse_impossible(path, overwrite=overwrite)
@@ -132,7 +140,7 @@ def new_files(
             if not os.path.lexists(path):
                 taken[name] = path
             with writing_to(path):
-                os.replace(name, path)
+                publish(name, path)
     except BaseException:
         left = [name for name in made if os.path.lexists(name)]
         # What has replaced another file stays, since that is gone; so do all, if all have come.
@@ -144,7 +152,7 @@ def new_files(
 
 
 def temporary_name(path: str | os.PathLike) -> Path:
-    """A name that no file has, in the folder of a file that is to be made.
+    """A name that nobody can foresee, in the folder of a file that is to be made.
 
     Parameters
     ----------
@@ -156,11 +164,69 @@ def temporary_name(path: str | os.PathLike) -> Path:
     pathlib.Path
         Hidden, and different at every call.
     """
-    return Path(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(4)}")
+    return Path(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(_RANDOM_BYTES)}")
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:
-    return f".{os.path.basename(os.fspath(path))}."
+    name = os.path.basename(os.fspath(path))
+    if len(encoded := os.fsencode(name)) > _LONG_NAME:
+        name = f"{name[: _LONG_NAME // 8]}~{zlib.crc32(encoded):08x}"
+    return f".{name}."
+
+
+def create_temporary(name: Path, path: str | os.PathLike) -> int:
+    """Create a temporary file, that no other process made or put a link in the place of.
+
+    Parameters
+    ----------
+    name : pathlib.Path
+        Of `temporary_name`.
+    path : path-like
+        Final name. While a file has it, which may be private, nobody else may read the new one.
+
+    Returns
+    -------
+    int
+        Descriptor, open for reading and writing.
+    """
+    return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
+
+
+def publish(name: Path, path: str | os.PathLike) -> None:
+    """Give a temporary file its final name, and the permissions of the file that had it.
+
+    Parameters
+    ----------
+    name : pathlib.Path
+        Of `temporary_name`.
+    path : path-like
+        Final name.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(path).st_mode & 0o777
+        descriptor = os.open(name, os.O_RDONLY | _NO_LINK)
+        try:
+            os.chmod(descriptor if os.chmod in os.supports_fd else name, mode)
+        finally:
+            os.close(descriptor)
+    os.replace(name, path)
+
+
+def remove_leftovers(path: str | os.PathLike) -> None:
+    """Delete temporary files that killed processes left: only for the one process that makes any.
+
+    Parameters
+    ----------
+    path : path-like
+        Final name.
+    """
+    random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
+    pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
+    with os.scandir(Path(path).parent) as entries:
+        left = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    for name in left:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
 
 
 @contextlib.contextmanager

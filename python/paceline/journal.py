@@ -15,7 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from paceline.errors import CheckpointError
-from paceline.files import writing_to
+from paceline.files import (
+    create_temporary,
+    publish,
+    remove_leftovers,
+    temporary_name,
+    writing_to,
+)
 
 try:
     import fcntl
@@ -64,8 +70,6 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.path.abspath(path)
-        folder, name = os.path.split(self.path)
-        self._new = os.path.join(folder, f".{name}.new")
         self.size = 0
         with writing_to(self.path):
             self._file = os.open(self.path, _FLAGS, 0o666)
@@ -195,9 +199,10 @@ class Journal:
         OSError
             They could not be written; the file is as it was.
         """
-        # Always this name, which is ours as the journal is: a run that is killed here leaves one
-        # file, which the next one writes anew.
-        file = os.open(self._new, _FLAGS | os.O_TRUNC, 0o666)
+        self._remove_leftovers()
+        new = temporary_name(self.path)
+        with writing_to(self.path):
+            file = create_temporary(new, self.path)
         try:
             with writing_to(self.path):
                 if self.locked:
@@ -206,11 +211,11 @@ class Journal:
                 for payload in payloads:
                     size += _write(file, _record(payload), size)
                 os.fsync(file)
-                os.replace(self._new, self.path)
+                publish(new, self.path)
         except BaseException:
             os.close(file)
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._new)
+                os.unlink(new)
             raise
         os.close(self._file)
         self._file, self.size = file, size
@@ -218,10 +223,15 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the file, before another run may have it."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._new)
+        self._remove_leftovers()
         os.unlink(self.path)
         self.close()
+
+    def _remove_leftovers(self) -> None:
+        """Delete what runs left that were killed as they rewrote the file."""
+        if self.locked:  # otherwise they might be another run's, that is alive
+            with contextlib.suppress(OSError):
+                remove_leftovers(self.path)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -19,10 +19,11 @@
 //!
 //! The second part is read only when times are asked for.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 
@@ -81,9 +82,10 @@ pub struct Moments {
 pub fn write(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder)?;
-    let temporary = temporary_name(file);
-    let written =
-        write_new(&temporary, listing, moments).and_then(|()| fs::rename(&temporary, file));
+    let (file, permissions) = replaced(file)?;
+    let temporary = temporary_name(&file);
+    let written = write_new(&temporary, listing, moments, permissions)
+        .and_then(|()| fs::rename(&temporary, &file));
     if written.is_err() {
         // It may not exist; the first error is the one that tells.
         let _ = fs::remove_file(&temporary);
@@ -91,16 +93,41 @@ pub fn write(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()
     written
 }
 
+/// Where a file really is, and its permissions if there is one; an error where it is no file.
+fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
+    match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),
+        Err(error) => Err(error),
+        Ok(_) => {
+            let metadata = fs::metadata(file)?;
+            if !metadata.is_file() {
+                return Err(io::Error::other("not a regular file"));
+            }
+            Ok((fs::canonicalize(file)?, Some(metadata.permissions())))
+        }
+    }
+}
+
+/// A name that nobody can foresee: its number is of keys that the system gives at random.
 fn temporary_name(file: &Path) -> PathBuf {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_nanos());
+    let number = RandomState::new().hash_one(std::process::id());
     let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}-{now}", std::process::id()));
+    name.push(format!(".{number:016x}"));
     PathBuf::from(name)
 }
 
-fn write_new(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(file)?;
+fn write_new(
+    file: &Path,
+    listing: &Listing,
+    moments: &Moments,
+    permissions: Option<Permissions>,
+) -> io::Result<()> {
+    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(file)?;
     let first = first_part(listing);
     let first_sum = checksum(&first, 0);
     file.write_all(&first)?;
@@ -108,6 +135,9 @@ fn write_new(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()
     let second = second_part(moments);
     file.write_all(&second)?;
     file.write_all(&checksum(&second, first_sum).to_le_bytes())?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
     file.sync_all()
 }
 

@@ -123,7 +123,8 @@ def repack(
             Progress(n_bytes, unit="byte", show=progress) as bar,
             _naming(path),
         ):
-            shutil.copymode(path, made.path)
+            if not os.path.exists(target):
+                shutil.copymode(path, made.path)
             means = Means(made, pool, n_workers, bar)
             remade: dict[str, Remake] = dict.fromkeys(_series(file), join_chunks)
             remade |= {name: partial(work.make, means) for name, work in works.items()}

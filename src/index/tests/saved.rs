@@ -1,6 +1,9 @@
 //! Saved indexes: loaded, extended, damaged, out of place.
 
+use std::fs::Permissions;
 use std::ops::ControlFlow;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
@@ -233,6 +236,29 @@ fn times_survive_the_loss_of_the_saved_index() {
         loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
         expected
     );
+}
+
+#[test]
+fn a_rewritten_index_keeps_its_permissions_and_its_place() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let beside = open_path(&path).unwrap().index_file().unwrap().to_owned();
+    let elsewhere = folder.0.join("elsewhere");
+    std::fs::rename(&beside, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+    std::fs::write(&elsewhere, "damaged").unwrap();
+    std::fs::set_permissions(&elsewhere, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Scanned);
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Loaded);
+    assert!(beside.is_symlink());
+    let mode = std::fs::metadata(&elsewhere).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3);
+    std::fs::remove_file(&beside).unwrap();
+    let _socket = UnixListener::bind(&beside).unwrap();
+    assert_eq!(open_path(&path).unwrap().index_file(), None);
+    let kind = std::fs::metadata(&beside).unwrap().file_type();
+    assert!(kind.is_socket());
 }
 
 #[test]

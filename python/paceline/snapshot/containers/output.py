@@ -3,10 +3,17 @@
 import contextlib
 import errno
 import os
+from pathlib import Path
 from typing import Self
 
 from paceline.errors import FileChangedError
-from paceline.files import refuse_impossible, temporary_name, writing_to
+from paceline.files import (
+    create_temporary,
+    publish,
+    refuse_impossible,
+    temporary_name,
+    writing_to,
+)
 
 #: What file systems say that keep no room.
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -21,7 +28,7 @@ class Output:
         Final name.
     descriptor : int
         Open for reading and writing.
-    temporary : str, optional
+    temporary : pathlib.Path, optional
         What it is called until it is published.
 
     Attributes
@@ -30,7 +37,7 @@ class Output:
         Final name.
     """
 
-    def __init__(self, path: str, descriptor: int, temporary: str | None = None):
+    def __init__(self, path: str, descriptor: int, temporary: Path | None = None):
         self.path = path
         self._descriptor = descriptor
         self._temporary = temporary
@@ -53,11 +60,9 @@ class Output:
         OSError
             It cannot be made.
         """
-        temporary = os.fspath(temporary_name(path))
+        temporary = temporary_name(path)
         with writing_to(path):
-            return cls(
-                path, os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), temporary
-            )
+            return cls(path, create_temporary(temporary, path), temporary)
 
     @classmethod
     def existing(cls, path: str) -> Self:
@@ -82,7 +87,7 @@ class Output:
     @property
     def name(self) -> str:
         """What the file is called now."""
-        return self._temporary or self.path
+        return os.fspath(self._temporary or self.path)
 
     @property
     def is_published(self) -> bool:
@@ -205,7 +210,7 @@ class Output:
             return
         refuse_impossible(self.path, overwrite=overwrite)
         with writing_to(self.path):
-            os.replace(self._temporary, self.path)
+            publish(self._temporary, self.path)
         self._temporary = None
 
     def close(self) -> None:
