@@ -1,6 +1,8 @@
 """Files that we write: no other file is lost, replaced or opened to others by it."""
 
 import os
+import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import paceline
 from paceline import files
 from paceline.analysis.rms import RMSD
+from paceline.checkpoint import Checkpoint
 from paceline.cli import main
 from paceline.errors import UnsupportedError
 from paceline.hdf5.making import new_hdf5
@@ -220,3 +223,97 @@ def test_one_module_makes_and_publishes_temporary_files():
         if call in path.read_text(encoding="utf-8")
     }
     assert found == {Path(files.__file__).name}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", [0o600, None])
+def test_a_link_stays_and_its_target_is_replaced(way, mode, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link, further = folder / "target", tmp_path / "link", tmp_path / "further"
+    link.symlink_to("elsewhere/target")
+    further.symlink_to("link")
+    if mode is not None:
+        target.write_text("old")
+        target.chmod(mode)
+    WAYS[way](further)
+    assert os.readlink(link) == "elsewhere/target"
+    assert os.readlink(further) == "link"
+    assert target.read_bytes() != b"old"
+    assert mode in (None, mode_of(target))
+    assert set(tmp_path.rglob("*")) == {folder, target, link, further}
+
+
+def test_an_error_leaves_links_and_their_targets_as_they_were(tmp_path):
+    target, link, dangling = (tmp_path / name for name in ("target", "link", "dangling"))
+    target.write_text("old")
+    link.symlink_to(target)
+    dangling.symlink_to(tmp_path / "none")
+    with pytest.raises(KeyError), files.new_files([link, dangling], overwrite=True):
+        raise KeyError
+    assert target.read_text() == "old"
+    assert set(tmp_path.iterdir()) == {target, link, dangling}
+    dangling.unlink()
+    dangling.symlink_to(tmp_path / "no" / "file")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        _written(files.new_file(dangling, overwrite=True))
+
+
+@pytest.fixture(params=["fifo", "device", "socket", "link"])
+def special(request, tmp_path):
+    path = tmp_path / "special"
+    if request.param == "fifo":
+        os.mkfifo(path)
+    elif request.param == "device":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        except PermissionError:  # then nobody can replace this one either
+            path = Path(os.devnull)
+    elif request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(os.path.relpath(path))
+    else:
+        os.mkfifo(tmp_path / "fifo")
+        path.symlink_to("fifo")
+    return path
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_regular_file_is_refused_by_name(way, special):
+    before = special.lstat()
+    with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
+        files.refuse_impossible(special, overwrite=True)
+    with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
+        WAYS[way](special)
+    assert (special.lstat().st_mode, special.lstat().st_ino) == (before.st_mode, before.st_ino)
+
+
+def test_a_checkpoint_or_a_growing_file_is_no_pipe_or_device(special):
+    with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
+        Checkpoint(special)
+    with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
+        output.Output.existing(str(special))
+
+
+def test_a_checkpoint_that_is_a_link_is_rewritten_and_deleted_where_it_is(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    with Journal(link) as journal:
+        journal.append(b"first")
+        journal.rewrite([b"second"])
+        assert link.is_symlink()
+        assert set(tmp_path.iterdir()) == {link, target}
+        journal.remove()
+    assert list(tmp_path.iterdir()) == [link]
+    assert link.is_symlink()
+
+
+def test_commands_replace_no_pipe(adk, tmp_path, capsys):
+    for option, name in (("-o", "a.csv"), ("--plot", "a.png"), ("--report", "a.html")):
+        os.mkfifo(tmp_path / name)
+        given = [option, str(tmp_path / name), "--overwrite"]
+        assert main(["rmsd", *map(str, adk), *given]) == 2
+        assert f"{name} is a pipe or device" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "a.xtc")
+    assert main(["convert", str(adk.trajectory), str(tmp_path / "a.xtc"), "--overwrite"]) == 2
+    assert all(path.is_fifo() for path in tmp_path.iterdir())

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -137,8 +138,8 @@ def new_files(
         for path in paths:
             refuse_impossible(path, overwrite=overwrite)
         for path, name in zip(paths, made, strict=True):
-            if not os.path.lexists(path):
-                taken[name] = path
+            if not os.path.exists(path):
+                taken[name] = _target(path)
             with writing_to(path):
                 publish(name, path)
     except BaseException:
@@ -164,11 +165,16 @@ def temporary_name(path: str | os.PathLike) -> Path:
     pathlib.Path
         Hidden, and different at every call.
     """
-    return Path(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(_RANDOM_BYTES)}")
+    return _target(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(_RANDOM_BYTES)}")
+
+
+def _target(path: str | os.PathLike) -> Path:
+    """Where a file really is: a link stays, and what it leads to is made or replaced."""
+    return Path(os.path.realpath(path))
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:
-    name = os.path.basename(os.fspath(path))
+    name = _target(path).name
     if len(encoded := os.fsencode(name)) > _LONG_NAME:
         name = f"{name[: _LONG_NAME // 8]}~{zlib.crc32(encoded):08x}"
     return f".{name}."
@@ -189,6 +195,7 @@ def create_temporary(name: Path, path: str | os.PathLike) -> int:
     int
         Descriptor, open for reading and writing.
     """
+    refuse_special(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
 
 
@@ -209,7 +216,7 @@ def publish(name: Path, path: str | os.PathLike) -> None:
             os.chmod(descriptor if os.chmod in os.supports_fd else name, mode)
         finally:
             os.close(descriptor)
-    os.replace(name, path)
+    os.replace(name, _target(path))
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:
@@ -222,7 +229,7 @@ def remove_leftovers(path: str | os.PathLike) -> None:
     """
     random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
     pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
-    with os.scandir(Path(path).parent) as entries:
+    with os.scandir(_target(path).parent) as entries:
         left = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
     for name in left:
         with contextlib.suppress(FileNotFoundError):
@@ -260,7 +267,7 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     Raises
     ------
     FileExistsError
-        There is a file of that name and it is not to be replaced.
+        There is a file of that name and it is not to be replaced, or it is no regular file.
     IsADirectoryError
         It is a folder.
     FileNotFoundError
@@ -268,14 +275,39 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     """
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
+    refuse_special(path)
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(
             f"{os.fspath(path)} exists; overwriting it must be asked for "
             "(overwrite=True, --overwrite)"
         )
-    folder = Path(path).parent
+    folder = (_target(path) if os.path.islink(path) else Path(path)).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
+
+
+def refuse_special(path: str | os.PathLike) -> None:
+    """Raise where a name is that of a device, a pipe or a socket.
+
+    Parameters
+    ----------
+    path : path-like
+        Name of a file, there or not.
+
+    Raises
+    ------
+    FileExistsError
+        It is: nothing can be put in its place, or written at any place of it.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise FileExistsError(
+            f"{os.fspath(path)} is a pipe or device, which is never replaced: give the name of a "
+            "regular file"
+        )
 
 
 def refuse_clashes(*paths: str | os.PathLike | None) -> None:

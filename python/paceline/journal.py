@@ -18,6 +18,7 @@ from paceline.errors import CheckpointError
 from paceline.files import (
     create_temporary,
     publish,
+    refuse_special,
     remove_leftovers,
     temporary_name,
     writing_to,
@@ -69,8 +70,9 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = os.path.abspath(path)
+        self.path = os.path.realpath(path)  # a link stays, its target is replaced and deleted
         self.size = 0
+        refuse_special(path)
         with writing_to(self.path):
             self._file = os.open(self.path, _FLAGS, 0o666)
         _open_here.add(self)

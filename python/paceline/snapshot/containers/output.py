@@ -11,6 +11,7 @@ from paceline.files import (
     create_temporary,
     publish,
     refuse_impossible,
+    refuse_special,
     temporary_name,
     writing_to,
 )
@@ -81,7 +82,10 @@ class Output:
         ------
         OSError
             It cannot be opened, or not written.
+        FileExistsError
+            It is no regular file.
         """
+        refuse_special(path)
         return cls(path, os.open(path, os.O_RDWR))
 
     @property
