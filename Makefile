@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet
 CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(PATH):$(CARGO_HOME)/bin
 
-BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find src -name '*.rs')
+BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
@@ -28,15 +28,14 @@ live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; 
 	$(BIN)/mpiexec -n 2 $(BIN)/python examples/live_lammps.py live-output
 
 test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its doctests
-	cargo test --no-default-features
+	cargo test --workspace --exclude paceline-python
 	$(BIN)/python -m pytest
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
-	cargo clippy --all-targets -- -D warnings
-	cargo clippy --all-targets --no-default-features -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
 	  --target-dir target/slowfs -- -D warnings
 	$(BIN)/ruff check $(PYTHON_FILES)

@@ -3,13 +3,14 @@
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "paceline"
-CRATE = ROOT / "src"
+CRATES = ROOT / "crates"
 
 #: Each name may import those of the groups before its own.
 PYTHON_LAYERS = (
@@ -56,18 +57,6 @@ PYTHON_LAYERS = (
 )
 #: A thing's method may hand it on to what shows it, imported when it is called.
 SHOWN_BY = {("timing", "report")}
-RUST_LAYERS = (
-    ("error",),
-    ("source",),
-    ("atoms",),
-    ("formats",),
-    ("index",),
-    ("read",),
-    ("kernels",),
-    ("write",),
-    ("snapshot",),
-    ("python",),
-)
 #: Only these know HDF5's library: how files are read, how they are made, and how they grow.
 KNOW_H5PY = {
     *("hdf5/native.py", "hdf5/node.py", "hdf5/group.py", "hdf5/array.py", "hdf5/mpio.py"),
@@ -89,7 +78,6 @@ HEAVY = (
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
     path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")
 )
-RUST_FILES = sorted(path for path in CRATE.rglob("*.rs") if path.name != "lib.rs")
 
 
 def level(layers: tuple[tuple[str, ...], ...], name: str) -> int:
@@ -172,30 +160,56 @@ def test_few_modules_know_h5py():
     assert found == KNOW_H5PY
 
 
-@pytest.mark.parametrize("path", RUST_FILES, ids=lambda path: str(path.relative_to(CRATE)))
-def test_rust_uses_only_what_comes_before(path):
-    here = module_of(path, CRATE)
+@pytest.mark.parametrize("crate", sorted(path.name for path in CRATES.iterdir()))
+def test_rust_modules_form_no_circle(crate):
+    graph = rust_modules(CRATES / crate / "src")
+    assert len(graph) > 1
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"{crate}: modules use each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def rust_modules(source: Path) -> dict[str, set[str]]:
+    """Graph of a crate's modules: which other ones each uses, tests aside."""
+    root = rust_code(source / "lib.rs")
+    reexported = {
+        name: module
+        for module, names in re.findall(r"\bpub use (?:self::|crate::)?(\w+)::([^;]+);", root)
+        for name in re.findall(r"\w+", names)
+    }
+    graph: dict[str, set[str]] = {name: set() for name in re.findall(r"\bmod (\w+);", root)}
+    for path in source.rglob("*.rs"):
+        inside = path.relative_to(source).with_suffix("").parts
+        here, depth = inside[0], len(inside) - (inside[-1] == "mod")
+        if here in graph and "tests" not in inside:
+            used = {reexported.get(name, name) for name in rust_uses(rust_code(path), depth)}
+            graph[here] |= used & graph.keys() - {here}
+    return graph
+
+
+def rust_code(path: Path) -> str:
+    """Code of a file without its comments and without the tests at its end."""
     code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
-    for module in rust_uses(code):
-        assert module == here or level(RUST_LAYERS, module) < level(RUST_LAYERS, here), (
-            f"{path.relative_to(ROOT)} uses crate::{module}: {here} comes before it"
-        )
+    return re.split(r"#\[cfg\(test\)\]\s*(?:#\[.*\]\s*)?mod \w+ \{", code)[0]
 
 
-def rust_uses(code: str) -> set[str]:
-    """Modules named as `crate::module`, also within braces: `crate::{module, other::Thing}`."""
-    names = set(re.findall(r"\bcrate::(\w+)", code))
-    for group in re.finditer(r"\bcrate::\{", code):
-        depth, item = 1, ""
+def rust_uses(code: str, depth: int) -> set[str]:
+    """Names from the crate's root: `crate::{module, other::Thing}`, or `super::` that goes so far."""
+    start = r"(?<![\w:])(?:crate::|" + "super::" * depth + ")"
+    names = set(re.findall(start + r"(\w+)", code))
+    for group in re.finditer(start + r"\{", code):
+        nested, item = 1, ""
         for character in code[group.end() :]:
-            depth += (character == "{") - (character == "}")
-            if depth == 0:
+            nested += (character == "{") - (character == "}")
+            if nested == 0:
                 break
-            item += character if depth == 1 else " "
+            item += character if nested == 1 else " "
         names.update(re.findall(r"(?:^|,)\s*(\w+)", item))
     return names
 
 
 def test_nested_groups_are_read():
     code = "use crate::{error::{Error, Result}, index, read::Reader}; crate::atoms::Atoms::all(3)"
-    assert rust_uses(code) == {"error", "index", "read", "atoms"}
+    assert rust_uses(code, 1) == {"error", "index", "read", "atoms"}
+    assert rust_uses("use super::walk; use super::super::{xdr, cell::Cell};", 2) == {"xdr", "cell"}

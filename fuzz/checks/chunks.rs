@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paceline::atoms::Atoms;
-use paceline::error::Result;
-use paceline::formats::Fields;
-use paceline::formats::chunks::{Dataset, Filter, Number, Units};
-use paceline::read::chunks::{ChunkReader, Element, Identity, Request, Slice};
-use paceline::read::{BlockOut, Numbers};
-use paceline::source::{Source, Traffic};
+use paceline_formats::Fields;
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::error::Result;
+use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
+use paceline_formats::reader::chunks::{ChunkReader, Element, Identity, Request, Slice};
+use paceline_formats::reader::{BlockOut, Numbers};
+use paceline_formats::source::{Source, Traffic};
 
 /// Bytes that choose what the file is said to hold; its table of chunks follows them.
 const HEAD: usize = 12;

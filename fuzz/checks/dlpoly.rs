@@ -4,10 +4,10 @@
 pub mod parts;
 
 use self::parts::{asked_for, bits, gather};
-use paceline::atoms::Atoms;
-use paceline::error::Fault;
-use paceline::formats::dlpoly::{DlpolyDecoder, Head, Kind, Layout, counts, detect};
-use paceline::formats::{Decoder, Fields, Frame};
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::dlpoly::{DlpolyDecoder, Head, Kind, Layout, counts, detect};
+use paceline_formats::error::Fault;
+use paceline_formats::{Decoder, Fields, Frame};
 
 /// Frames of one file that are looked at.
 const N_FRAMES: usize = 8;

@@ -1,9 +1,9 @@
 //! What must hold for any positions that are encoded: they come back, or are refused for a reason.
 
-use paceline::atoms::Atoms;
-use paceline::formats::dcd::{DcdDecoder, DcdEncoder, Layout};
-use paceline::formats::xtc::{Header, XtcDecoder, XtcEncoder};
-use paceline::formats::{Decoder, Encoder, Fields, Frame, Series};
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::dcd::{DcdDecoder, DcdEncoder, Layout};
+use paceline_formats::xtc::{Header, XtcDecoder, XtcEncoder};
+use paceline_formats::{Decoder, Encoder, Fields, Frame, Series};
 
 const TOO_FAR: f64 = 2_147_483_000.0;
 

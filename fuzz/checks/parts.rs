@@ -1,6 +1,6 @@
 //! What decoding a part of a frame is compared by, in the formats that have several fields.
 
-use paceline::formats::{Decoder, Fields, Frame};
+use paceline_formats::{Decoder, Fields, Frame};
 
 /// What a decoder asks for of frame number `number`, one run after another.
 pub fn asked_for(decoder: &mut dyn Decoder, number: u64, frame: &[u8]) -> Vec<u8> {

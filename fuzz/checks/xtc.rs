@@ -1,9 +1,9 @@
 //! What must hold for any bytes that are taken for an XTC frame.
 
-use paceline::atoms::Atoms;
-use paceline::error::Fault;
-use paceline::formats::xtc::{Header, XtcDecoder};
-use paceline::formats::{Decoder, Fields, Frame};
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::error::Fault;
+use paceline_formats::xtc::{Header, XtcDecoder};
+use paceline_formats::{Decoder, Fields, Frame};
 
 /// The first two bytes choose atoms: every how many-th, and how many of the last to leave out.
 /// The rest is the frame.

@@ -4,9 +4,9 @@
 mod exercise;
 
 use libfuzzer_sys::fuzz_target;
-use paceline::atoms::Atoms;
-use paceline::error::Fault;
-use paceline::formats::dcd::{DcdDecoder, Layout};
-use paceline::formats::{Decoder, FrameOut};
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::dcd::{DcdDecoder, Layout};
+use paceline_formats::error::Fault;
+use paceline_formats::{Decoder, Fields, Frame};
 
 fuzz_target!(|data: &[u8]| exercise::exercise(data));

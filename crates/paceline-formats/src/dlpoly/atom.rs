@@ -1,0 +1,193 @@
+//! The lines of an atom.
+//!
+//! ```text
+//! HISTORY     name, id, mass (Da), charge (e), displacement   a8,i10,3f12.6
+//! CONFIG      name, often an id, seldom more                  a8,i10
+//! then        position (Å)                                    3g20.10, DL_POLY Classic 3e12.4
+//!             velocity (Å/ps), where the level is 1 or 2
+//!             force (Da·Å/ps²), where it is 2
+//! compressed  name, position, displacement                    a6,4f7.1
+//! ```
+
+use super::layout::{COMPRESSED, Widths, n_vectors};
+use super::lines::{Lines, quoted, vector, words};
+use crate::Fields;
+use crate::error::Fault;
+use crate::fortran::{take_integer, take_real};
+
+/// Bytes of a name.
+pub const NAME: usize = 8;
+
+/// What each line of three numbers is, in their order.
+const VECTORS: [&str; 3] = ["position", "velocity", "force"];
+
+/// The lines of one atom, without their line feeds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtomLines<'a> {
+    level: u8,
+    /// Where the first one begins.
+    start: usize,
+    label: &'a [u8],
+    vectors: [&'a [u8]; 3],
+    /// Where these begin.
+    at: [usize; 3],
+}
+
+/// What an atom's first line says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Label {
+    /// Filled up with blanks.
+    pub name: [u8; NAME],
+    pub id: Option<u64>,
+    /// Da; NaN where the line does not say.
+    pub mass: f64,
+    /// e; NaN where the line does not say.
+    pub charge: f64,
+}
+
+impl<'a> AtomLines<'a> {
+    /// The lines from `at` on, which have these lengths; the caller knows that they are there.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where a line does not end where it should.
+    pub fn of_equal(bytes: &'a [u8], at: usize, level: u8, widths: Widths) -> Result<Self, Fault> {
+        let (name, width) = (widths.name as usize, widths.vector as usize);
+        let first = at + name;
+        let mut lines = AtomLines {
+            level,
+            start: at,
+            label: line(bytes, at, name)?,
+            vectors: [&[]; 3],
+            at: [first, first + width, first + 2 * width],
+        };
+        for k in 0..n_vectors(level) as usize {
+            lines.vectors[k] = line(bytes, lines.at[k], width)?;
+        }
+        Ok(lines)
+    }
+
+    /// The next lines.
+    ///
+    /// # Errors
+    /// As those of [`Lines::next`].
+    pub fn take(lines: &mut Lines<'a>, level: u8) -> Result<Self, Fault> {
+        let mut taken = AtomLines {
+            level,
+            start: lines.at(),
+            label: lines.next("an atom's name")?,
+            vectors: [&[]; 3],
+            at: [0; 3],
+        };
+        for k in 0..n_vectors(level) as usize {
+            taken.at[k] = lines.at();
+            taken.vectors[k] = lines.next("an atom's three numbers")?;
+        }
+        Ok(taken)
+    }
+
+    /// The atom's id, which the line may not say.
+    pub fn id(&self) -> Option<u64> {
+        match self.level {
+            COMPRESSED => None,
+            _ => split(self.label).1,
+        }
+    }
+
+    /// What the first line says, with mass and charge or without.
+    pub fn read_label(&self, has_masses: bool) -> Label {
+        let (name, id, mut rest) = match self.level {
+            COMPRESSED => (compressed(self.label).0, None, &[][..]),
+            _ => split(self.label),
+        };
+        let mut padded = [b' '; NAME];
+        let len = name.len().min(NAME);
+        padded[..len].copy_from_slice(&name[..len]);
+        let mut number = || match has_masses {
+            true => take_real(&mut rest).unwrap_or(f64::NAN),
+            false => f64::NAN,
+        };
+        Label {
+            name: padded,
+            id,
+            mass: number(),
+            charge: number(),
+        }
+    }
+
+    /// Position, velocity and force, as far as they are wanted and there: Å, Å/ps and DL_POLY's
+    /// unit of force. `place` is the atom's in the frame, from 0.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where they are no three numbers.
+    pub fn read_vectors(&self, wanted: Fields, place: usize) -> Result<[[f64; 3]; 3], Fault> {
+        let mut vectors = [[0.0; 3]; 3];
+        let bad = |what: usize, at: usize, line| {
+            let (what, atom) = (VECTORS[what], place + 1);
+            let expected = format!("three numbers, the {what} of atom {atom} in the frame");
+            Fault::bad(at, expected, quoted(line))
+        };
+        if self.level == COMPRESSED {
+            let position = compressed(self.label).1;
+            vectors[0] = position.ok_or_else(|| bad(0, self.start, self.label))?;
+            return Ok(vectors);
+        }
+        let wanted = [wanted.positions, wanted.velocities, wanted.forces];
+        for k in 0..n_vectors(self.level) as usize {
+            if wanted[k] {
+                let line = self.vectors[k];
+                vectors[k] = vector(line).ok_or_else(|| bad(k, self.at[k], line))?;
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+/// The line of `len` bytes, its line feed among them, that begins at `at`.
+fn line(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], Fault> {
+    match &bytes[at..at + len] {
+        [line @ .., b'\n'] => Ok(line),
+        line => {
+            let expected = format!("a line of {len} bytes");
+            Err(Fault::bad(at, expected, quoted(line)))
+        }
+    }
+}
+
+/// Name, id and the rest of an atom's first line.
+fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
+    /// A name of eight characters, and an id of ten digits, which touch.
+    const TOUCHING: usize = NAME + 10;
+    let label = label.trim_ascii_start();
+    let word = label.iter().take_while(|byte| !byte.is_ascii_whitespace());
+    let (name, mut rest) = match word.count() {
+        TOUCHING => label.split_at(NAME),
+        len => label.split_at(len),
+    };
+    let id = take_integer(&mut rest).and_then(|id| u64::try_from(id).ok());
+    // DL_POLY takes 0 for no id.
+    (name, id.filter(|&id| id > 0), rest)
+}
+
+/// Name and position in a compressed HISTORY, whose columns may touch.
+fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
+    const LEN: usize = 34;
+    if label.len() == LEN {
+        let column = |k: usize| take_all(&label[6 + 7 * k..13 + 7 * k]);
+        let position = column(0).zip(column(1)).zip(column(2));
+        return (
+            label[..6].trim_ascii(),
+            position.map(|((x, y), z)| [x, y, z]),
+        );
+    }
+    let mut words = words(label);
+    let name = words.next().unwrap_or_default();
+    let mut number = || take_all(words.next()?);
+    let position = number().zip(number()).zip(number());
+    (name, position.map(|((x, y), z)| [x, y, z]))
+}
+
+/// The number that a field holds and nothing else.
+fn take_all(mut field: &[u8]) -> Option<f64> {
+    let number = take_real(&mut field)?;
+    field.trim_ascii().is_empty().then_some(number)
+}

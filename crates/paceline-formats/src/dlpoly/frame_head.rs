@@ -1,0 +1,280 @@
+//! What stands in a frame before its atoms: its time and its cell.
+//!
+//! ```text
+//! HISTORY     "timestep", step, atoms, keytrj, imcon, step's length (ps), time (ps)
+//!             DL_POLY Classic leaves out the time
+//! compressed  "timestep", step, step's length, time   a8,i6,f8.5,f12.5
+//! then        the cell: three lines of three numbers (Å), in some files only where imcon is not 0
+//!
+//! CONFIG      title
+//!             levcfg, imcon, and often: atoms, step, step's length, time
+//!             DL_POLY Classic: levcfg, imcon, step, step's length
+//!             the cell, where imcon is not 0
+//! ```
+
+use super::layout::{COMPRESSED, Kind, Layout, LineLengths, fields};
+use super::lines::{Lines, is_blank, quoted, vector, words};
+use crate::Fields;
+use crate::error::Fault;
+use crate::fortran::{take_integer, take_real};
+
+/// What every frame of a HISTORY begins with.
+pub const TIMESTEP: &[u8] = b"timestep";
+
+/// What stands before the atoms of a frame, and what they hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FrameHead {
+    /// Of the simulation.
+    pub step: i64,
+    /// ps.
+    pub time: f64,
+    /// The cell's three vectors, Å; nothing where there is no periodic boundary.
+    pub cell: Option<[[f64; 3]; 3]>,
+    /// What the atoms hold, whatever keytrj and levcfg say: restarts and editors change them.
+    pub fields: Fields,
+    /// Bytes before the first atom.
+    pub len: usize,
+    pub(super) level: u8,
+}
+
+/// The second line of a CONFIG.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConfigLine {
+    pub imcon: u8,
+    pub n_atoms: Option<u64>,
+    step: i64,
+    time: f64,
+}
+
+impl FrameHead {
+    /// Of the frame that `bytes` begin with, which has `size` bytes.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
+    pub fn parse(layout: &Layout, bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
+        match layout.lines {
+            LineLengths::Varying => {
+                let mut lines = Lines::new(bytes, size);
+                let head = Self::take(layout, &mut lines)?;
+                Ok(match layout.level {
+                    COMPRESSED => head,
+                    _ => head.with_level(level(lines)?),
+                })
+            }
+            // What follows may be bytes of another atom than the first.
+            LineLengths::Equal(widths) => {
+                let len = widths.head as usize;
+                let bytes = bytes.get(..len).ok_or(Fault::Short { needed: len })?;
+                let mut lines = Lines::new(bytes, len as u64);
+                let head = Self::take(layout, &mut lines)?;
+                match lines.next_if_any()? {
+                    // Blank lines may stand before the first atom.
+                    None => Ok(FrameHead { len, ..head }),
+                    Some(line) => {
+                        let expected = format!("the first atom at byte {len} of the frame");
+                        Err(Fault::bad(head.len, expected, quoted(line)))
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(layout: &Layout, lines: &mut Lines<'_>) -> Result<FrameHead, Fault> {
+        let (step, time, cell) = match layout.kind {
+            Kind::Config => {
+                lines.title()?;
+                let line = ConfigLine::take(lines)?;
+                let cell = match line.imcon {
+                    0 => None,
+                    _ => Some(cell(lines)?),
+                };
+                (line.step, line.time, cell)
+            }
+            Kind::History => {
+                let at = lines.at();
+                let line = lines.next("a line that begins with \"timestep\"")?;
+                let header = Header::parse(layout, line)
+                    .map_err(|expected| Fault::bad(at, expected, quoted(line)))?;
+                let cell = cell_if_any(lines)?.filter(|_| header.imcon != 0);
+                (header.step, header.time, cell)
+            }
+        };
+        Ok(FrameHead {
+            step,
+            time,
+            cell,
+            fields: fields(layout.level),
+            len: lines.at(),
+            level: layout.level,
+        })
+    }
+
+    fn with_level(self, level: u8) -> FrameHead {
+        FrameHead {
+            level,
+            fields: fields(level),
+            ..self
+        }
+    }
+}
+
+/// The level that the first atom's lines show.
+fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
+    lines.next("the name of the first atom")?;
+    let mut n_vectors = 0;
+    while n_vectors < 3 {
+        let at = lines.at();
+        match lines.next_if_any() {
+            Err(fault @ Fault::Short { .. }) => return Err(fault),
+            Ok(Some(line)) if vector(line).is_some() => n_vectors += 1,
+            _ if n_vectors > 0 => break,
+            Ok(Some(line)) => return Err(Fault::bad(at, WHAT, quoted(line))),
+            Ok(None) => return Err(Fault::bad(at, WHAT, "no further line")),
+            Err(fault) => return Err(fault),
+        }
+    }
+    return Ok(n_vectors - 1);
+    const WHAT: &str = "the position of the first atom, three numbers";
+}
+
+/// A frame's first line in a HISTORY.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    pub step: i64,
+    /// ps.
+    pub time: f64,
+    imcon: u8,
+}
+
+impl Header {
+    /// # Errors
+    /// What was expected.
+    pub fn parse(layout: &Layout, line: &[u8]) -> Result<Header, String> {
+        let Some(rest) = line.strip_prefix(TIMESTEP) else {
+            return Err("a line that begins with \"timestep\"".into());
+        };
+        match layout.level {
+            COMPRESSED => Self::compressed(layout, line, rest),
+            _ => Self::usual(layout, rest),
+        }
+    }
+
+    fn usual(layout: &Layout, mut rest: &[u8]) -> Result<Header, String> {
+        let rest = &mut rest;
+        let mut integer = || take_integer(rest);
+        let integers = (integer(), integer(), integer(), integer());
+        let (Some(step), Some(n_atoms), Some(0..=2), Some(imcon @ 0..=7)) = integers else {
+            return Err("\"timestep\" and its step, atoms, keytrj and imcon".into());
+        };
+        if u64::try_from(n_atoms) != Ok(layout.n_atoms) {
+            return Err(format!("a frame of {} atoms", layout.n_atoms));
+        }
+        let Some(dt) = take_real(rest) else {
+            return Err("\"timestep\" with the length of a step".into());
+        };
+        let time = match is_blank(rest) {
+            true => Some(step as f64 * dt),
+            false => take_real(rest),
+        };
+        Ok(Header {
+            step,
+            time: time.ok_or("\"timestep\" with a time at its end")?,
+            imcon: imcon as u8,
+        })
+    }
+
+    /// Columns touch here, and a step of more than six digits becomes stars.
+    fn compressed(layout: &Layout, line: &[u8], rest: &[u8]) -> Result<Header, String> {
+        const LEN: usize = 34;
+        let line = line.trim_ascii_end();
+        let fields = match line.len() {
+            LEN => Some([&line[8..14], &line[14..22], &line[22..LEN]]),
+            _ => {
+                let mut words = words(rest);
+                let mut word = || words.next();
+                word().zip(word()).zip(word()).map(|((a, b), c)| [a, b, c])
+            }
+        };
+        let parsed = fields.and_then(|[mut step, mut dt, mut time]| {
+            let (dt, time) = (take_real(&mut dt)?, take_real(&mut time)?);
+            let step = match step.trim_ascii_start().first() {
+                Some(b'*') => (time / dt).round() as i64,
+                _ => take_integer(&mut step)?,
+            };
+            Some((step, time))
+        });
+        let (step, time) =
+            parsed.ok_or("\"timestep\" with its step, a step's length and a time")?;
+        Ok(Header {
+            step,
+            time,
+            imcon: layout.imcon,
+        })
+    }
+}
+
+impl ConfigLine {
+    pub fn take(lines: &mut Lines<'_>) -> Result<ConfigLine, Fault> {
+        let at = lines.at();
+        let line = lines.next("levcfg and imcon")?;
+        let bad = |expected: &str| Fault::bad(at, expected, quoted(line));
+        let (integers, rest) = integers(line);
+        let &[0..=2, imcon @ 0..=7, ref others @ ..] = &integers[..] else {
+            return Err(bad("levcfg from 0 to 2 and imcon from 0 to 7"));
+        };
+        let reals: Option<Vec<f64>> = words(rest).map(|mut word| take_real(&mut word)).collect();
+        let Some(reals) = reals else {
+            return Err(bad("numbers alone"));
+        };
+        let (n_atoms, step, time) = match (others, &reals[..]) {
+            // DL_POLY Classic counts no atoms here.
+            (&[step], &[dt]) => (None, step, step as f64 * dt),
+            (&[], &[_]) => (None, 0, 0.0),
+            (others, reals) => {
+                let step = others.get(1).copied().unwrap_or(0);
+                let time = match reals {
+                    [_, time, ..] => *time,
+                    [dt] => step as f64 * dt,
+                    [] => 0.0,
+                };
+                (others.first().copied(), step, time)
+            }
+        };
+        let n_atoms = match n_atoms.map(u64::try_from) {
+            None => None,
+            Some(Ok(n_atoms)) if n_atoms > 0 => Some(n_atoms),
+            Some(_) => return Err(bad("at least 1 atom")),
+        };
+        Ok(ConfigLine {
+            imcon: imcon as u8,
+            n_atoms,
+            step,
+            time,
+        })
+    }
+}
+
+/// The whole numbers that a line begins with, and what follows.
+pub(super) fn integers(mut line: &[u8]) -> (Vec<i64>, &[u8]) {
+    let integers = std::iter::from_fn(|| take_integer(&mut line)).collect();
+    (integers, line)
+}
+
+fn cell(lines: &mut Lines<'_>) -> Result<[[f64; 3]; 3], Fault> {
+    Ok([row(lines)?, row(lines)?, row(lines)?])
+}
+
+fn row(lines: &mut Lines<'_>) -> Result<[f64; 3], Fault> {
+    const WHAT: &str = "three numbers of the cell";
+    let at = lines.at();
+    let line = lines.next(WHAT)?;
+    vector(line).ok_or_else(|| Fault::bad(at, WHAT, quoted(line)))
+}
+
+/// The cell, if the next line is three numbers: no name of an atom is.
+fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
+    match lines.clone().next_if_any()?.and_then(vector) {
+        Some(_) => cell(lines).map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,119 @@
+//! Lines of text and the words in them.
+
+use memchr::memchr;
+
+use crate::error::Fault;
+use crate::fortran::{take_real, three_g20_10};
+
+/// DL_POLY writes lines of up to 200 bytes; people may write longer ones.
+pub const MAX_LINE: usize = 1024;
+
+/// The lines of a file or of a frame, one after another. Blank ones are passed over.
+#[derive(Debug, Clone)]
+pub(super) struct Lines<'a> {
+    bytes: &'a [u8],
+    total: u64,
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// All of `total` bytes, of which `bytes` may be the first ones.
+    pub fn new(bytes: &'a [u8], total: u64) -> Self {
+        Lines::behind(bytes, total, 0)
+    }
+
+    /// Those from `at` on, which is not behind the bytes.
+    pub fn behind(bytes: &'a [u8], total: u64, at: usize) -> Self {
+        Lines { bytes, total, at }
+    }
+
+    /// Where the bytes begin that no line was taken of yet.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// The title: the very next line, blank or not.
+    pub fn title(&mut self) -> Result<&'a [u8], Fault> {
+        let at = self.at;
+        self.line()?.ok_or_else(|| end(at, "a title"))
+    }
+
+    /// The next line that is not blank, without its line feed.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] where it ends behind the bytes at hand, [`Fault::Bad`] where the lines end
+    /// before it, or in the midst of it.
+    pub fn next(&mut self, what: &str) -> Result<&'a [u8], Fault> {
+        let at = self.at;
+        self.next_if_any()?.ok_or_else(|| end(at, what))
+    }
+
+    /// The same; nothing where there is no further line.
+    pub fn next_if_any(&mut self) -> Result<Option<&'a [u8]>, Fault> {
+        while let Some(line) = self.line()? {
+            if !is_blank(line) {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    fn line(&mut self) -> Result<Option<&'a [u8]>, Fault> {
+        let rest = self.rest();
+        if let Some(len) = memchr(b'\n', &rest[..rest.len().min(MAX_LINE)]) {
+            self.at += len + 1;
+            return Ok(Some(&rest[..len]));
+        }
+        if rest.len() >= MAX_LINE {
+            let expected = format!("a line of at most {MAX_LINE} bytes");
+            return Err(Fault::bad(self.at, expected, quoted(rest)));
+        }
+        if (self.bytes.len() as u64) < self.total {
+            let needed = ((self.at + MAX_LINE) as u64).min(self.total) as usize;
+            return Err(Fault::Short { needed });
+        }
+        if is_blank(rest) {
+            self.at = self.bytes.len();
+            return Ok(None);
+        }
+        let expected = "a line feed at the end of the last line (add one where the line is whole)";
+        Err(Fault::bad(self.bytes.len(), expected, quoted(rest)))
+    }
+}
+
+fn end(at: usize, what: &str) -> Fault {
+    Fault::bad(at, what, "no further line")
+}
+
+pub fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// The words of a line.
+pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+/// The three numbers of a line that has three words.
+pub(super) fn vector(line: &[u8]) -> Option<[f64; 3]> {
+    three_g20_10(line).or_else(|| three_words(line))
+}
+
+fn three_words(mut line: &[u8]) -> Option<[f64; 3]> {
+    let line = &mut line;
+    let vector = [take_real(line)?, take_real(line)?, take_real(line)?];
+    is_blank(line).then_some(vector)
+}
+
+/// The beginning of a line, for messages.
+pub(super) fn quoted(line: &[u8]) -> String {
+    const SHOWN: usize = 80;
+    let shown = line[..line.len().min(SHOWN)].trim_ascii_end();
+    let more = if line.len() > SHOWN { "…" } else { "" };
+    format!("\"{}{more}\"", shown.escape_ascii())
+}

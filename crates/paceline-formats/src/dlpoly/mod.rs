@@ -1,0 +1,222 @@
+//! DL_POLY's formatted files: HISTORY, its trajectory, and CONFIG with its twin REVCON, which hold
+//! one frame.
+//!
+//! They are lines of text (see `head.rs`, `frame_head.rs` and `atom.rs`). DL_POLY writes them as
+//! records of 73 bytes, 35 in a compressed HISTORY, so that frames and atoms are found by
+//! arithmetic; DL_POLY Classic, other programs and editors write lines of other lengths, that may
+//! vary. Atoms carry numbers, and may stand in any order: they are given in that of their numbers.
+
+mod atom;
+mod copying;
+pub mod encode;
+mod frame_head;
+mod frame_lines;
+mod head;
+mod layout;
+mod lines;
+mod plan;
+mod records;
+mod walk;
+
+use self::encode::FORCE;
+use self::layout::LineLengths;
+use self::plan::Plan;
+use self::walk::Walk;
+use crate::atom_set::Atoms;
+use crate::cell::triclinic_box;
+use crate::error::Fault;
+use crate::{Decoder, Fields, FrameOut, Run};
+
+pub use self::frame_head::{FrameHead, Header, TIMESTEP};
+pub use self::frame_lines::FrameLines;
+pub use self::head::{Head, counts, detect};
+pub use self::layout::{Kind, Layout};
+pub use self::lines::{MAX_LINE, is_blank};
+pub use self::records::{Record, Records};
+
+/// Decodes what is wanted of one file.
+#[derive(Debug)]
+pub struct DlpolyDecoder {
+    layout: Layout,
+    atoms: Atoms,
+    wanted: Fields,
+    /// Where lines have equal lengths and atoms stand in order.
+    plan: Option<Plan>,
+    /// The whole of a frame, as large as the last one that was asked for.
+    whole: [Run; 1],
+    /// Whether a frame was met, all the same, whose atoms do not.
+    unordered: bool,
+}
+
+impl DlpolyDecoder {
+    /// # Panics
+    /// Where `atoms` are not chosen out of `layout.n_atoms()`.
+    pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
+        assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
+        let plan = match layout.lines {
+            LineLengths::Equal(widths) if layout.ordered => {
+                Some(Plan::new(&layout, widths, &atoms))
+            }
+            _ => None,
+        };
+        DlpolyDecoder {
+            layout,
+            atoms,
+            wanted,
+            plan,
+            whole: [Run { start: 0, len: 0 }],
+            unordered: false,
+        }
+    }
+
+    fn check(&self, size: u64, bytes: &[u8], out: &FrameOut<'_>) -> Result<(), Fault> {
+        if let Some(expected) = self.layout.frame_size()
+            && size != expected
+        {
+            let expected = format!("a frame of {expected} bytes");
+            return Err(Fault::bad(0, expected, format!("{size} bytes")));
+        }
+        let (len, planned) = (bytes.len() as u64, self.plan.as_ref().map(|plan| plan.len));
+        if len != size && Some(len) != planned {
+            let expected = format!("{size} bytes of the frame or those of its runs");
+            return Err(Fault::bad(0, expected, len));
+        }
+        let (wanted, width) = (self.wanted, 3 * self.atoms.len());
+        let room = |wanted: bool, values: &[f32]| !wanted || values.len() == width;
+        if room(wanted.positions, out.positions)
+            && room(wanted.velocities, out.velocities)
+            && room(wanted.forces, out.forces)
+        {
+            return Ok(());
+        }
+        let expected = format!("room for {} atoms", self.atoms.len());
+        Err(Fault::bad(0, expected, "room for others"))
+    }
+
+    /// Decode the wanted atoms where all of them stand in the order of their numbers; whether they
+    /// do. `walk` goes over the bytes of the plan's runs, or over the whole frame.
+    fn decode_in_order(
+        &self,
+        plan: &Plan,
+        head: &FrameHead,
+        walk: Walk<'_>,
+        out: &mut FrameOut<'_>,
+    ) -> Result<bool, Fault> {
+        let mut target = 0;
+        for piece in &plan.pieces {
+            let in_frame = head.len + piece.place * plan.atom_size;
+            let mut walk = match walk.is_whole() {
+                true => walk.from(in_frame),
+                false => walk.from(piece.source),
+            };
+            let missed = in_frame - walk.at;
+            for place in piece.place..piece.place + piece.n {
+                let lines = walk.next().map_err(|fault| fault.behind(missed))?;
+                if lines.id().is_some_and(|id| id != place as u64 + 1) {
+                    return Ok(false);
+                }
+                let vectors = lines.read_vectors(self.wanted, place);
+                store(&vectors.map_err(|fault| fault.behind(missed))?, target, out);
+                target += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decode the wanted atoms of a whole frame, whatever their order.
+    fn decode_in_any_order(&self, mut walk: Walk<'_>, out: &mut FrameOut<'_>) -> Result<(), Fault> {
+        let mut found = Vec::new();
+        for place in 0..self.layout.n_atoms {
+            let at = walk.at;
+            let id = walk.next()?.id();
+            found.push((id.unwrap_or(place + 1), at));
+        }
+        walk.end()?;
+        if !found.is_sorted_by(|(id, _), (next, _)| id < next) {
+            found.sort_unstable();
+            if let Some([(id, _), (_, at)]) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                let found = format!("atom {id} again");
+                return Err(Fault::bad(*at, "each atom once in a frame", found));
+            }
+        }
+        let wanted = self
+            .atoms
+            .runs()
+            .iter()
+            .flat_map(|&(first, n)| first..first + n);
+        for (target, place) in wanted.enumerate() {
+            let vectors = walk
+                .from(found[place].1)
+                .next()?
+                .read_vectors(self.wanted, place)?;
+            store(&vectors, target, out);
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for DlpolyDecoder {
+    fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
+        match &self.plan {
+            _ if self
+                .layout
+                .frame_size()
+                .is_some_and(|expected| size != expected) =>
+            {
+                &[]
+            }
+            Some(plan) if !self.unordered => &plan.runs,
+            _ => {
+                self.whole[0].len = size;
+                &self.whole
+            }
+        }
+    }
+
+    fn decode(
+        &mut self,
+        _frame: u64,
+        size: u64,
+        bytes: &[u8],
+        mut out: FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        self.check(size, bytes, &out)?;
+        let head = FrameHead::parse(&self.layout, bytes, size)?;
+        let walk = Walk::new(self.layout, &head, bytes, size);
+        let in_order = match &self.plan {
+            Some(plan) => self.decode_in_order(plan, &head, walk, &mut out)?,
+            None => false,
+        };
+        if !in_order && !walk.is_whole() {
+            self.unordered = true;
+            return Err(Fault::Short {
+                needed: size as usize,
+            });
+        }
+        if !in_order {
+            self.decode_in_any_order(walk, &mut out)?;
+        }
+        *out.dimensions = head
+            .cell
+            .map_or([0.0; 6], |[x, y, z]| triclinic_box(x, y, z));
+        *out.time = head.time;
+        *out.step = head.step;
+        *out.fields = head.fields;
+        Ok(())
+    }
+}
+
+/// Put an atom's vectors where they are wanted.
+fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
+    let [position, velocity, force] = vectors;
+    let force = &force.map(|value| value / FORCE);
+    for (values, vector) in [
+        (&mut *out.positions, position),
+        (&mut *out.velocities, velocity),
+        (&mut *out.forces, force),
+    ] {
+        if let Some(values) = values.get_mut(3 * target..3 * target + 3) {
+            values.copy_from_slice(&vector.map(|value| value as f32));
+        }
+    }
+}

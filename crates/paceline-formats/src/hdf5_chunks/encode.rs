@@ -1,0 +1,319 @@
+//! Encodes chunks of HDF5 datasets of (frames, atoms, 3): rounded, shuffled, deflated.
+//!
+//! A chunk holds `frames` × `atoms` × 3 numbers in C order, little-endian. One that reaches beyond
+//! the last frame or atom is filled up with zeros, as HDF5 does. Shuffling puts the first bytes of
+//! all numbers before all second ones, and so on; deflated chunks are whole zlib streams.
+//!
+//! Rounding is to multiples of the largest power of two that is not above the precision asked for:
+//! off by half of the precision at the most, as with any multiples of the precision itself, but
+//! the last bits of each number then are zeros, which deflate to nothing.
+
+use std::ops::Range;
+
+use libdeflater::{CompressionLvl, Compressor};
+
+use crate::finite::check_finite;
+
+/// Numbers of an atom.
+const COMPONENTS: usize = 3;
+
+/// Bytes of memory that are kept for the next block, at the most, in each buffer.
+const KEPT: usize = 64 << 20;
+
+/// How a number is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Float {
+    F4,
+    F8,
+}
+
+impl Float {
+    /// Bytes of a number.
+    pub fn size(self) -> usize {
+        match self {
+            Float::F4 => 4,
+            Float::F8 => 8,
+        }
+    }
+}
+
+/// What the chunks of a dataset have in common.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub float: Float,
+    /// Frames of a chunk.
+    pub frames: usize,
+    /// Atoms of a chunk.
+    pub atoms: usize,
+    pub shuffle: bool,
+    /// 1 to 9; none where chunks are not deflated.
+    pub level: Option<i32>,
+    /// What stored numbers may be apart from each other without being told apart.
+    pub precision: Option<f64>,
+    /// What numbers are multiplied by before they are rounded and stored.
+    pub factor: f64,
+    /// What errors call the numbers of one atom.
+    pub what: String,
+}
+
+/// Encodes chunks of one dataset, in any order.
+#[derive(Debug)]
+pub struct ChunkEncoder {
+    settings: Settings,
+    level: Option<CompressionLvl>,
+    step: Option<f64>,
+}
+
+/// Memory of one thread, used again for each chunk.
+#[derive(Default)]
+pub struct Room {
+    plain: Vec<u8>,
+    shuffled: Vec<u8>,
+    /// Encoded chunks, one after another.
+    pub packed: Vec<u8>,
+    compressor: Option<(CompressionLvl, Compressor)>,
+}
+
+impl Room {
+    /// Let go of what is more than the next block is likely to need.
+    pub fn tidy(&mut self) {
+        for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
+            buffer.clear();
+            buffer.shrink_to(KEPT);
+        }
+    }
+}
+
+impl ChunkEncoder {
+    /// # Errors
+    /// What no dataset can have, in a sentence.
+    pub fn new(settings: Settings) -> Result<Self, String> {
+        let &Settings { frames, atoms, .. } = &settings;
+        let bytes = frames
+            .checked_mul(atoms)
+            .and_then(|n| n.checked_mul(COMPONENTS * settings.float.size()));
+        // HDF5 states the size of a chunk in 32 bits.
+        if !bytes.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) {
+            return Err(format!(
+                "a chunk of HDF5 holds from 1 byte to 4 GB: {frames} frames of {atoms} atoms do not"
+            ));
+        }
+        let level = settings.level.map(|level| match level {
+            1..=9 => Ok(CompressionLvl::new(level).expect("a level of libdeflate")),
+            _ => Err(format!("gzip has levels 1 to 9, not {level}")),
+        });
+        if settings.shuffle && level.is_none() {
+            return Err("shuffling alone makes nothing smaller: name a level of gzip too".into());
+        }
+        if !(settings.factor.is_finite() && settings.factor != 0.0) {
+            return Err(format!(
+                "a factor must be a finite number other than 0, not {}",
+                settings.factor
+            ));
+        }
+        Ok(ChunkEncoder {
+            level: level.transpose()?,
+            step: settings.precision.map(step_within).transpose()?,
+            settings,
+        })
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What stored numbers are multiples of, where they are rounded.
+    pub fn step(&self) -> Option<f64> {
+        self.step
+    }
+
+    /// Number of chunks along frames and along atoms.
+    pub fn grid(&self, n_frames: usize, n_atoms: usize) -> (usize, usize) {
+        (
+            n_frames.div_ceil(self.settings.frames),
+            n_atoms.div_ceil(self.settings.atoms),
+        )
+    }
+
+    /// Bytes that one frame has in a chunk.
+    pub fn frame_bytes(&self) -> usize {
+        self.settings.atoms * COMPONENTS * self.settings.float.size()
+    }
+
+    /// Encode all chunks of frames that begin at a chunk's first frame, one after another into
+    /// `room.packed`; gives the size of each, in C order.
+    ///
+    /// # Errors
+    /// The first frame with a number that is not finite, and a sentence that names the atom.
+    pub fn encode(
+        &self,
+        values: &[f32],
+        n_atoms: usize,
+        room: &mut Room,
+    ) -> Result<Vec<u64>, (usize, String)> {
+        self.check(values, n_atoms)?;
+        let n_frames = values.len() / (COMPONENTS * n_atoms);
+        let (rows, columns) = self.grid(n_frames, n_atoms);
+        room.packed.clear();
+        let mut sizes = Vec::with_capacity(rows * columns);
+        for row in 0..rows {
+            let first = row * self.settings.frames;
+            let frames = first..n_frames.min(first + self.settings.frames);
+            for column in 0..columns {
+                room.plain.clear();
+                self.put(values, n_atoms, frames.clone(), column, &mut room.plain);
+                let whole = self.settings.frames * self.frame_bytes();
+                room.plain.resize(whole, 0);
+                sizes.push(self.pack(room) as u64);
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Refuse numbers that are not finite.
+    ///
+    /// # Errors
+    /// As of [`Self::encode`].
+    pub fn check(&self, values: &[f32], n_atoms: usize) -> Result<(), (usize, String)> {
+        for (row, frame) in values.chunks_exact(COMPONENTS * n_atoms).enumerate() {
+            check_finite(frame, &self.settings.what).map_err(|reason| (row, reason))?;
+        }
+        Ok(())
+    }
+
+    /// Append to `out` what some frames have in the chunks of one column, not packed.
+    pub fn put(
+        &self,
+        values: &[f32],
+        n_atoms: usize,
+        frames: Range<usize>,
+        column: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let first = column * self.settings.atoms;
+        let stop = n_atoms.min(first + self.settings.atoms);
+        for frame in frames {
+            let end = out.len() + self.frame_bytes();
+            let numbers =
+                &values[COMPONENTS * (frame * n_atoms + first)..][..COMPONENTS * (stop - first)];
+            self.store(numbers, out);
+            out.resize(end, 0);
+        }
+    }
+
+    /// Append numbers as they are stored.
+    fn store(&self, numbers: &[f32], out: &mut Vec<u8>) {
+        let factor = self.settings.factor;
+        match self.settings.float {
+            Float::F4 => {
+                let factor = factor as f32;
+                match self.step.map(|step| step as f32) {
+                    None if factor == 1.0 => append(numbers, out, f32::to_le_bytes),
+                    None => append(numbers, out, |x| (x * factor).to_le_bytes()),
+                    Some(step) => {
+                        let large = step * (1_u32 << 23) as f32;
+                        append(numbers, out, |x| round_f32(x * factor, large).to_le_bytes());
+                    }
+                }
+            }
+            Float::F8 => match self.step {
+                None => append(numbers, out, |x| (f64::from(x) * factor).to_le_bytes()),
+                Some(step) => {
+                    let large = step * (1_u64 << 52) as f64;
+                    append(numbers, out, |x| {
+                        round_f64(f64::from(x) * factor, large).to_le_bytes()
+                    });
+                }
+            },
+        }
+    }
+
+    /// Append the chunk in `room.plain` to `room.packed`; gives its size there.
+    fn pack(&self, room: &mut Room) -> usize {
+        let Some(level) = self.level else {
+            room.packed.extend_from_slice(&room.plain);
+            return room.plain.len();
+        };
+        let mut bytes = &room.plain;
+        if self.settings.shuffle {
+            shuffle(&room.plain, self.settings.float, &mut room.shuffled);
+            bytes = &room.shuffled;
+        }
+        let compressor = match &mut room.compressor {
+            Some((made_for, compressor)) if *made_for == level => compressor,
+            other => &mut other.insert((level, Compressor::new(level))).1,
+        };
+        let before = room.packed.len();
+        room.packed
+            .resize(before + compressor.zlib_compress_bound(bytes.len()), 0);
+        let size = compressor
+            .zlib_compress(bytes, &mut room.packed[before..])
+            .expect("room for what does not compress");
+        room.packed.truncate(before + size);
+        size
+    }
+}
+
+/// The largest power of two that is not above a precision.
+fn step_within(precision: f64) -> Result<f64, String> {
+    // Far from where a float of 32 bits ends, so that no number is rounded to infinity or from 0.
+    if !(1e-20..=1e20).contains(&precision) {
+        return Err(format!(
+            "a precision must be from 1e-20 to 1e20, not {precision}"
+        ));
+    }
+    const EXPONENT: u64 = 0x7ff << 52;
+    Ok(f64::from_bits(precision.to_bits() & EXPONENT))
+}
+
+/// Round to a multiple of `large` / 2²³. From `large` on every f32 is one; below, a sum with
+/// `large` has no bits for less than one. (`round_ties_even` takes three times as long on a
+/// processor of which no more than x86-64 is asked.)
+fn round_f32(x: f32, large: f32) -> f32 {
+    let signed = large.copysign(x);
+    if x.abs() < large {
+        (x + signed) - signed
+    } else {
+        x
+    }
+}
+
+/// The same with `large` / 2⁵² and f64.
+fn round_f64(x: f64, large: f64) -> f64 {
+    let signed = large.copysign(x);
+    if x.abs() < large {
+        (x + signed) - signed
+    } else {
+        x
+    }
+}
+
+fn append<const N: usize>(numbers: &[f32], out: &mut Vec<u8>, code: impl Fn(f32) -> [u8; N]) {
+    let start = out.len();
+    out.resize(start + N * numbers.len(), 0);
+    let (places, _) = out[start..].as_chunks_mut::<N>();
+    for (place, &number) in places.iter_mut().zip(numbers) {
+        *place = code(number);
+    }
+}
+
+fn shuffle(bytes: &[u8], float: Float, out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(bytes.len(), 0);
+    match float {
+        Float::F4 => shuffle_by::<4>(bytes, out),
+        Float::F8 => shuffle_by::<8>(bytes, out),
+    }
+}
+
+fn shuffle_by<const N: usize>(bytes: &[u8], out: &mut [u8]) {
+    let (numbers, _) = bytes.as_chunks::<N>();
+    for (k, plane) in out.chunks_exact_mut(numbers.len()).enumerate() {
+        for (byte, number) in plane.iter_mut().zip(numbers) {
+            *byte = number[k];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Where the wanted numbers of a row lie among the chunks, and where each of them goes.
+//!
+//! A row, all numbers of one frame, is a table of points (atoms; or numbers, where the dataset has
+//! no axis of components) by components. Chunks cut it into columns, in C order; a contiguous
+//! dataset is one chunk. At the edge of the dataset chunks are stored whole.
+
+use super::dataset::Dataset;
+use super::scatter::{Copies, Copy};
+use crate::atom_set::Atoms;
+use crate::source::GAP;
+
+/// How the rows of a dataset are cut, and what is wanted of them.
+#[derive(Debug)]
+pub struct Grid {
+    /// Rows of the dataset, and of a chunk.
+    pub n_rows: u64,
+    pub chunk_rows: u64,
+    /// Bytes of a row of a chunk, and of a chunk.
+    pub row_bytes: usize,
+    pub chunk_bytes: usize,
+    /// Chunks side by side in one place along the axis of rows, wanted or not.
+    pub n_columns: usize,
+    /// Those that hold anything wanted, rising.
+    pub columns: Vec<Column>,
+    /// Chunks along each of the other axes.
+    axes: Vec<u64>,
+}
+
+/// What is wanted of each row of the chunks in one column.
+#[derive(Debug)]
+pub struct Column {
+    /// Its place among the columns.
+    pub index: usize,
+    /// In the order of their bytes.
+    pub parts: Vec<Part>,
+}
+
+/// Wanted numbers that lie close together.
+#[derive(Debug)]
+pub struct Part {
+    /// Byte in the chunk's row.
+    pub start: usize,
+    /// Bytes.
+    pub len: usize,
+    pub copies: Copies,
+}
+
+impl Column {
+    /// One past the last wanted byte of a row.
+    pub fn end(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.start + part.len)
+    }
+}
+
+impl Grid {
+    /// The grid of a sound dataset ([`Dataset::check`]), whose second axis has as many atoms, or
+    /// three times as many numbers.
+    pub fn new(dataset: &Dataset, atoms: &Atoms, per_atom: usize) -> Grid {
+        let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
+        let numbers = |axes: &[u64]| axes.iter().product::<u64>() as usize;
+        let row_bytes = numbers(&chunk[1..]) * dataset.number.width;
+        let axes: Vec<u64> = dataset.shape[1..]
+            .iter()
+            .zip(&chunk[1..])
+            .map(|(&n, &step)| n.div_ceil(step.max(1)))
+            .collect();
+        let (points, components) = match dataset.shape.len() {
+            3 => (1, per_atom),
+            _ => (per_atom, 1),
+        };
+        let runs = atoms.runs().iter();
+        let runs = runs.map(|&(first, n)| (first * points, n * points));
+        let cut = Cut {
+            width: dataset.number.width,
+            components,
+            chunk_points: chunk[1] as usize,
+            chunk_components: chunk.get(2).map_or(1, |&n| n as usize),
+        };
+        Grid {
+            n_rows: dataset.shape[0],
+            chunk_rows: chunk[0],
+            row_bytes,
+            chunk_bytes: row_bytes * chunk[0] as usize,
+            n_columns: numbers(&axes),
+            columns: cut.columns(runs),
+            axes,
+        }
+    }
+
+    /// Where a chunk is in the grid of chunks.
+    pub fn coordinates(&self, place: u64, column: usize) -> Vec<u64> {
+        let column = column as u64;
+        match self.axes[..] {
+            [_, across] => vec![place, column / across.max(1), column % across.max(1)],
+            _ => vec![place, column],
+        }
+    }
+}
+
+/// How a row is cut into columns.
+struct Cut {
+    /// Bytes of a number.
+    width: usize,
+    components: usize,
+    chunk_points: usize,
+    chunk_components: usize,
+}
+
+impl Cut {
+    /// The columns that hold any of some runs of points.
+    fn columns(&self, runs: impl Iterator<Item = (usize, usize)>) -> Vec<Column> {
+        let across = self.components.div_ceil(self.chunk_components);
+        let mut columns = Vec::new();
+        // Points of the column at hand: first one in the column, place among those wanted, number.
+        let mut here: Vec<(usize, usize, usize)> = Vec::new();
+        let mut down = 0;
+        let mut target = 0;
+        for (mut first, mut n) in runs {
+            while n > 0 {
+                if first / self.chunk_points != down {
+                    self.cut_across(down, across, &here, &mut columns);
+                    here.clear();
+                    down = first / self.chunk_points;
+                }
+                let local = first % self.chunk_points;
+                let fit = n.min(self.chunk_points - local);
+                here.push((local, target, fit));
+                (first, n, target) = (first + fit, n - fit, target + fit);
+            }
+        }
+        self.cut_across(down, across, &here, &mut columns);
+        columns
+    }
+
+    fn cut_across(
+        &self,
+        down: usize,
+        across: usize,
+        points: &[(usize, usize, usize)],
+        columns: &mut Vec<Column>,
+    ) {
+        if points.is_empty() {
+            return;
+        }
+        columns.extend((0..across).map(|k| Column {
+            index: down * across + k,
+            parts: self.parts(k * self.chunk_components, points),
+        }));
+    }
+
+    /// Group what lies within reach of one call.
+    fn parts(&self, component: usize, points: &[(usize, usize, usize)]) -> Vec<Part> {
+        let width = self.chunk_components.min(self.components - component);
+        let mut parts: Vec<Part> = Vec::new();
+        for &(point, target, n) in points {
+            let source = point * self.chunk_components;
+            let end = source + (n - 1) * self.chunk_components + width;
+            let (start, end) = (source * self.width, end * self.width);
+            let near = |part: &Part| (start - part.start - part.len) as u64 <= GAP;
+            if !parts.last().is_some_and(near) {
+                let copies = Copies::new(width, self.chunk_components, self.components);
+                parts.push(Part {
+                    start,
+                    len: 0,
+                    copies,
+                });
+            }
+            if let Some(part) = parts.last_mut() {
+                part.len = end - part.start;
+                part.copies.push(Copy {
+                    source: source - part.start / self.width,
+                    target: target * self.components + component,
+                    n,
+                });
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,72 @@
+//! What a user should be told when a file is opened.
+
+use super::store::Listing;
+use crate::Format;
+
+/// Damaged frames that are listed one by one.
+const N_LISTED: usize = 5;
+
+/// Where the last frame, number `frame`, should begin there are zeros.
+pub fn hole(frame: u64, offset: u64) -> String {
+    format!("frame {frame} (byte {offset}) was never finished: it begins with zeros")
+}
+
+/// `present` bytes of a last frame, number `frame`, are there; it would have `stated` bytes.
+pub fn cut(frame: u64, offset: u64, present: u64, stated: Option<u64>) -> String {
+    cut_where(
+        frame,
+        offset,
+        &match stated {
+            Some(stated) => format!("{present} of {stated} bytes are there"),
+            None => format!("{present} bytes are there, not even a whole header"),
+        },
+    )
+}
+
+/// A last frame has fewer lines than it should.
+fn cut_lines(frame: u64, offset: u64) -> String {
+    let there = "lines are missing at its end, or the last one has no line feed";
+    cut_where(frame, offset, there)
+}
+
+fn cut_where(frame: u64, offset: u64, there: &str) -> String {
+    let before = match frame {
+        0 => "there is no frame before it".to_owned(),
+        1 => "the frame before it can be read".to_owned(),
+        _ => format!("the {frame} frames before it can be read"),
+    };
+    format!("frame {frame} (byte {offset}) is cut: {there}; {before}")
+}
+
+/// The notes for the frames that a scan found.
+pub fn of(listing: &Listing) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (n_frames, size) = (listing.n_frames(), listing.fingerprint.size());
+    let end = listing.borders.last().copied().unwrap_or(0);
+    if end < size {
+        notes.push(match listing.layout.format() {
+            Format::History => cut_lines(n_frames, end),
+            _ => cut(n_frames, end, size - end, listing.cut),
+        });
+    }
+    if !listing.damaged.is_empty() {
+        notes.push(damaged(&listing.damaged, &listing.borders));
+    }
+    notes
+}
+
+fn damaged(frames: &[u64], borders: &[u64]) -> String {
+    let place = |&frame: &u64| format!("frame {frame} (byte {})", borders[frame as usize]);
+    let listed: Vec<String> = frames.iter().take(N_LISTED).map(place).collect();
+    let more = match frames.len().saturating_sub(N_LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let are = if frames.len() == 1 { "is" } else { "are" };
+    format!(
+        "{} of {} frames {are} damaged: {}{more}",
+        frames.len(),
+        borders.len() - 1,
+        listed.join(", ")
+    )
+}

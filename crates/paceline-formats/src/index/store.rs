@@ -1,0 +1,284 @@
+//! The saved form of an index: a cache, that is rebuilt where it does not fit.
+//!
+//! ```text
+//! byte  0  "paceline"
+//!       8  version               u32   all numbers little-endian
+//!      12  layout's length       u32
+//!      16  fingerprint           u64 size of the file, u128 hash
+//!      40  frames n              u64
+//!      48  damaged frames d      u64
+//!      56  size of the cut frame u64   0 where none is known
+//!      64  layout
+//!          borders               (n + 1) u64
+//!          damaged frames        d u64
+//!          checksum              u64   XXH3 of all bytes before
+//!          times                 n f64, ps
+//!          steps                 n i64
+//!          checksum              u64   XXH3 of times and steps, seeded with the first checksum
+//! ```
+//!
+//! The second part is read only when times are asked for.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
+
+use super::fingerprint::Fingerprint;
+use crate::Layout;
+use crate::source::{FileSource, Source};
+
+const MAGIC: [u8; 8] = *b"paceline";
+const VERSION: u32 = 3;
+const HEAD_LEN: usize = 64;
+const CHECKSUM_LEN: u64 = 8;
+/// Bytes of a frame's time, and of its time and step.
+const TIME_LEN: usize = 8;
+const MOMENT_LEN: u64 = 16;
+
+/// Where the frames of a file are, as a scan found it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listing {
+    pub layout: Layout,
+    pub fingerprint: Fingerprint,
+    /// Start of each frame, then the end of the last.
+    pub borders: Vec<u64>,
+    /// Numbers of the entries that are no whole frames.
+    pub damaged: Vec<u64>,
+    /// Bytes that the cut frame behind the last one would have, where its header is whole.
+    pub cut: Option<u64>,
+}
+
+impl Listing {
+    pub fn n_frames(&self) -> u64 {
+        self.borders.len() as u64 - 1
+    }
+
+    /// What holds for every listing that a scan gives.
+    fn is_sound(&self) -> bool {
+        let ends_within = |&end: &u64| end <= self.fingerprint.size;
+        self.borders.first() == Some(&self.layout.start())
+            && self.borders.last().is_some_and(ends_within)
+            && self.borders.is_sorted_by(|a, b| a < b)
+            && self.damaged.is_sorted_by(|a, b| a < b)
+            && self
+                .damaged
+                .last()
+                .is_none_or(|&last| last < self.n_frames())
+    }
+}
+
+/// When the frames of a file are: time in ps and step, of each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moments {
+    pub times: Vec<f64>,
+    pub steps: Vec<i64>,
+}
+
+/// Save an index, so that other processes see the whole of it or nothing.
+pub fn write(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)?;
+    let (file, permissions) = replaced(file)?;
+    let temporary = temporary_name(&file);
+    let written = write_new(&temporary, listing, moments, permissions)
+        .and_then(|()| fs::rename(&temporary, &file));
+    if written.is_err() {
+        // It may not exist; the first error is the one that tells.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Where a file really is, and its permissions if there is one; an error where it is no file.
+fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
+    match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),
+        Err(error) => Err(error),
+        Ok(_) => {
+            let metadata = fs::metadata(file)?;
+            if !metadata.is_file() {
+                return Err(io::Error::other("not a regular file"));
+            }
+            Ok((fs::canonicalize(file)?, Some(metadata.permissions())))
+        }
+    }
+}
+
+/// A name that nobody can foresee: its number is of keys that the system gives at random.
+fn temporary_name(file: &Path) -> PathBuf {
+    let number = RandomState::new().hash_one(std::process::id());
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{number:016x}"));
+    PathBuf::from(name)
+}
+
+fn write_new(
+    file: &Path,
+    listing: &Listing,
+    moments: &Moments,
+    permissions: Option<Permissions>,
+) -> io::Result<()> {
+    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(file)?;
+    let first = first_part(listing);
+    let first_sum = checksum(&first, 0);
+    file.write_all(&first)?;
+    file.write_all(&first_sum.to_le_bytes())?;
+    let second = second_part(moments);
+    file.write_all(&second)?;
+    file.write_all(&checksum(&second, first_sum).to_le_bytes())?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
+    file.sync_all()
+}
+
+fn first_part(listing: &Listing) -> Vec<u8> {
+    let layout = listing.layout.to_bytes();
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((layout.len() as u32).to_le_bytes());
+    bytes.extend(listing.fingerprint.size.to_le_bytes());
+    bytes.extend(listing.fingerprint.hash.to_le_bytes());
+    bytes.extend(listing.n_frames().to_le_bytes());
+    bytes.extend((listing.damaged.len() as u64).to_le_bytes());
+    bytes.extend(listing.cut.unwrap_or(0).to_le_bytes());
+    bytes.extend(layout);
+    for number in listing.borders.iter().chain(&listing.damaged) {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+fn second_part(moments: &Moments) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for time in &moments.times {
+        bytes.extend_from_slice(&time.to_le_bytes());
+    }
+    for step in &moments.steps {
+        bytes.extend_from_slice(&step.to_le_bytes());
+    }
+    bytes
+}
+
+/// The listing that `file` holds; nothing where it is no whole index of this version.
+pub fn read(file: &Path) -> Option<Listing> {
+    let source = FileSource::open(file).ok()?;
+    let head = Head::read(&source)?;
+    let first = checked(&source, 0, head.first_len()?, 0)?;
+    // The head may have changed since it was read alone.
+    if Head::parse(first.get(..HEAD_LEN)?)? != head {
+        return None;
+    }
+    let (layout, numbers) = first[HEAD_LEN..].split_at_checked(head.layout_len as usize)?;
+    let numbers = numbers.chunks_exact(8);
+    let mut borders: Vec<u64> = numbers
+        .map(|number| u64::from_le_bytes(array(number)))
+        .collect();
+    let damaged = borders.split_off(borders.len().checked_sub(head.n_damaged as usize)?);
+    let listing = Listing {
+        layout: Layout::from_bytes(layout)?,
+        fingerprint: head.fingerprint,
+        borders,
+        damaged,
+        cut: Some(head.cut).filter(|&size| size > 0),
+    };
+    listing.is_sound().then_some(listing)
+}
+
+/// The times and steps of the `n_frames` frames of the file with this fingerprint; nothing where
+/// `file` is no longer its index.
+pub fn read_moments(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Moments> {
+    let source = FileSource::open(file).ok()?;
+    let head = Head::read(&source)?;
+    if head.fingerprint != *fingerprint || head.n_frames != n_frames {
+        return None;
+    }
+    let start = head.first_len()?;
+    let mut seed = [0; CHECKSUM_LEN as usize];
+    source.read_at(start - CHECKSUM_LEN, &mut seed).ok()?;
+    let len = head.second_len()?;
+    let second = checked(&source, start, len, u64::from_le_bytes(seed))?;
+    let (times, steps) = second.split_at(second.len() / MOMENT_LEN as usize * TIME_LEN);
+    let times = times.chunks_exact(TIME_LEN);
+    let steps = steps.chunks_exact(8);
+    Some(Moments {
+        times: times.map(|time| f64::from_le_bytes(array(time))).collect(),
+        steps: steps.map(|step| i64::from_le_bytes(array(step))).collect(),
+    })
+}
+
+/// The `len` bytes from `start` on without the checksum that they end with, if it is theirs.
+fn checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).ok()?];
+    source.read_at(start, &mut bytes).ok()?;
+    let content = bytes.len().checked_sub(CHECKSUM_LEN as usize)?;
+    let expected = u64::from_le_bytes(array(&bytes[content..]));
+    bytes.truncate(content);
+    (checksum(&bytes, seed) == expected).then_some(bytes)
+}
+
+/// The numbers at the beginning of a saved index.
+#[derive(Debug, PartialEq)]
+struct Head {
+    layout_len: u32,
+    fingerprint: Fingerprint,
+    n_frames: u64,
+    n_damaged: u64,
+    cut: u64,
+}
+
+impl Head {
+    /// Read the head, and make sure that the lengths it states are those of the file, before
+    /// anybody makes room for them.
+    fn read(source: &FileSource) -> Option<Head> {
+        let mut bytes = [0; HEAD_LEN];
+        source.read_at(0, &mut bytes).ok()?;
+        let head = Head::parse(&bytes)?;
+        let stated = head.first_len()?.checked_add(head.second_len()?)?;
+        (source.size().ok()? == stated).then_some(head)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Head> {
+        let number = |at: usize| u64::from_le_bytes(array(&bytes[at..at + 8]));
+        let half = |at: usize| u32::from_le_bytes(array(&bytes[at..at + 4]));
+        if bytes[..8] != MAGIC || half(8) != VERSION {
+            return None;
+        }
+        Some(Head {
+            layout_len: half(12),
+            fingerprint: Fingerprint {
+                size: number(16),
+                hash: u128::from_le_bytes(array(&bytes[24..40])),
+            },
+            n_frames: number(40),
+            n_damaged: number(48),
+            cut: number(56),
+        })
+    }
+
+    fn first_len(&self) -> Option<u64> {
+        let numbers = self.n_frames.checked_add(1)?.checked_add(self.n_damaged)?;
+        let fixed = HEAD_LEN as u64 + u64::from(self.layout_len) + CHECKSUM_LEN;
+        numbers.checked_mul(8)?.checked_add(fixed)
+    }
+
+    fn second_len(&self) -> Option<u64> {
+        self.n_frames
+            .checked_mul(MOMENT_LEN)?
+            .checked_add(CHECKSUM_LEN)
+    }
+}
+
+/// `bytes` as an array; callers cut them to its size.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().unwrap_or([0; N])
+}

@@ -1,0 +1,384 @@
+//! Saved indexes: loaded, extended, damaged, out of place.
+
+use std::fs::Permissions;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
+use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
+use crate::atom_set::Atoms;
+use crate::error::Error;
+use crate::source::{FileSource, MemorySource, Source};
+use crate::xtc::XtcDecoder;
+use crate::{Decoder, Fields, Frame, Layout};
+
+/// What two opens of one file must agree in. (As text, for a time can be NaN.)
+fn content(index: &Index) -> String {
+    content_of(index, &MemorySource(Vec::new()))
+}
+
+/// The same, of an index that may have to read the times from the file.
+fn content_of(index: &Index, source: &dyn Source) -> String {
+    let Times { times, steps } = index.times(source).unwrap();
+    format!(
+        "{:?} {:?} {} {:?} {times:?} {steps:?}",
+        index.layout(),
+        index.frames,
+        index.fingerprint(),
+        index.notes()
+    )
+}
+
+fn unsaved(bytes: &[u8]) -> Index {
+    let options = OpenOptions {
+        index_files: Vec::new(),
+        refresh: false,
+        sample: None,
+        n_threads: 1,
+        progress: &go_on,
+    };
+    open(&MemorySource(bytes.to_vec()), &options).unwrap()
+}
+
+#[test]
+fn the_second_open_loads_what_the_first_one_saved() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let first = open_path(&path).unwrap();
+    let second = open_path(&path).unwrap();
+    assert_eq!(first.origin(), Origin::Scanned);
+    assert_eq!(second.origin(), Origin::Loaded);
+    let beside = folder.0.join(".a.xtc.paceline-index");
+    assert_eq!(second.index_file(), Some(beside.as_path()));
+    assert_eq!(second.layout(), &Layout::Xtc { n_atoms: 3 });
+    assert_eq!((second.n_frames(), second.n_atoms()), (40, 3));
+    assert_eq!(second.extent(7), (7 * 92, 92));
+    assert_eq!(times_at_hand(&second).times[39], 19.5);
+    assert_eq!(times_at_hand(&second).steps[39], 390);
+    assert!(second.notes().is_empty());
+    assert_eq!(content(&first), content(&second));
+    let files = std::fs::read_dir(&folder.0).unwrap().count();
+    assert_eq!(files, 2, "nothing else is left behind");
+}
+
+#[test]
+fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(30_000));
+    open_path(&path).unwrap();
+    let source = FileSource::open(&path).unwrap();
+    let options = OpenOptions {
+        index_files: index_files(&path, None),
+        refresh: false,
+        sample: None,
+        n_threads: 2,
+        progress: &go_on,
+    };
+    let index = open(&source, &options).unwrap();
+    assert_eq!((index.origin(), index.n_frames()), (Origin::Loaded, 30_000));
+    let opened = source.traffic();
+    assert_eq!(opened.bytes, 1024 + 96 + 18 * 4096);
+    assert_eq!(times_at_hand(&index).times.len(), 30_000);
+    assert_eq!(source.traffic(), opened, "times are in the saved index");
+}
+
+#[test]
+fn a_copy_and_a_touched_file_keep_their_index() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    open_path(&path).unwrap();
+    folder.write("a.xtc", &xtc(40));
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Loaded);
+    let copy = folder.write("b.xtc", &xtc(40));
+    let index = open_with(&copy, index_files(&path, None)).unwrap();
+    assert_eq!(index.origin(), Origin::Loaded);
+}
+
+#[test]
+fn another_file_under_the_name_is_scanned() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    open_path(&path).unwrap();
+    for bytes in [
+        xtc(39),
+        xtc(41)[XTC_FRAME..].to_vec(),
+        xtc(60)[2 * XTC_FRAME..].to_vec(),
+    ] {
+        folder.write("a.xtc", &bytes);
+        let index = open_path(&path).unwrap();
+        assert_eq!(index.origin(), Origin::Scanned);
+        assert_eq!(content(&index), content(&unsaved(&bytes)));
+        assert_eq!(open_path(&path).unwrap().origin(), Origin::Loaded);
+    }
+}
+
+#[test]
+fn a_refresh_scans_again() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    open_path(&path).unwrap();
+    let options = OpenOptions {
+        index_files: index_files(&path, None),
+        refresh: true,
+        sample: None,
+        n_threads: 2,
+        progress: &go_on,
+    };
+    let index = open(&FileSource::open(&path).unwrap(), &options).unwrap();
+    assert_eq!(index.origin(), Origin::Scanned);
+}
+
+#[test]
+fn a_grown_file_is_extended_from_any_length() {
+    let folder = Folder::new();
+    let bytes = xtc(6);
+    for len in (XTC_FRAME..bytes.len()).step_by(5) {
+        let path = folder.write("a.xtc", &bytes[..len]);
+        let _ = std::fs::remove_file(&index_files(&path, None)[0]);
+        open_path(&path).unwrap();
+        folder.write("a.xtc", &bytes);
+        let index = open_path(&path).unwrap();
+        assert_eq!(index.origin(), Origin::Extended, "{len} bytes");
+        assert_eq!(content(&index), content(&unsaved(&bytes)));
+        assert_eq!(content(&open_path(&path).unwrap()), content(&index));
+    }
+}
+
+#[test]
+fn growth_of_a_damaged_file_gives_what_a_scan_of_it_gives() {
+    let folder = Folder::new();
+    for seed in 1..=150 {
+        let mut random = Random(seed * 104_729);
+        let mut bytes = xtc(12);
+        for _ in 0..random.below(4) {
+            random.damage(&mut bytes);
+        }
+        bytes.splice(..XTC_FRAME, super::xtc_frame(0));
+        let len = XTC_FRAME + random.below(bytes.len() - XTC_FRAME);
+        let path = folder.write("a.xtc", &bytes[..len]);
+        open_path(&path).unwrap();
+        folder.write("a.xtc", &bytes);
+        let grown = open_path(&path).unwrap();
+        assert_eq!(content(&grown), content(&unsaved(&bytes)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_scanned_again() {
+    let folder = Folder::new();
+    let bytes = xtc(40);
+    let path = folder.write("a.xtc", &bytes);
+    open_path(&path).unwrap();
+    folder.write("a.xtc", &bytes[..39 * XTC_FRAME + 30]);
+    let index = open_path(&path).unwrap();
+    assert_eq!((index.origin(), index.n_frames()), (Origin::Scanned, 39));
+    assert_eq!(
+        index.notes(),
+        [
+            "frame 39 (byte 3588) is cut: 30 bytes are there, not even a whole header; \
+          the 39 frames before it can be read"
+        ]
+    );
+}
+
+/// Open with `saved` as the saved index: it must not show, whatever it is.
+fn check_rebuilt(path: &Path, saved: &[u8], expected: &str, what: &str) {
+    let file = &index_files(path, None)[0];
+    std::fs::write(file, saved).unwrap();
+    let source = FileSource::open(path).unwrap();
+    let found = content_of(&open_path(path).unwrap(), &source);
+    assert_eq!(found, expected, "{what}");
+}
+
+#[test]
+fn a_damaged_index_is_a_missing_index() {
+    let folder = Folder::new();
+    let mut bytes = xtc(5);
+    bytes[2 * XTC_FRAME] = 1;
+    let path = folder.write("a.xtc", &bytes[..5 * XTC_FRAME - 1]);
+    let expected = content(&open_path(&path).unwrap());
+    let saved = std::fs::read(&index_files(&path, None)[0]).unwrap();
+    for at in 0..saved.len() {
+        let mut damaged = saved.clone();
+        damaged[at] ^= 1 << (at % 8);
+        check_rebuilt(&path, &damaged, &expected, &format!("byte {at}"));
+        check_rebuilt(&path, &saved[..at], &expected, &format!("{at} bytes"));
+    }
+    check_rebuilt(&path, &[&saved[..], b"x"].concat(), &expected, "too long");
+    check_rebuilt(&path, &saved.repeat(2), &expected, "twice");
+    let mut older = saved.clone();
+    older[8] = 1;
+    check_rebuilt(&path, &older, &expected, "of an older version");
+}
+
+#[test]
+fn times_survive_the_loss_of_the_saved_index() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let expected = times_at_hand(&open_path(&path).unwrap());
+    let loaded = open_path(&path).unwrap();
+    assert_eq!(loaded.origin(), Origin::Loaded);
+    std::fs::remove_file(loaded.index_file().unwrap()).unwrap();
+    assert_eq!(
+        loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
+        expected
+    );
+    // The index of a file that has grown since is no longer this one's.
+    let loaded = {
+        open_path(&path).unwrap();
+        open_path(&path).unwrap()
+    };
+    folder.write("a.xtc", &xtc(50));
+    open_path(&path).unwrap();
+    assert_eq!(
+        loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
+        expected
+    );
+}
+
+#[test]
+fn a_rewritten_index_keeps_its_permissions_and_its_place() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let beside = open_path(&path).unwrap().index_file().unwrap().to_owned();
+    let elsewhere = folder.0.join("elsewhere");
+    std::fs::rename(&beside, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+    std::fs::write(&elsewhere, "damaged").unwrap();
+    std::fs::set_permissions(&elsewhere, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Scanned);
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Loaded);
+    assert!(beside.is_symlink());
+    let mode = std::fs::metadata(&elsewhere).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3);
+    std::fs::remove_file(&beside).unwrap();
+    let _socket = UnixListener::bind(&beside).unwrap();
+    assert_eq!(open_path(&path).unwrap().index_file(), None);
+    let kind = std::fs::metadata(&beside).unwrap().file_type();
+    assert!(kind.is_socket());
+}
+
+#[test]
+fn an_index_goes_where_it_can() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let cache = folder.0.join("cache").join("paceline");
+    let mut files = index_files(&path, Some(&cache));
+    assert_eq!(files.len(), 2);
+    // No file can be made in what is no folder.
+    files[0] = path.join("index");
+    let index = open_with(&path, files.clone()).unwrap();
+    assert_eq!(index.index_file(), Some(files[1].as_path()));
+    let index = open_with(&path, files.clone()).unwrap();
+    assert_eq!(index.origin(), Origin::Loaded);
+    let index = open_with(&path, files[..1].to_vec()).unwrap();
+    assert_eq!(
+        (index.origin(), index.index_file()),
+        (Origin::Scanned, None)
+    );
+    assert_eq!(times_at_hand(&index).times.len(), 40);
+}
+
+#[test]
+fn an_index_that_cannot_be_replaced_does_not_hide_a_longer_one() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(20));
+    let files = [folder.0.join("old"), folder.0.join("new")];
+    open_with(&path, files[..1].to_vec()).unwrap();
+    folder.write("a.xtc", &xtc(40));
+    open_with(&path, files[1..].to_vec()).unwrap();
+    let index = open_with(&path, files.to_vec()).unwrap();
+    assert_eq!(index.origin(), Origin::Loaded);
+    assert_eq!(index.index_file(), Some(files[1].as_path()));
+}
+
+#[test]
+fn an_interrupted_open_saves_nothing() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let options = OpenOptions {
+        index_files: index_files(&path, None),
+        refresh: false,
+        sample: None,
+        n_threads: 2,
+        progress: &|_, _| ControlFlow::Break(()),
+    };
+    let stopped = open(&FileSource::open(&path).unwrap(), &options);
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+}
+
+#[test]
+fn notes_name_frames_and_bytes() {
+    let mut bytes = xtc(20);
+    for frame in [3, 5, 7, 9, 11, 13, 15] {
+        bytes[frame * XTC_FRAME] = 1;
+    }
+    let index = unsaved(&bytes[..20 * XTC_FRAME - 2]);
+    assert_eq!(
+        index.notes(),
+        [
+            "frame 19 (byte 1748) is cut: 90 of 92 bytes are there; the 19 frames before it can \
+             be read",
+            "7 of 19 frames are damaged: frame 3 (byte 276), frame 5 (byte 460), frame 7 (byte \
+             644), frame 9 (byte 828), frame 11 (byte 1012) and 2 more"
+        ]
+    );
+}
+
+#[test]
+fn the_decoder_refuses_damaged_entries_and_no_others() {
+    let mut bytes = xtc(8);
+    bytes[2 * XTC_FRAME] = 1;
+    bytes.drain(5 * XTC_FRAME + 60..5 * XTC_FRAME + 71);
+    let index = unsaved(&bytes);
+    assert_eq!(
+        index.notes(),
+        ["2 of 8 frames are damaged: frame 2 (byte 184), frame 5 (byte 460)"]
+    );
+    let mut decoder = XtcDecoder::new(Atoms::all(3));
+    for frame in 0..8 {
+        let (start, size) = index.extent(frame);
+        let mut out = Frame::new(3, Fields::POSITIONS);
+        let content = &bytes[start as usize..(start + size) as usize];
+        let decoded = decoder.decode(frame, size, content, out.out());
+        assert_eq!(decoded.is_err(), [2, 5].contains(&frame), "{decoded:?}");
+    }
+}
+
+#[test]
+fn what_is_no_trajectory_is_refused_by_name() {
+    let message = |bytes: &[u8]| {
+        let options = OpenOptions {
+            index_files: Vec::new(),
+            refresh: false,
+            sample: None,
+            n_threads: 1,
+            progress: &go_on,
+        };
+        let error = open(&MemorySource(bytes.to_vec()), &options).err();
+        error.unwrap().to_string()
+    };
+    assert_eq!(
+        message(b""),
+        "<memory>: byte 0: expected a trajectory (XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5), found an empty file"
+    );
+    assert_eq!(
+        message(b"ATOM      1  N   MET"),
+        "<memory>: expected XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5, found a file that begins with \"ATOM      1 \""
+    );
+    let cut = message(&xtc(1)[..40]);
+    assert!(
+        cut.contains("frame 0, byte 40: expected a frame of at least"),
+        "{cut}"
+    );
+    let mut bytes = xtc(3);
+    bytes[4] = 255;
+    assert!(message(&bytes).contains("frame 0, byte 4: expected"));
+    let index = unsaved(&xtc(1)[..XTC_FRAME - 1]);
+    assert_eq!(index.n_frames(), 0);
+    assert!(index.notes()[0].contains("frame 0 (byte 0) is cut: 91 of 92"));
+}

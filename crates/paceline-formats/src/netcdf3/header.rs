@@ -1,0 +1,236 @@
+//! Reads the header of a NetCDF classic file:
+//!
+//! ```text
+//! header      "CDF", version, number of records, dimensions, attributes, variables
+//! a list      tag (0 for an empty one), number of entries, entries
+//! dimension   name, length (0: that of the records)
+//! attribute   name, type, number of values, values
+//! variable    name, number of dimensions, their numbers, attributes, type, bytes, offset
+//! name        number of bytes, bytes
+//! ```
+//!
+//! All numbers are big-endian; names and values are filled up to a multiple of 4 bytes. Offsets
+//! have 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
+
+use super::cursor::Cursor;
+use crate::error::Fault;
+use crate::xdr::padding;
+
+/// Tags of lists.
+pub(super) const DIMENSIONS: u32 = 10;
+pub(super) const VARIABLES: u32 = 11;
+pub(super) const ATTRIBUTES: u32 = 12;
+
+/// Types of values, as files number them.
+pub(super) const CHAR: u32 = 2;
+pub(super) const FLOAT: u32 = 5;
+pub(super) const DOUBLE: u32 = 6;
+
+/// What a file says of itself.
+#[derive(Debug)]
+pub(super) struct Header<'a> {
+    /// The number of records; nothing where the writer left it open.
+    pub n_records: Option<u64>,
+    pub dimensions: Vec<Dimension<'a>>,
+    pub attributes: Vec<Attribute<'a>>,
+    pub variables: Vec<Variable<'a>>,
+    /// Bytes of a record: one entry of each variable that has records.
+    pub record_size: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Dimension<'a> {
+    pub name: &'a [u8],
+    /// 0 for the records' dimension.
+    pub len: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Attribute<'a> {
+    pub name: &'a [u8],
+    pub kind: u32,
+    pub values: &'a [u8],
+}
+
+#[derive(Debug)]
+pub(super) struct Variable<'a> {
+    pub name: &'a [u8],
+    /// Places of its dimensions in the header's list.
+    pub dimensions: Vec<usize>,
+    pub attributes: Vec<Attribute<'a>>,
+    pub kind: u32,
+    /// Whether each record holds an entry.
+    pub in_records: bool,
+    /// Bytes of an entry, or of the whole variable where it is not in records.
+    pub size: u64,
+    /// Offset of the variable, or of its entry in the first record.
+    pub begin: u64,
+}
+
+impl<'a> Header<'a> {
+    /// Parse the header of a file of `file_size` bytes from its first bytes.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] asks for a longer slice, never for more than the file has. [`Fault::Bad`]
+    /// where this is no header.
+    pub fn parse(head: &'a [u8], file_size: u64) -> Result<Self, Fault> {
+        let mut cursor = Cursor::new(head, file_size);
+        let version = cursor.version()?;
+        cursor.wide_counts = version == 5;
+        cursor.wide_offsets = version != 1;
+        let n_records = cursor.n_records()?;
+        let dimensions = cursor.list(DIMENSIONS, Cursor::dimension)?;
+        let attributes = cursor.list(ATTRIBUTES, Cursor::attribute)?;
+        let variables = cursor.list(VARIABLES, |cursor| cursor.variable(&dimensions))?;
+        let record_size = record_size(&variables).ok_or_else(|| too_large(0))?;
+        Ok(Header {
+            n_records,
+            dimensions,
+            attributes,
+            variables,
+            record_size,
+        })
+    }
+
+    pub fn dimension(&self, name: &str) -> Option<u64> {
+        let named = |dimension: &&Dimension<'_>| dimension.name == name.as_bytes();
+        self.dimensions
+            .iter()
+            .find(named)
+            .map(|dimension| dimension.len)
+    }
+
+    pub fn variable(&self, name: &str) -> Option<&Variable<'a>> {
+        let named = |variable: &&Variable<'_>| variable.name == name.as_bytes();
+        self.variables.iter().find(named)
+    }
+}
+
+/// The attribute of this name.
+pub(super) fn attribute<'h, 'a>(
+    attributes: &'h [Attribute<'a>],
+    name: &str,
+) -> Option<&'h Attribute<'a>> {
+    let named = |attribute: &&Attribute<'_>| attribute.name == name.as_bytes();
+    attributes.iter().find(named)
+}
+
+/// Entries are filled up to a multiple of 4 bytes, but a lone variable's are not.
+fn record_size(variables: &[Variable<'_>]) -> Option<u64> {
+    let mut sizes = variables
+        .iter()
+        .filter(|variable| variable.in_records)
+        .map(|variable| variable.size);
+    let first = sizes.next().unwrap_or(0);
+    let padded = |size: u64| size.checked_add(padding(size));
+    match sizes.next() {
+        None => Some(first),
+        Some(second) => sizes
+            .try_fold(padded(first)?.checked_add(padded(second)?)?, |sum, size| {
+                sum.checked_add(padded(size)?)
+            }),
+    }
+}
+
+fn too_large(at: usize) -> Fault {
+    Fault::bad(at, "variables of fewer than 2^64 bytes", "larger ones")
+}
+
+/// Bytes of a value.
+fn width(kind: u32) -> Option<u64> {
+    match kind {
+        1 | 2 | 7 => Some(1),
+        3 | 8 => Some(2),
+        4 | 5 | 9 => Some(4),
+        6 | 10 | 11 => Some(8),
+        _ => None,
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn version(&mut self) -> Result<u8, Fault> {
+        match self.number()? {
+            [b'C', b'D', b'F', version @ (1 | 2 | 5)] => Ok(version),
+            found => Err(Fault::bad(
+                0,
+                "\"CDF\" and version 1, 2 or 5",
+                format!("\"{}\"", found.escape_ascii()),
+            )),
+        }
+    }
+
+    fn n_records(&mut self) -> Result<Option<u64>, Fault> {
+        let open = if self.wide_counts {
+            u64::MAX
+        } else {
+            u64::from(u32::MAX)
+        };
+        Ok(Some(self.count()?).filter(|&n| n != open))
+    }
+
+    fn dimension(&mut self) -> Result<Dimension<'a>, Fault> {
+        Ok(Dimension {
+            name: self.name()?,
+            len: self.count()?,
+        })
+    }
+
+    /// A type, and the bytes of its values.
+    fn kind(&mut self) -> Result<(u32, u64), Fault> {
+        let at = self.at;
+        let kind = self.word()?;
+        match width(kind) {
+            Some(width) => Ok((kind, width)),
+            None => Err(Fault::bad(at, "a type from 1 to 11", kind)),
+        }
+    }
+
+    fn attribute(&mut self) -> Result<Attribute<'a>, Fault> {
+        let name = self.name()?;
+        let (kind, width) = self.kind()?;
+        let n = self.count()?;
+        let values = self.padded(n.saturating_mul(width))?;
+        Ok(Attribute { name, kind, values })
+    }
+
+    fn variable(&mut self, known: &[Dimension<'_>]) -> Result<Variable<'a>, Fault> {
+        let start = self.at;
+        let name = self.name()?;
+        let n_dimensions = self.count()?;
+        let dimensions = (0..n_dimensions)
+            .map(|_| self.dimension_number(known.len()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let attributes = self.list(ATTRIBUTES, Cursor::attribute)?;
+        let (kind, width) = self.kind()?;
+        // The size stated is wrong for large variables, and by old writers.
+        self.count()?;
+        let begin = self.offset()?;
+        let mut lens = dimensions.iter().map(|&number| known[number].len);
+        let in_records = lens.clone().next() == Some(0);
+        if in_records {
+            lens.next();
+        }
+        let size = lens.try_fold(width, u64::checked_mul);
+        Ok(Variable {
+            name,
+            dimensions,
+            attributes,
+            kind,
+            in_records,
+            size: size.ok_or_else(|| too_large(start))?,
+            begin,
+        })
+    }
+
+    fn dimension_number(&mut self, n_known: usize) -> Result<usize, Fault> {
+        let at = self.at;
+        let number = self.count()?;
+        match usize::try_from(number) {
+            Ok(number) if number < n_known => Ok(number),
+            _ => {
+                let expected = format!("one of {n_known} dimensions, counted from 0");
+                Err(Fault::bad(at, expected, number))
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Where the numbers of a frame are, and how they are coded.
+
+use super::number::{Number, Scale};
+use crate::Fields;
+
+/// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
+///
+/// Each frame has an extent, and its variables have places in it. Where frames are records, the
+/// extent is the record. Otherwise each variable stands alone, all frames of it in a row: the
+/// extent then holds all variables, and is the same for all frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    pub(super) n_atoms: u64,
+    /// Offset of the first extent in the file.
+    pub(super) start: u64,
+    /// Bytes of an extent.
+    pub(super) size: u64,
+    pub(super) frames: Arrangement,
+    /// One for each [`Role`].
+    pub(super) variables: [Option<Variable>; Role::ALL.len()],
+}
+
+/// How the frames lie in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrangement {
+    /// One behind another; the header says how many, or leaves it open.
+    Records { n_claimed: Option<u64> },
+    /// Each variable's parts of all frames in a row. The file holds `n` frames whole, at
+    /// least one.
+    Arrays { n: u64, n_claimed: u64 },
+}
+
+/// What a variable holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Positions,
+    Velocities,
+    Forces,
+    Time,
+    Lengths,
+    Angles,
+}
+
+/// A variable that we read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Variable {
+    /// Offset of its part of the first frame in the extent.
+    pub at: u64,
+    /// Bytes from its part of one frame to the next in the same extent; 0 in records.
+    pub step: u64,
+    pub number: Number,
+}
+
+impl Layout {
+    pub fn n_atoms(&self) -> usize {
+        self.n_atoms as usize
+    }
+
+    /// Offset of the first frame's extent.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of a frame's extent.
+    pub fn frame_size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn arrangement(&self) -> Arrangement {
+        self.frames
+    }
+
+    /// What frames hold.
+    pub fn fields(&self) -> Fields {
+        Fields {
+            positions: self.variable(Role::Positions).is_some(),
+            velocities: self.variable(Role::Velocities).is_some(),
+            forces: self.variable(Role::Forces).is_some(),
+        }
+    }
+
+    pub(super) fn variable(&self, role: Role) -> Option<Variable> {
+        self.variables[role as usize]
+    }
+
+    /// Where the time of the first frame stands in the file, in how many bytes, and how far
+    /// it is to the next frame's; nothing where the file holds no times.
+    pub fn times_at(&self) -> Option<(u64, u64, u64)> {
+        let time = self.variable(Role::Time)?;
+        let step = match self.frames {
+            Arrangement::Records { .. } => self.size,
+            Arrangement::Arrays { .. } => time.step,
+        };
+        Some((self.start + time.at, time.number.width(), step))
+    }
+
+    /// Time of a frame, ps, from the bytes that [`Layout::times_at`] tells of. Without them frames
+    /// count as 1 ps apart, as in MDAnalysis.
+    pub fn time(&self, frame: u64, bytes: &[u8]) -> f64 {
+        match self.variable(Role::Time) {
+            Some(time) => time.number.value(bytes),
+            None => frame as f64,
+        }
+    }
+
+    /// Time from one frame to the next, ps, where the file holds no times.
+    pub fn dt(&self) -> Option<f64> {
+        match self.variable(Role::Time) {
+            Some(_) => None,
+            None => Some(1.0),
+        }
+    }
+
+    /// Number of a frame: the format knows no steps of the simulation.
+    pub fn step(&self, frame: u64) -> i64 {
+        i64::try_from(frame).unwrap_or(i64::MAX)
+    }
+
+    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (in_arrays, n, n_claimed) = match self.frames {
+            Arrangement::Records { n_claimed } => (false, 0, n_claimed),
+            Arrangement::Arrays { n, n_claimed } => (true, n, Some(n_claimed)),
+        };
+        let mut bytes = vec![u8::from(in_arrays) | u8::from(n_claimed.is_some()) << 1];
+        for number in [
+            self.n_atoms,
+            self.start,
+            self.size,
+            n,
+            n_claimed.unwrap_or(0),
+        ] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for variable in self.variables {
+            match variable {
+                None => bytes.push(0),
+                Some(variable) => variable.append_to(&mut bytes),
+            }
+        }
+        bytes
+    }
+
+    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
+        let mut rest = bytes;
+        let [flags] = take(&mut rest)?;
+        let mut number = || take(&mut rest).map(u64::from_le_bytes);
+        let (n_atoms, start, size) = (number()?, number()?, number()?);
+        let (n, n_claimed) = (number()?, number()?);
+        let frames = match flags {
+            0 => Arrangement::Records { n_claimed: None },
+            2 => Arrangement::Records {
+                n_claimed: Some(n_claimed),
+            },
+            3 => Arrangement::Arrays { n, n_claimed },
+            _ => return None,
+        };
+        let mut variables = [None; Role::ALL.len()];
+        for variable in &mut variables {
+            *variable = Variable::take_from(&mut rest)?;
+        }
+        let layout = Layout {
+            n_atoms,
+            start,
+            size,
+            frames,
+            variables,
+        };
+        (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
+    }
+
+    /// What holds for every layout that was parsed: the variables lie within the extent and do
+    /// not overlap.
+    pub(super) fn is_sound(&self) -> bool {
+        let mut places = Vec::new();
+        for role in Role::ALL {
+            let Some(variable) = self.variable(role) else {
+                continue;
+            };
+            match variable.place(role.n_numbers(self.n_atoms), self.frames) {
+                Some(place) if variable.number.scale.is_sound() => places.push(place),
+                _ => return false,
+            }
+        }
+        places.sort_unstable();
+        let disjoint = places.is_sorted_by(|(_, end), (start, _)| end <= start);
+        let within = places.last().is_none_or(|&(_, end)| end <= self.size);
+        let n_atoms = usize::try_from(self.n_atoms);
+        let has_atoms = n_atoms.is_ok_and(|n| n > 0) && self.fields() != Fields::default();
+        let one_extent = self.start.checked_add(self.size).is_some();
+        let has = |role| self.variable(role).is_some();
+        let whole_cell = has(Role::Lengths) == has(Role::Angles);
+        disjoint && within && has_atoms && one_extent && whole_cell
+    }
+}
+
+impl Role {
+    pub const ALL: [Role; 6] = [
+        Role::Positions,
+        Role::Velocities,
+        Role::Forces,
+        Role::Time,
+        Role::Lengths,
+        Role::Angles,
+    ];
+
+    /// Whether each atom has three numbers.
+    pub fn is_of_atoms(self) -> bool {
+        matches!(self, Role::Positions | Role::Velocities | Role::Forces)
+    }
+
+    /// Numbers of a frame.
+    pub fn n_numbers(self, n_atoms: u64) -> u64 {
+        match self {
+            Role::Time => 1,
+            Role::Lengths | Role::Angles => 3,
+            Role::Positions | Role::Velocities | Role::Forces => n_atoms.saturating_mul(3),
+        }
+    }
+}
+
+impl Variable {
+    /// First byte in the extent, and one past the last: of one frame in records, of all frames in
+    /// arrays. Nothing where the steps contradict the arrangement.
+    fn place(self, n_numbers: u64, frames: Arrangement) -> Option<(u64, u64)> {
+        let in_frame = n_numbers.checked_mul(self.number.width())?;
+        let (step, len) = match frames {
+            Arrangement::Records { .. } => (0, in_frame),
+            Arrangement::Arrays { n: 0, .. } => return None,
+            Arrangement::Arrays { n, .. } => (in_frame, n.checked_mul(in_frame)?),
+        };
+        (self.step == step).then_some((self.at, self.at.checked_add(len)?))
+    }
+
+    fn append_to(self, bytes: &mut Vec<u8>) {
+        let (kind, factor) = match self.number.scale {
+            Scale::None => (0, [0; 8]),
+            Scale::Single(factor) => (1, f64::from(factor).to_le_bytes()),
+            Scale::Double(factor) => (2, factor.to_le_bytes()),
+        };
+        bytes.push(1 | u8::from(self.number.double) << 1 | kind << 2);
+        bytes.extend(self.at.to_le_bytes());
+        bytes.extend(self.step.to_le_bytes());
+        bytes.extend(factor);
+    }
+
+    /// The next variable, or that there is none.
+    fn take_from(bytes: &mut &[u8]) -> Option<Option<Variable>> {
+        let [flags] = take(bytes)?;
+        if flags == 0 {
+            return Some(None);
+        }
+        let at = u64::from_le_bytes(take(bytes)?);
+        let step = u64::from_le_bytes(take(bytes)?);
+        let factor = f64::from_le_bytes(take(bytes)?);
+        let scale = match flags >> 2 {
+            0 => Scale::None,
+            1 => Scale::Single(factor as f32),
+            2 => Scale::Double(factor),
+            _ => return None,
+        };
+        let double = flags & 2 != 0;
+        let number = Number { double, scale };
+        Some(Some(Variable { at, step, number }))
+    }
+}
+
+/// The next bytes of a slice, taken off its front.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}

@@ -1,0 +1,235 @@
+//! A block's frames: where they are in the file, and where they go.
+
+use std::time::Duration;
+
+use super::judge::{Judgement, judge};
+use crate::error::{Error, Result};
+use crate::{Fields, FrameOut};
+
+/// Where the frames of a block are: number, first byte and size of each, in the order wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Extents<'a> {
+    pub frames: &'a [u64],
+    pub offsets: &'a [u64],
+    pub sizes: &'a [u64],
+}
+
+impl Extents<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
+    pub(super) fn check(&self, file_size: u64) -> Result<()> {
+        let n = self.frames.len();
+        if self.offsets.len() != n || self.sizes.len() != n {
+            return Err(Error::Argument(format!(
+                "expected {n} offsets and sizes, one for each frame, found {} and {}",
+                self.offsets.len(),
+                self.sizes.len()
+            )));
+        }
+        for (&offset, &size) in self.offsets.iter().zip(self.sizes) {
+            if offset.checked_add(size).is_none_or(|end| end > file_size) {
+                return Err(Error::Argument(format!(
+                    "{size} bytes from byte {offset} on are not within a file of {file_size} bytes"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a block goes: one row a frame.
+#[derive(Debug)]
+pub struct BlockOut<'a> {
+    pub numbers: Numbers<'a>,
+    /// Å and degrees; zeros where a frame has no cell.
+    pub dimensions: &'a mut [[f32; 6]],
+    /// ps.
+    pub times: &'a mut [f64],
+    pub steps: &'a mut [i64],
+    /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
+    pub fields: &'a mut [u8],
+}
+
+impl BlockOut<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    pub(super) fn check(&self, n: usize, n_wanted: usize, wanted: Fields) -> Result<()> {
+        let width = 3 * n_wanted;
+        let room = |wanted, n| if wanted { n * width } else { 0 };
+        let fits = match &self.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => {
+                positions.len() == room(wanted.positions, n)
+                    && velocities.len() == room(wanted.velocities, n)
+                    && forces.len() == room(wanted.forces, n)
+            }
+            Numbers::Judged(judgements) => judgements.len() == n,
+        };
+        let fits = fits
+            && self.dimensions.len() == n
+            && self.times.len() == n
+            && self.steps.len() == n
+            && self.fields.len() == n;
+        if !fits {
+            return Err(Error::Argument(format!(
+                "the arrays of a block must all have {n} rows, and {n_wanted} atoms where they \
+                 have atoms"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Note what a row's frame holds, and NaN in place of what it does not.
+    pub(super) fn keep(&mut self, row: usize, width: usize, held: Fields) {
+        self.fields[row] = held.bits();
+        if let Numbers::Kept {
+            positions,
+            velocities,
+            forces,
+        } = &mut self.numbers
+        {
+            for (there, values) in [
+                (held.positions, positions),
+                (held.velocities, velocities),
+                (held.forces, forces),
+            ] {
+                if !there {
+                    row_of_mut(values, row, width).fill(f32::NAN);
+                }
+            }
+        }
+    }
+
+    /// Make a row say that nothing is known of its frame.
+    pub(super) fn blank(&mut self, row: usize, width: usize) {
+        self.keep(row, width, Fields::default());
+        if let Numbers::Judged(judgements) = &mut self.numbers {
+            judgements[row] = judge([&[]; 3], Fields::default());
+        }
+        self.dimensions[row].fill(f32::NAN);
+        self.times[row] = f64::NAN;
+        self.steps[row] = i64::MIN;
+    }
+}
+
+/// What becomes of the numbers of a frame's atoms.
+#[derive(Debug)]
+pub enum Numbers<'a> {
+    /// They are kept. A field that is not wanted has no room.
+    Kept {
+        /// frames × atoms wanted × 3, Å.
+        positions: &'a mut [f32],
+        /// frames × atoms wanted × 3, Å/ps.
+        velocities: &'a mut [f32],
+        /// frames × atoms wanted × 3, kJ/(mol·Å).
+        forces: &'a mut [f32],
+    },
+    /// They are judged, frame by frame, while the processor has them at hand, and then forgotten.
+    /// Kept for a whole block first, they took 3 times as long to judge.
+    Judged(&'a mut [Judgement]),
+}
+
+/// What a block cost, and which of its frames could not be read.
+#[derive(Debug, Default)]
+pub struct BlockReport {
+    pub read: Duration,
+    pub decode: Duration,
+    pub bytes: u64,
+    pub calls: u64,
+    /// Row in the block and reason; only where skipping was asked for.
+    pub skipped: Vec<(usize, Error)>,
+}
+
+/// The rows of a block while they are filled.
+pub(super) struct Rows<'a> {
+    out: BlockOut<'a>,
+    /// Numbers of a frame in each field.
+    width: usize,
+    /// Positions, velocities and forces of the frame at hand, where they are judged.
+    scratch: [Vec<f32>; 3],
+}
+
+impl<'a> Rows<'a> {
+    /// Takes `scratch`, whatever its size, until [`Rows::into_scratch`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there is no room for `n` frames of `n_wanted` atoms, or for more.
+    pub fn new(
+        out: BlockOut<'a>,
+        n: usize,
+        n_wanted: usize,
+        wanted: Fields,
+        scratch: &mut [Vec<f32>; 3],
+    ) -> Result<Self> {
+        out.check(n, n_wanted, wanted)?;
+        let width = 3 * n_wanted;
+        let mut scratch = std::mem::take(scratch);
+        if let Numbers::Judged(_) = &out.numbers {
+            let wanted = [wanted.positions, wanted.velocities, wanted.forces];
+            for (values, wanted) in scratch.iter_mut().zip(wanted) {
+                values.resize(if wanted { width } else { 0 }, 0.0);
+            }
+        }
+        Ok(Rows {
+            out,
+            width,
+            scratch,
+        })
+    }
+
+    pub fn into_scratch(self) -> [Vec<f32>; 3] {
+        self.scratch
+    }
+
+    /// Where to decode a row's frame, and to note what it holds.
+    pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
+        let width = self.width;
+        let [positions, velocities, forces] = match &mut self.out.numbers {
+            Numbers::Kept {
+                positions,
+                velocities,
+                forces,
+            } => [positions, velocities, forces].map(|values| row_of_mut(values, row, width)),
+            Numbers::Judged(_) => self.scratch.each_mut().map(|values| &mut values[..]),
+        };
+        FrameOut {
+            positions,
+            velocities,
+            forces,
+            dimensions: &mut self.out.dimensions[row],
+            time: &mut self.out.times[row],
+            step: &mut self.out.steps[row],
+            fields: held,
+        }
+    }
+
+    /// Note what a decoded row's frame holds, and NaN in place of what it does not; or judge it.
+    pub fn keep(&mut self, row: usize, held: Fields) {
+        self.out.keep(row, self.width, held);
+        if let Numbers::Judged(judgements) = &mut self.out.numbers {
+            judgements[row] = judge(self.scratch.each_ref().map(|values| &values[..]), held);
+        }
+    }
+
+    /// Make a row say that nothing is known of its frame.
+    pub fn blank(&mut self, row: usize) {
+        self.out.blank(row, self.width);
+    }
+}
+
+/// A row's part of an array that may have no room at all.
+pub(super) fn row_of_mut(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
+    values
+        .get_mut(row * width..(row + 1) * width)
+        .unwrap_or_default()
+}
+
+/// The same, to be looked at.
+pub(super) fn row_of(values: &[f32], row: usize, width: usize) -> &[f32] {
+    values
+        .get(row * width..(row + 1) * width)
+        .unwrap_or_default()
+}

@@ -1,0 +1,158 @@
+//! Frames whose atoms are in no fixed order: each says which atom is where.
+
+use std::ops::Range;
+
+use super::Identity;
+use super::damage::{Damage, Flaw};
+use super::desk::Desk;
+use super::hand::Hand;
+use super::slice::Slice;
+use crate::atom_set::Atoms;
+use crate::error::{Error, Result};
+use crate::hdf5_chunks::Kind;
+
+/// No slot holds the atom.
+const NOWHERE: usize = usize::MAX;
+
+/// Finds wanted atoms by their numbers.
+pub(super) struct Ids {
+    hand: Hand,
+    n_slots: usize,
+    /// The number of each of our atoms, rising.
+    order: Vec<i64>,
+    atoms: Atoms,
+    /// Numbers of the atoms in each slot, of the frames that were read last.
+    numbers: Vec<i64>,
+    /// Where each of our atoms is in the frame at hand.
+    slots: Vec<usize>,
+    /// The frame at hand, wanted atoms in our order.
+    sorted: [Vec<f32>; 3],
+}
+
+impl Ids {
+    /// # Errors
+    /// [`Error::Unsupported`] for numbers that are no integers, [`Error::Argument`] for an order
+    /// of other atoms.
+    pub fn new(desk: &Desk, ids: Identity, atoms: &Atoms) -> Result<Ids> {
+        let Identity { element, order } = ids;
+        if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
+            return Err(Error::Argument(format!(
+                "expected the numbers of {} atoms, rising, found {}",
+                atoms.n_total(),
+                order.len()
+            )));
+        }
+        let dataset = &element.dataset;
+        if dataset.number.kind == Kind::Float || dataset.shape.len() != 2 {
+            return Err(Error::Unsupported {
+                path: desk.source.path().to_owned(),
+                what: format!(
+                    "{}: expected one integer for each atom of a frame",
+                    dataset.name
+                ),
+            });
+        }
+        let n_slots = usize::try_from(dataset.shape[1]).unwrap_or(usize::MAX);
+        Ok(Ids {
+            hand: Hand::new(desk, element, &Atoms::all(n_slots), 1)?,
+            n_slots,
+            order,
+            atoms: atoms.clone(),
+            numbers: Vec::new(),
+            slots: Vec::new(),
+            sorted: Default::default(),
+        })
+    }
+
+    /// Places for atoms in a frame; there may be more than atoms.
+    pub fn n_slots(&self) -> usize {
+        self.n_slots
+    }
+
+    pub fn hand(&self) -> &Hand {
+        &self.hand
+    }
+
+    /// Read the atoms' numbers in some frames of a block.
+    pub fn read(
+        &mut self,
+        desk: &mut Desk,
+        slice: Slice<'_>,
+        frames: Range<usize>,
+        whole: bool,
+        damage: &mut Damage<'_>,
+    ) -> Result<()> {
+        self.numbers.resize(frames.len() * self.n_slots, 0);
+        self.hand
+            .fill(desk, slice, frames, whole, &mut self.numbers, damage)
+    }
+
+    /// The wanted atoms of a frame in our order, given those in all slots.
+    ///
+    /// # Errors
+    /// The first atom that is in no slot, or the first slot with one that was before, in words.
+    pub fn sort(
+        &mut self,
+        k: usize,
+        frame: [&[f32]; 3],
+    ) -> std::result::Result<[&[f32]; 3], String> {
+        self.find(k)?;
+        for (sorted, values) in self.sorted.iter_mut().zip(frame) {
+            sorted.clear();
+            if values.is_empty() {
+                continue;
+            }
+            for &(first, n) in self.atoms.runs() {
+                for &slot in &self.slots[first..first + n] {
+                    sorted.extend_from_slice(&values[3 * slot..3 * slot + 3]);
+                }
+            }
+        }
+        Ok(self.sorted.each_ref().map(|values| &values[..]))
+    }
+
+    /// Find all atoms of a frame; a number that is none of theirs is passed over, as it marks a
+    /// slot without an atom.
+    fn find(&mut self, k: usize) -> std::result::Result<(), String> {
+        self.slots.clear();
+        self.slots.resize(self.order.len(), NOWHERE);
+        let numbers = &self.numbers[k * self.n_slots..(k + 1) * self.n_slots];
+        let first = self.order.first().copied().unwrap_or_default();
+        for (slot, &number) in numbers.iter().enumerate() {
+            // Nearly always numbers are consecutive.
+            let guess = number.wrapping_sub(first) as usize;
+            let atom = match self.order.get(guess) == Some(&number) {
+                true => guess,
+                false => match self.order.binary_search(&number) {
+                    Ok(atom) => atom,
+                    Err(_) => continue,
+                },
+            };
+            if self.slots[atom] != NOWHERE {
+                return Err(format!("{number} twice"));
+            }
+            self.slots[atom] = slot;
+        }
+        match self.slots.iter().position(|&slot| slot == NOWHERE) {
+            Some(atom) => Err(format!("no {}", self.order[atom])),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with the numbers of a row of the block.
+    pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
+        let plan = &self.hand.plan;
+        let row = slice.rows[row].unsigned_abs();
+        let place = plan.place(row);
+        let offset = plan.chunk(slice, place, 0).offset;
+        Flaw {
+            what: format!("row {row} of {}", plan.dataset.name),
+            offset: match plan.pipeline.is_empty() {
+                true => offset + plan.within(row, place),
+                false => offset,
+            },
+            expected: "each atom's number once".into(),
+            found,
+        }
+    }
+}

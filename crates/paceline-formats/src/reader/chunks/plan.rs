@@ -1,0 +1,219 @@
+//! What one worker knows of one dataset: what is wanted of it, and how to get at it.
+
+use std::ops::Range;
+
+use super::Element;
+use super::damage::Flaw;
+use super::desk::Desk;
+use super::slice::{Chunk, Slice, Wanted};
+use crate::atom_set::Atoms;
+use crate::error::{Error, Result};
+use crate::hdf5_chunks::{
+    Column, DEFLATE_MOST, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple,
+};
+
+/// A dataset, and what is wanted of each of its rows.
+pub(super) struct Plan {
+    pub dataset: Dataset,
+    pub units: Units,
+    pub grid: Grid,
+    pub pipeline: Pipeline,
+    /// Numbers of a frame in a block.
+    pub frame_len: usize,
+}
+
+impl Plan {
+    /// # Errors
+    /// [`Error::Unsupported`] where there can be no such dataset in the file.
+    pub fn new(desk: &Desk, element: Element, atoms: &Atoms, per_atom: usize) -> Result<Plan> {
+        let Element { dataset, units } = element;
+        let unsupported = |what| Error::Unsupported {
+            path: desk.source.path().to_owned(),
+            what,
+        };
+        dataset.check().map_err(unsupported)?;
+        check_axes(&dataset, atoms.n_total() as u64, per_atom as u64).map_err(unsupported)?;
+        check_room(&dataset, desk.file_size).map_err(unsupported)?;
+        let grid = Grid::new(&dataset, atoms, per_atom);
+        let pipeline = Pipeline::new(&dataset.filters, dataset.number.width, grid.chunk_bytes);
+        let named = |what| unsupported(format!("{}: {what}", dataset.name));
+        Ok(Plan {
+            pipeline: pipeline.map_err(named)?,
+            grid,
+            frame_len: atoms.len() * per_atom,
+            dataset,
+            units,
+        })
+    }
+
+    pub fn is_contiguous(&self) -> bool {
+        self.dataset.chunk.is_none()
+    }
+
+    /// Index of a row's chunks along the first axis.
+    pub fn place(&self, row: u64) -> u64 {
+        row / self.grid.chunk_rows
+    }
+
+    /// Where a row begins in its chunks, bytes.
+    pub fn within(&self, row: u64, place: u64) -> u64 {
+        (row - place * self.grid.chunk_rows) * self.grid.row_bytes as u64
+    }
+
+    /// Where a chunk is; a contiguous dataset is one.
+    pub fn chunk(&self, slice: Slice<'_>, place: u64, column: usize) -> Chunk {
+        match self.is_contiguous() {
+            false => slice.chunk(&self.grid, place, column),
+            true => Chunk {
+                offset: self.dataset.offset,
+                size: if self.dataset.offset == 0 {
+                    0
+                } else {
+                    self.grid.chunk_bytes as u64
+                },
+                mask: 0,
+            },
+        }
+    }
+
+    /// Put the fill value where a chunk was never written.
+    pub fn fill<T: Value>(&self, column: &Column, rows: &[Wanted], out: &mut [T]) {
+        let value = match self.dataset.fill.is_empty() {
+            true => T::default(),
+            false => decode_one(self.dataset.number, self.units, &self.dataset.fill),
+        };
+        for &(_, row) in rows {
+            let frame = &mut out[row * self.frame_len..(row + 1) * self.frame_len];
+            column
+                .parts
+                .iter()
+                .for_each(|part| part.copies.fill(value, frame));
+        }
+    }
+
+    /// Bytes that are wanted of rows of a chunk.
+    pub fn ranges(
+        &self,
+        chunk: Chunk,
+        place: u64,
+        column: &Column,
+        rows: &[Wanted],
+    ) -> Vec<Range<u64>> {
+        let of_row = |&(row, _): &Wanted| {
+            let at = chunk.offset + self.within(row, place);
+            let parts = column.parts.iter();
+            parts.map(move |part| at + part.start as u64..at + (part.start + part.len) as u64)
+        };
+        rows.iter().flat_map(of_row).collect()
+    }
+
+    /// Refuse a chunk that is not within the file, or not of the size that it must have.
+    pub fn check_plain(
+        &self,
+        desk: &Desk,
+        place: u64,
+        column: usize,
+        chunk: Chunk,
+    ) -> std::result::Result<(), Flaw> {
+        if self.is_contiguous() {
+            return Ok(());
+        }
+        self.check_inside(desk, place, column, chunk)?;
+        let size = self.grid.chunk_bytes as u64;
+        if chunk.size == size {
+            return Ok(());
+        }
+        Err(self.flaw(
+            place,
+            column,
+            chunk.offset,
+            format!("{size} bytes of numbers"),
+            format!("{} bytes", chunk.size),
+        ))
+    }
+
+    pub fn check_inside(
+        &self,
+        desk: &Desk,
+        place: u64,
+        column: usize,
+        chunk: Chunk,
+    ) -> std::result::Result<(), Flaw> {
+        if desk.holds(chunk.offset, chunk.size) {
+            return Ok(());
+        }
+        Err(self.flaw(
+            place,
+            column,
+            chunk.offset,
+            format!("{} bytes within the file", chunk.size),
+            format!("a file of {} bytes", desk.file_size),
+        ))
+    }
+
+    /// What is wrong with a chunk.
+    pub fn flaw(
+        &self,
+        place: u64,
+        column: usize,
+        offset: u64,
+        expected: String,
+        found: String,
+    ) -> Flaw {
+        let at = tuple(&self.grid.coordinates(place, column));
+        Flaw {
+            what: format!("chunk {at} of {}", self.dataset.name),
+            offset,
+            expected,
+            found,
+        }
+    }
+
+    /// What is wrong with a row of a contiguous dataset behind whose start the file ends.
+    pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
+        Flaw {
+            what: format!("row {row} of {}", self.dataset.name),
+            offset,
+            expected: format!("{} bytes within the file", self.grid.row_bytes),
+            found: format!("a file of {file_size} bytes"),
+        }
+    }
+}
+
+/// Refuse axes that are not those of so many atoms.
+fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Result<(), String> {
+    let fits = match dataset.shape[1..] {
+        [numbers] => Some(numbers) == n_atoms.checked_mul(per_atom),
+        [atoms, components] => atoms == n_atoms && components == per_atom,
+        _ => false,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: expected {per_atom} numbers for each of {n_atoms} atoms, found shape {}",
+            dataset.name,
+            tuple(&dataset.shape)
+        )),
+    }
+}
+
+/// Refuse rows that no bytes of the file could ever become, and more chunks than bytes: they would
+/// take memory without bound.
+fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
+    let numbers: u64 = dataset.shape[1..].iter().product();
+    let most = file_size.saturating_mul(DEFLATE_MOST as u64) / dataset.number.width as u64;
+    let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
+    let axes = dataset.shape[1..].iter().zip(&chunk[1..]);
+    let columns: u64 = axes.map(|(&n, &step)| n.div_ceil(step.max(1))).product();
+    let (what, most, found) = match numbers <= most {
+        true => ("chunks side by side", file_size, columns),
+        false => ("numbers in a row", most, numbers),
+    };
+    match found <= most {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: expected at most {most} {what} in a file of {file_size} bytes, found {found}",
+            dataset.name
+        )),
+    }
+}

@@ -1,0 +1,292 @@
+//! A block of frames: few large reads, each frame decoded straight into its place.
+
+mod ahead;
+mod block;
+pub mod chunks;
+mod decoder;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::atom_set::Atoms;
+use crate::error::{Error, Fault, Result};
+use crate::source::{GAP, Source};
+use crate::{Decoder, Fields, Layout};
+
+use self::ahead::{Ahead, ask_for};
+use self::block::Rows;
+use self::decoder::make_decoder;
+
+pub use self::block::{BlockOut, BlockReport, Extents, Numbers};
+pub use self::judge::Judgement;
+
+/// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
+/// cost the same; a distant file system wants them large.
+const CHUNK: u64 = 1024 * 1024;
+
+/// One worker's hand on a trajectory: a source, a decoder and a buffer that is used again.
+pub struct BlockReader {
+    source: Arc<dyn Source>,
+    /// Bytes of the file when it was opened.
+    file_size: u64,
+    decoder: Box<dyn Decoder>,
+    n_wanted: usize,
+    wanted: Fields,
+    buffer: Vec<u8>,
+    /// One frame's positions, velocities and forces, once numbers were judged and not kept.
+    scratch: [Vec<f32>; 3],
+    /// What stands in the buffer, one range of the file after another.
+    ranges: Vec<Range<u64>>,
+    /// What of the buffer belongs to which row.
+    pieces: Vec<Piece>,
+    ahead: Ahead,
+}
+
+/// The bytes in the buffer that were read for one row of a block.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    row: usize,
+    start: usize,
+    len: usize,
+    /// Of these bytes, those that stand as they do at the front of the frame.
+    front: usize,
+}
+
+impl BlockReader {
+    /// A reader of the fields `wanted` of some atoms.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for atoms of another system, and what the source gives.
+    pub fn new(
+        source: Arc<dyn Source>,
+        layout: &Layout,
+        atoms: Atoms,
+        wanted: Fields,
+    ) -> Result<Self> {
+        if atoms.n_total() != layout.n_atoms() {
+            return Err(Error::Argument(format!(
+                "atoms chosen out of {}, but the trajectory has {}",
+                atoms.n_total(),
+                layout.n_atoms()
+            )));
+        }
+        let file_size = source.size()?;
+        let n_wanted = atoms.len();
+        let decoder = make_decoder(&*source, file_size, layout, atoms, wanted)?;
+        Ok(BlockReader {
+            source,
+            file_size,
+            decoder,
+            n_wanted,
+            wanted,
+            buffer: Vec::new(),
+            scratch: Default::default(),
+            ranges: Vec::new(),
+            pieces: Vec::new(),
+            ahead: Ahead::default(),
+        })
+    }
+
+    /// Ask for the bytes of a block that will be read soon, where reading has been found to wait.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the frames have no places in the file.
+    pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
+        extents.check(self.file_size)?;
+        if !self.ahead.pays() {
+            return Ok(());
+        }
+        let mut ranges = Vec::new();
+        for (k, &frame) in extents.frames.iter().enumerate() {
+            for run in self.decoder.runs(frame, extents.sizes[k]) {
+                let start = extents.offsets[k] + run.start;
+                ranges.push(start..start + run.len);
+            }
+        }
+        ask_for(&*self.source, ranges);
+        Ok(())
+    }
+
+    /// Read and decode a block.
+    ///
+    /// A wanted field that a frame does not hold is NaN there, or not judged; where it is
+    /// `required`, the frame is refused.
+    ///
+    /// # Errors
+    /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, it
+    /// is listed in the report, and the others are read. Errors of the operating system are never
+    /// skipped.
+    pub fn read(
+        &mut self,
+        extents: Extents<'_>,
+        out: BlockOut<'_>,
+        required: Fields,
+        skip: bool,
+    ) -> Result<BlockReport> {
+        let n = extents.frames.len();
+        extents.check(self.file_size)?;
+        let mut rows = Rows::new(out, n, self.n_wanted, self.wanted, &mut self.scratch)?;
+        let before = self.source.traffic();
+        let mut report = BlockReport::default();
+        let mut next = 0;
+        while next < n {
+            let started = Instant::now();
+            next = self.fetch(extents, next)?;
+            report.read += started.elapsed();
+            let started = Instant::now();
+            let mut read_again = Duration::ZERO;
+            for k in 0..self.pieces.len() {
+                let piece = self.pieces[k];
+                let decoded = self
+                    .decode(extents, piece, &mut rows, &mut read_again)
+                    .and_then(|held| self.require(extents, piece.row, held, required));
+                match decoded {
+                    Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) if skip => {
+                        rows.blank(piece.row);
+                        report.skipped.push((piece.row, error));
+                    }
+                    Err(error) => return Err(error),
+                    Ok(held) => rows.keep(piece.row, held),
+                }
+            }
+            report.read += read_again;
+            report.decode += started.elapsed() - read_again;
+        }
+        self.scratch = rows.into_scratch();
+        let after = self.source.traffic();
+        report.bytes = after.bytes - before.bytes;
+        report.calls = after.calls - before.calls;
+        self.ahead.learn(&report);
+        Ok(report)
+    }
+
+    /// Read what row `first` wants, and the rows behind it that follow closely; the row to go on
+    /// with.
+    ///
+    /// What stands at the end of one frame and at the beginning of the next comes by one call: in
+    /// NetCDF a cell, and behind it the time and the first atoms.
+    fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
+        self.pieces.clear();
+        self.ranges.clear();
+        let (mut row, mut len) = (first, 0);
+        while row < extents.frames.len() {
+            let runs = self.decoder.runs(extents.frames[row], extents.sizes[row]);
+            let offset = extents.offsets[row];
+            let size: u64 = runs.iter().map(|run| run.len).sum();
+            let (mut start, mut apart) = (len, runs);
+            if let Some(range) = self.ranges.last_mut() {
+                let Some((run, others)) = runs.split_first() else {
+                    break;
+                };
+                let begin = offset + run.start;
+                if !within_reach(range.end, begin) || len + size > CHUNK {
+                    break;
+                }
+                start += begin - range.end;
+                range.end = begin + run.len;
+                apart = others;
+            }
+            self.ranges.extend(
+                apart
+                    .iter()
+                    .map(|run| offset + run.start..offset + run.end()),
+            );
+            self.pieces.push(Piece {
+                row,
+                start: start as usize,
+                len: size as usize,
+                front: match runs {
+                    [run] if run.start == 0 => size as usize,
+                    _ => 0,
+                },
+            });
+            len = start + size;
+            row += 1;
+        }
+        grow(&mut self.buffer, len as usize);
+        let mut rest = &mut self.buffer[..len as usize];
+        for range in &self.ranges {
+            let (bytes, behind) = rest.split_at_mut((range.end - range.start) as usize);
+            self.source.read_at(range.start, bytes)?;
+            rest = behind;
+        }
+        Ok(row)
+    }
+
+    /// Refuse a frame that does not hold what is required of it.
+    fn require(
+        &self,
+        extents: Extents<'_>,
+        row: usize,
+        held: Fields,
+        required: Fields,
+    ) -> Result<Fields> {
+        match required.beyond(held) {
+            None => Ok(held),
+            Some(what) => Err(Error::Missing {
+                path: self.source.path().to_owned(),
+                frame: extents.frames[row],
+                what,
+            }),
+        }
+    }
+
+    /// Decode one row, reading more of its frame where the decoder finds that it needs more; what
+    /// the frame holds.
+    fn decode(
+        &mut self,
+        extents: Extents<'_>,
+        piece: Piece,
+        rows: &mut Rows<'_>,
+        read_again: &mut Duration,
+    ) -> Result<Fields> {
+        let row = piece.row;
+        let (frame, offset, size) = (
+            extents.frames[row],
+            extents.offsets[row],
+            extents.sizes[row],
+        );
+        let mut bytes = Cow::from(&self.buffer[piece.start..piece.start + piece.len]);
+        let mut front = piece.front;
+        loop {
+            let mut held = Fields::default();
+            let out = rows.place(row, &mut held);
+            let fault = match self.decoder.decode(frame, size, &bytes, out) {
+                Ok(()) => return Ok(held),
+                Err(fault) => fault,
+            };
+            let have = bytes.len();
+            match fault {
+                Fault::Short { needed } if needed > have && needed as u64 <= size => {
+                    let started = Instant::now();
+                    let bytes = bytes.to_mut();
+                    bytes.resize(needed.max(2 * have).min(size as usize), 0);
+                    self.source
+                        .read_at(offset + front as u64, &mut bytes[front..])?;
+                    front = bytes.len();
+                    *read_again += started.elapsed();
+                }
+                fault => {
+                    let path = self.source.path();
+                    return Err(Error::damaged(path, Some(frame), offset, size, fault));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a range starting at `start` can be read by the call that reads up to `end`.
+fn within_reach(end: u64, start: u64) -> bool {
+    start >= end && start - end <= GAP
+}
+
+fn grow(buffer: &mut Vec<u8>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+}

@@ -1,0 +1,262 @@
+//! Blocks of frames of one atom, in a format made up for it.
+
+mod made_up;
+
+use self::made_up::{FRAME, File, N_FRAMES, Picky};
+use super::ahead::CACHED_CALL;
+use super::*;
+use crate::Run;
+
+fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
+    let runs = runs.iter().map(|&(start, len)| Run { start, len });
+    let file = Arc::new(File::default());
+    let reader = BlockReader {
+        source: file.clone(),
+        file_size: FRAME * N_FRAMES,
+        decoder: Box::new(Picky {
+            runs: runs.collect(),
+            needs,
+            refuses: 13,
+        }),
+        n_wanted: 1,
+        wanted: Fields::POSITIONS,
+        buffer: Vec::new(),
+        scratch: Default::default(),
+        ranges: Vec::new(),
+        pieces: Vec::new(),
+        ahead: Ahead::default(),
+    };
+    (file, reader)
+}
+
+/// Everything of a block but the numbers of atoms.
+struct Rows {
+    dimensions: Vec<[f32; 6]>,
+    times: Vec<f64>,
+    steps: Vec<i64>,
+    fields: Vec<u8>,
+}
+
+/// Read frames, whatever becomes of their numbers.
+fn read_into(
+    reader: &mut BlockReader,
+    frames: &[u64],
+    numbers: Numbers<'_>,
+    skip: bool,
+) -> Result<(Rows, BlockReport)> {
+    let n = frames.len();
+    let mut rows = Rows {
+        dimensions: vec![[0.0; 6]; n],
+        times: vec![-1.0; n],
+        steps: vec![-1; n],
+        fields: vec![9; n],
+    };
+    let out = BlockOut {
+        numbers,
+        dimensions: &mut rows.dimensions,
+        times: &mut rows.times,
+        steps: &mut rows.steps,
+        fields: &mut rows.fields,
+    };
+    let offsets: Vec<u64> = frames.iter().map(|frame| frame * FRAME).collect();
+    let extents = Extents {
+        frames,
+        offsets: &offsets,
+        sizes: &vec![FRAME; n],
+    };
+    let report = reader.read(extents, out, Fields::POSITIONS, skip)?;
+    Ok((rows, report))
+}
+
+/// The steps of the rows, after making sure that the positions are theirs.
+fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
+    let mut positions = vec![-1.0; 3 * frames.len()];
+    let numbers = Numbers::Kept {
+        positions: &mut positions,
+        velocities: &mut [],
+        forces: &mut [],
+    };
+    let (Rows { steps, .. }, report) = read_into(reader, frames, numbers, skip)?;
+    for (position, step) in positions.chunks(3).zip(&steps) {
+        match *step {
+            i64::MIN => assert!(position.iter().all(|x| x.is_nan())),
+            step => assert_eq!(position, [step as f32; 3]),
+        }
+    }
+    Ok((steps, report))
+}
+
+fn reads(file: &File) -> Vec<Range<u64>> {
+    std::mem::take(&mut file.reads.lock().unwrap())
+}
+
+#[test]
+fn frames_that_follow_each_other_are_read_together() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let (steps, report) = read(&mut reader, &[4, 5, 6, 9, 2, 2, 3], false).unwrap();
+    assert_eq!(steps, [4, 5, 6, 9, 2, 2, 3]);
+    let expected = [(4, 7), (9, 10), (2, 3), (2, 4)].map(|(a, b)| a * FRAME..b * FRAME);
+    assert_eq!(reads(&file), expected);
+    assert_eq!((report.bytes, report.calls), (7 * FRAME, 4));
+}
+
+#[test]
+fn small_gaps_are_read_along_and_large_ones_left_out() {
+    for (len, n_calls) in [(FRAME - GAP, 1), (FRAME - GAP - 1, 3)] {
+        let (file, mut reader) = reader(&[(0, len)], 0);
+        assert_eq!(read(&mut reader, &[7, 8, 9], false).unwrap().0, [7, 8, 9]);
+        assert_eq!(reads(&file).len(), n_calls, "{len} bytes of each frame");
+    }
+}
+
+#[test]
+fn a_call_reads_no_more_than_it_may() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames: Vec<u64> = (100..N_FRAMES).collect();
+    read(&mut reader, &frames, false).unwrap();
+    let reads = reads(&file);
+    assert!(reads.iter().all(|range| range.end - range.start <= CHUNK));
+    assert_eq!(reads.len() as u64, 300_u64.div_ceil(CHUNK / FRAME));
+}
+
+#[test]
+fn runs_of_a_frame_are_handed_over_in_one_piece() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 27);
+    assert_eq!(read(&mut reader, &[3, 6], false).unwrap().0, [3, 6]);
+    let start = [3 * FRAME, 6 * FRAME];
+    let expected = start.map(|at| [at + 10..at + 30, at + 5000..at + 5007]);
+    assert_eq!(reads(&file), expected.as_flattened());
+}
+
+#[test]
+fn the_end_of_a_frame_is_read_with_the_beginning_of_the_next() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 27);
+    assert_eq!(read(&mut reader, &[3, 4, 5], false).unwrap().0, [3, 4, 5]);
+    let (of_3, of_4, of_5) = (3 * FRAME, 4 * FRAME, 5 * FRAME);
+    let expected = [
+        of_3 + 10..of_3 + 30,
+        of_3 + 5000..of_4 + 30,
+        of_4 + 5000..of_5 + 30,
+        of_5 + 5000..of_5 + 5007,
+    ];
+    assert_eq!(reads(&file), expected);
+}
+
+#[test]
+fn what_was_read_is_not_read_again() {
+    let (file, mut reader) = reader(&[(0, 100)], 5000);
+    let (steps, report) = read(&mut reader, &[1], false).unwrap();
+    assert_eq!(steps, [1]);
+    assert_eq!(
+        reads(&file),
+        [FRAME..FRAME + 100, FRAME + 100..FRAME + 5000]
+    );
+    assert_eq!((report.bytes, report.calls), (5000, 2));
+}
+
+#[test]
+fn a_decoder_of_several_runs_is_given_the_front_of_the_frame_where_it_asks() {
+    let (file, mut reader) = reader(&[(10, 20), (5000, 7)], 100);
+    assert_eq!(read(&mut reader, &[3], false).unwrap().0, [3]);
+    let start = 3 * FRAME;
+    let expected = [
+        start + 10..start + 30,
+        start + 5000..start + 5007,
+        start..start + 100,
+    ];
+    assert_eq!(reads(&file), expected);
+    // One run that does not begin with the frame is no better.
+    let (file, mut reader) = self::reader(&[(10, 20)], 100);
+    read(&mut reader, &[3], false).unwrap();
+    assert_eq!(reads(&file), [start + 10..start + 30, start..start + 100]);
+}
+
+#[test]
+fn a_frame_that_needs_more_than_it_has_is_damaged() {
+    let (_, mut reader) = reader(&[(0, FRAME)], FRAME as usize + 1);
+    assert_eq!(
+        read(&mut reader, &[2], false).unwrap_err().to_string(),
+        "made.up: frame 2, byte 24000: expected a frame of at least 8001 bytes, found 8000 bytes"
+    );
+}
+
+#[test]
+fn a_damaged_frame_ends_the_block_or_is_left_out() {
+    let (_, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames = [12, 13, 14];
+    let message = "made.up: frame 13, byte 104003: expected another frame, found 13";
+    let error = read(&mut reader, &frames, false).unwrap_err();
+    assert_eq!(error.to_string(), message);
+    let (steps, report) = read(&mut reader, &frames, true).unwrap();
+    assert_eq!(steps, [12, i64::MIN, 14]);
+    let [(1, error)] = &report.skipped[..] else {
+        panic!("{:?}", report.skipped);
+    };
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
+fn each_frame_is_judged_by_its_own_numbers() {
+    let (_, mut reader) = reader(&[(0, FRAME)], 0);
+    let frames = [12, 13, 200, 14];
+    let mut judged = [[7.0; 5]; 4];
+    let numbers = Numbers::Judged(&mut judged);
+    let (rows, report) = read_into(&mut reader, &frames, numbers, true).unwrap();
+    assert_eq!(rows.fields, [1, 0, 1, 1]);
+    assert_eq!(rows.steps, [12, i64::MIN, 200, 14]);
+    assert_eq!(report.skipped.len(), 1);
+    for (row, reach) in [(0, 12.0), (2, 200.0), (3, 14.0)] {
+        assert_eq!(judged[row], [-1.0, -1.0, -1.0, reach, 0.0]);
+    }
+    assert_eq!(judged[1][..3], [-1.0; 3]);
+    assert!(judged[1][3].is_nan() && judged[1][4].is_nan());
+    for n in [3, 5] {
+        let mut judged = vec![[7.0; 5]; n];
+        let refused = read_into(&mut reader, &frames, Numbers::Judged(&mut judged), true);
+        assert!(matches!(refused, Err(Error::Argument(_))));
+    }
+}
+
+#[test]
+fn places_outside_the_file_are_refused() {
+    let (file, mut reader) = reader(&[(0, FRAME)], 0);
+    let error = read(&mut reader, &[0, N_FRAMES], false).unwrap_err();
+    assert!(matches!(error, Error::Argument(_)), "{error}");
+    for (offsets, sizes) in [
+        (&[0][..], &[u64::MAX][..]),
+        (&[u64::MAX], &[2]),
+        (&[], &[FRAME]),
+        (&[0], &[]),
+    ] {
+        let extents = Extents {
+            frames: &[0],
+            offsets,
+            sizes,
+        };
+        assert!(reader.read_ahead(extents).is_err(), "{extents:?}");
+    }
+    assert_eq!(reads(&file), []);
+}
+
+#[test]
+fn blocks_are_asked_for_ahead_only_where_reading_waits() {
+    let (file, mut reader) = reader(&[(0, 100)], 0);
+    let extents = Extents {
+        frames: &[1, 2],
+        offsets: &[FRAME, 2 * FRAME],
+        sizes: &[FRAME; 2],
+    };
+    let report = |read| BlockReport {
+        read,
+        bytes: 1000,
+        calls: 1,
+        ..BlockReport::default()
+    };
+    reader.ahead.learn(&report(CACHED_CALL));
+    reader.read_ahead(extents).unwrap();
+    assert_eq!(*file.ahead.lock().unwrap(), []);
+    reader.ahead.learn(&report(Duration::from_millis(1)));
+    reader.read_ahead(extents).unwrap();
+    let expected = [FRAME..FRAME + 100, 2 * FRAME..2 * FRAME + 100];
+    assert_eq!(*file.ahead.lock().unwrap(), expected);
+}

@@ -1,0 +1,160 @@
+//! TRR, the trajectory of GROMACS in full precision: any mix of box, positions, velocities and
+//! forces, in each frame another if need be.
+//!
+//! ```text
+//! byte  0  magic            i32   1993
+//!       4  string lengths   2 i32 13 and 12
+//!      12  version          12 bytes "GMX_trn_file"
+//!      24  bytes of blocks  10 i32 ir, e, box, vir, pres, top, sym, x, v, f; 0 for one not there
+//!      64  atoms            i32
+//!      68  step             i32
+//!      72  energies         i32
+//!      76  time, lambda     2 reals, ps and 1
+//!   84/92  the blocks       in this order: box 9 reals, nm, one vector after the other;
+//!                           x, v and f 3 reals an atom, nm, nm/ps, kJ/(mol·nm)
+//! ```
+//!
+//! A real is an f32 or an f64, as the sizes of the blocks tell. The other blocks are skipped.
+
+mod encode;
+mod header;
+mod plan;
+
+use self::header::AT_BLOCKS;
+use self::plan::Plan;
+use super::{Decoder, Fields, FrameOut, Run, gromacs};
+use crate::atom_set::Atoms;
+use crate::error::Fault;
+use crate::source::GAP;
+
+pub use self::encode::TrrEncoder;
+pub use self::header::{AT_ATOMS, HEADER_MAX, Header, MAGIC};
+
+/// From nm, nm/ps and kJ/(mol·nm) to what MDAnalysis has, by the same float32 multiplications.
+const UNITS: [f32; 3] = [10.0, 10.0, 0.1];
+
+/// Box, virial and pressure, and three fields of vectors, in double precision.
+const TENSORS_BYTES_MAX: u64 = 3 * 72;
+const ATOM_BYTES_MAX: u64 = 3 * 24;
+
+/// A vector in single precision: what a frame takes for an atom of which it holds anything.
+pub const ATOM_BYTES_MIN: u64 = 12;
+
+/// Sizes of frames to keep plans for. Box, three fields and two widths make 30.
+const SIZES_MAX: usize = 32;
+
+/// Decodes what is wanted of one frame after another.
+///
+/// The size of a frame nearly always tells what it holds, so the first frame of a size is read
+/// whole, and its header tells which bytes of later ones are worth reading. Where two frames of a
+/// size hold different things, all of that size are read whole from there on.
+#[derive(Debug)]
+pub struct TrrDecoder {
+    atoms: Atoms,
+    wanted: Fields,
+    known: Vec<Known>,
+    /// What [`Decoder::runs`] answers for a size that has no plan.
+    unplanned: [Run; 1],
+}
+
+/// What was learnt of the frames of one size.
+#[derive(Debug)]
+struct Known {
+    size: u64,
+    /// None where they hold different things.
+    plan: Option<Plan>,
+}
+
+impl TrrDecoder {
+    pub fn new(atoms: Atoms, wanted: Fields) -> Self {
+        TrrDecoder {
+            atoms,
+            wanted,
+            known: Vec::new(),
+            unplanned: [Run { start: 0, len: 0 }],
+        }
+    }
+
+    fn plan(&self, size: u64) -> Option<&Plan> {
+        let known = self.known.iter().find(|known| known.size == size);
+        known.and_then(|known| known.plan.as_ref())
+    }
+
+    /// Remember what a frame holds for others of its size.
+    fn learn(&mut self, header: &Header) {
+        let size = header.size();
+        if let Some(known) = self.known.iter_mut().find(|known| known.size == size) {
+            let same = |plan: &Plan| plan.contents == header.contents;
+            known.plan = known.plan.take().filter(same);
+        } else if self.known.len() < SIZES_MAX {
+            let plan = Some(Plan::new(&header.contents, &self.atoms, self.wanted, GAP));
+            self.known.push(Known { size, plan });
+        }
+    }
+
+    fn check(&self, header: &Header, size: u64) -> Result<(), Fault> {
+        let n_total = self.atoms.n_total();
+        if header.n_atoms != n_total {
+            let expected = format!("{n_total} atoms, as in the topology");
+            return Err(Fault::bad(AT_ATOMS, expected, header.n_atoms));
+        }
+        if header.size() != size {
+            let expected = format!("blocks that make a frame of {size} bytes");
+            let found = format!("such that make {} bytes", header.size());
+            return Err(Fault::bad(AT_BLOCKS, expected, found));
+        }
+        Ok(())
+    }
+}
+
+impl Decoder for TrrDecoder {
+    fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
+        // What damage left between two headers can be of any size; its header will show it.
+        let usual =
+            HEADER_MAX as u64 + TENSORS_BYTES_MAX + ATOM_BYTES_MAX * self.atoms.n_total() as u64;
+        self.unplanned[0].len = if size <= usual {
+            size
+        } else {
+            HEADER_MAX as u64
+        };
+        match self.plan(size) {
+            Some(plan) => &plan.runs,
+            None => &self.unplanned,
+        }
+    }
+
+    fn decode(
+        &mut self,
+        _frame: u64,
+        size: u64,
+        bytes: &[u8],
+        out: FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
+        self.check(&header, size)?;
+        let len = bytes.len() as u64;
+        let whole;
+        let plan = match self.plan(size) {
+            Some(plan) if plan.contents == header.contents && plan.len == len => plan,
+            _ if len == size => {
+                self.learn(&header);
+                whole = Plan::new(&header.contents, &self.atoms, self.wanted, u64::MAX);
+                &whole
+            }
+            _ => {
+                return Err(Fault::Short {
+                    needed: size as usize,
+                });
+            }
+        };
+        let fields = [out.positions, out.velocities, out.forces];
+        for (field, (out, unit)) in fields.into_iter().zip(UNITS).enumerate() {
+            plan.gather(field, bytes, unit, out);
+        }
+        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], gromacs::dimensions);
+        *out.fields = header.contents.held();
+        *out.time = header.time;
+        *out.step = header.step.into();
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! XTC, the compressed trajectory of GROMACS: positions as integers of a fixed precision.
+//!
+//! ```text
+//! byte  0  magic            i32   1995, or 2023 where the byte count below has 64 bits
+//!       4  atoms            i32
+//!       8  step             i32
+//!      12  time             f32   ps
+//!      16  box              9 f32 nm, one vector after the other
+//!      52  atoms            i32   again
+//!      56  positions        3 f32 an atom, nm: frames of at most 9 atoms end with these
+//!      56  precision        f32   integers per nm
+//!      60  minimum          3 i32 of x, y, z over all atoms
+//!      72  maximum          3 i32
+//!      84  small index      i32   see `packed`
+//!      88  byte count       i32, or i64
+//!   92/96  packed positions       padded to a multiple of 4 bytes
+//! ```
+
+mod encode;
+mod fast;
+mod groups;
+mod lanes;
+mod packed;
+mod radix;
+mod wanted;
+
+use self::packed::Packed;
+use self::wanted::Wanted;
+use super::xdr::{Xdr, padding};
+use super::{Decoder, Fields, FrameOut, Run, gromacs};
+use crate::atom_set::Atoms;
+use crate::error::Fault;
+
+pub use self::encode::{PRECISION, XtcEncoder};
+
+pub const MAGIC_1995: i32 = 1995;
+pub const MAGIC_2023: i32 = 2023;
+
+/// Bytes that suffice to parse any header.
+pub const HEADER_MAX: usize = 96;
+
+/// No atom takes more: three fields of 32 bits, a flag and a run, rounded up.
+const ATOM_BYTES_MAX: u64 = 13;
+
+/// Frames of so many atoms or fewer hold plain floats.
+const PLAIN_ATOMS: usize = 9;
+const PLAIN_START: usize = 56;
+
+const AT_ATOMS: usize = 4;
+const AT_BYTE_COUNT: usize = 88;
+
+/// What stands before the positions of a frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Header {
+    pub n_atoms: usize,
+    pub step: i32,
+    /// ps
+    pub time: f32,
+    /// nm
+    pub box_vectors: [[f32; 3]; 3],
+    /// Bytes of the whole frame, padding included.
+    pub size: u64,
+    /// How the positions are packed; none where they are plain floats.
+    packed: Option<Packed>,
+}
+
+impl Header {
+    /// # Errors
+    /// [`Fault::Short`] where `bytes` ends before the header, [`Fault::Bad`] where the header
+    /// contradicts the format or itself.
+    pub fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+        let mut xdr = Xdr::new(bytes);
+        let magic = xdr.i32()?;
+        if magic != MAGIC_1995 && magic != MAGIC_2023 {
+            let expected = "the magic number of XTC, 1995 or 2023";
+            return Err(Fault::bad(0, expected, magic));
+        }
+        let atoms = xdr.i32()?;
+        let Ok(n_atoms) = usize::try_from(atoms) else {
+            return Err(Fault::bad(AT_ATOMS, "a number of atoms", atoms));
+        };
+        let step = xdr.i32()?;
+        let time = xdr.f32()?;
+        let box_vectors = [xdr.f32x3()?, xdr.f32x3()?, xdr.f32x3()?];
+        let at = xdr.at();
+        let again = xdr.i32()?;
+        if again != atoms {
+            let expected = format!("{atoms} atoms, as at the start of the frame");
+            return Err(Fault::bad(at, expected, again));
+        }
+        let (packed, size) = if n_atoms <= PLAIN_ATOMS {
+            (None, (PLAIN_START + 12 * n_atoms) as u64)
+        } else {
+            let packed = Packed::parse(&mut xdr, n_atoms, magic == MAGIC_2023)?;
+            let size = xdr.at() as u64 + packed.len + padding(packed.len);
+            (Some(packed), size)
+        };
+        Ok(Header {
+            n_atoms,
+            step,
+            time,
+            box_vectors,
+            size,
+            packed,
+        })
+    }
+}
+
+/// Decodes the wanted atoms of one frame after another, and learns how far into a frame they
+/// reach.
+#[derive(Debug)]
+pub struct XtcDecoder {
+    atoms: Atoms,
+    wanted: Wanted,
+    /// Most bytes that a frame has needed so far, counted from its first.
+    reach: Option<u64>,
+    /// What [`Decoder::runs`] answered last.
+    run: [Run; 1],
+}
+
+impl XtcDecoder {
+    pub fn new(atoms: Atoms) -> Self {
+        XtcDecoder {
+            wanted: Wanted::new(&atoms),
+            atoms,
+            reach: None,
+            run: [Run { start: 0, len: 0 }],
+        }
+    }
+
+    /// How many bytes of a frame are likely to hold every wanted atom.
+    fn likely_reach(&self, size: u64) -> u64 {
+        let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
+        // What damage left between two headers can be of any size; its header will show it.
+        let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
+        // A tenth less to read is not worth the risk of reading twice.
+        if end >= total - total / 10 {
+            return size;
+        }
+        let reach = match self.reach {
+            Some(reach) => reach,
+            None => (u128::from(size) * u128::from(end) / u128::from(total)) as u64,
+        };
+        with_margin(reach).min(size)
+    }
+
+    fn check(&self, header: &Header, size: u64) -> Result<(), Fault> {
+        let n_total = self.atoms.n_total();
+        if header.n_atoms != n_total {
+            let expected = format!("{n_total} atoms, as in the topology");
+            return Err(Fault::bad(AT_ATOMS, expected, header.n_atoms));
+        }
+        if header.size != size {
+            let expected = format!("a byte count that makes a frame of {size} bytes");
+            let found = format!("one that makes {} bytes", header.size);
+            return Err(Fault::bad(AT_BYTE_COUNT, expected, found));
+        }
+        Ok(())
+    }
+
+    fn decode_positions(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        positions: &mut [f32],
+    ) -> Result<(), Fault> {
+        let Some(packed) = &header.packed else {
+            return self.copy_positions(bytes, positions);
+        };
+        match packed.decode(bytes, &self.wanted, positions) {
+            Ok(reach) => {
+                self.reach = self.reach.max(Some(reach as u64));
+                Ok(())
+            }
+            Err(Fault::Short { needed }) => {
+                let needed = with_margin(needed as u64).min(header.size) as usize;
+                Err(Fault::Short { needed })
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn copy_positions(&self, bytes: &[u8], positions: &mut [f32]) -> Result<(), Fault> {
+        let needed = PLAIN_START + 12 * self.atoms.end();
+        let Some(stored) = bytes.get(PLAIN_START..needed) else {
+            return Err(Fault::Short { needed });
+        };
+        let runs = self.atoms.runs().iter();
+        let wanted =
+            runs.flat_map(|&(first, n)| stored[12 * first..12 * (first + n)].chunks_exact(4));
+        for (position, nm) in positions.iter_mut().zip(wanted) {
+            *position = f32::from_be_bytes([nm[0], nm[1], nm[2], nm[3]]) * 10.0;
+        }
+        Ok(())
+    }
+}
+
+fn with_margin(reach: u64) -> u64 {
+    reach + reach / 16 + HEADER_MAX as u64
+}
+
+impl Decoder for XtcDecoder {
+    fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
+        self.run[0].len = self.likely_reach(size);
+        &self.run
+    }
+
+    fn decode(
+        &mut self,
+        _frame: u64,
+        size: u64,
+        bytes: &[u8],
+        out: FrameOut<'_>,
+    ) -> Result<(), Fault> {
+        // The caller's duty, whatever the file holds.
+        assert_eq!(out.positions.len(), 3 * self.atoms.len());
+        let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
+        self.check(&header, size)?;
+        *out.fields = Fields::POSITIONS;
+        *out.step = i64::from(header.step);
+        *out.time = f64::from(header.time);
+        *out.dimensions = gromacs::dimensions(header.box_vectors);
+        self.decode_positions(&header, bytes, out.positions)
+    }
+}

@@ -1,0 +1,314 @@
+//! The periodic cell of a frame: its vectors, and the images of positions in it.
+
+use super::qcp::Matrix3;
+use paceline_formats::{cell_volume, triclinic_vectors};
+
+/// Part of their length by which b and c rise above the vectors before them: of a flatter cell,
+/// angles in single precision do not tell the volume.
+const FLAT: f64 = 1e-3;
+
+/// The image itself comes first, so that of equals it is taken.
+const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
+
+/// The vectors a, b, c of a cell (Å), a along x and b in the plane of x and y, as MDAnalysis has
+/// them: rounded to single precision.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    vectors: Matrix3,
+    /// Whether any angle differs from 90°.
+    oblique: bool,
+    /// Square of half the shortest height, Å²: what is shorter has no nearer image.
+    near: f64,
+    volume: f64,
+}
+
+/// Why lengths and angles make no cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NoCell {
+    Missing,
+    Impossible([f32; 6]),
+}
+
+impl NoCell {
+    /// One sentence for the user, given what needs the cell.
+    pub fn reason(&self, needed_by: &str) -> String {
+        match self {
+            NoCell::Missing => format!("the frame has no cell, which {needed_by} needs"),
+            NoCell::Impossible([a, b, c, alpha, beta, gamma]) => format!(
+                "the frame has lengths of {a} {b} {c} Å and angles of {alpha} {beta} {gamma}°, \
+                 which make no cell, and {needed_by} needs one"
+            ),
+        }
+    }
+}
+
+impl Cell {
+    /// The cell of three lengths (Å) and three angles (degrees).
+    ///
+    /// # Errors
+    /// [`NoCell`] where all lengths are zero, or no cell of a volume has these.
+    pub fn new(dimensions: [f32; 6]) -> Result<Self, NoCell> {
+        if dimensions[..3] == [0.0; 3] {
+            return Err(NoCell::Missing);
+        }
+        let impossible = NoCell::Impossible(dimensions);
+        let vectors = triclinic_vectors(&dimensions).ok_or(impossible)?;
+        let solid = (0..3).all(|i| f64::from(vectors[i][i]) > FLAT * f64::from(dimensions[i]));
+        if !solid {
+            return Err(impossible);
+        }
+        let vectors = vectors.map(|vector| vector.map(f64::from));
+        Ok(Cell {
+            vectors,
+            oblique: dimensions[3..] != [90.0; 3],
+            near: near(&vectors),
+            volume: cell_volume(&dimensions).ok_or(impossible)?,
+        })
+    }
+
+    /// The vectors a, b, c, Å.
+    pub fn vectors(&self) -> &Matrix3 {
+        &self.vectors
+    }
+
+    /// Whether any angle differs from 90°.
+    pub fn is_oblique(&self) -> bool {
+        self.oblique
+    }
+
+    /// Å³, in double precision.
+    pub fn volume(&self) -> f64 {
+        self.volume
+    }
+
+    /// The middle of the cell, Å.
+    pub fn centre(&self) -> [f64; 3] {
+        let [a, b, c] = self.vectors;
+        std::array::from_fn(|i| 0.5 * (a[i] + b[i] + c[i]))
+    }
+
+    /// Whether a difference of positions is so short that no image of it is shorter.
+    #[inline]
+    pub fn is_near(&self, d: [f64; 3]) -> bool {
+        square(d) < self.near
+    }
+
+    /// `x` and whole numbers of the cell's vectors.
+    #[inline]
+    pub fn shifted(&self, x: [f64; 3], images: [f64; 3]) -> [f64; 3] {
+        let [a, b, c] = self.vectors;
+        std::array::from_fn(|i| x[i] + (images[0] * a[i] + images[1] * b[i] + images[2] * c[i]))
+    }
+
+    /// The numbers of vectors a, b, c that make a difference of positions short: the shortest
+    /// there is, but in cells that no simulation uses.
+    ///
+    /// What comes nearest vector by vector is the shortest of all where the cell is rectangular,
+    /// or it is shorter than half the shortest height. Else its 26 neighbours are compared too.
+    /// In a cell so skewed or flat that several layers of images lie within half its diagonal, a
+    /// shorter one may be beyond these.
+    pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
+        let mut images = [0.0; 3];
+        let mut rest = d;
+        for axis in [2, 1, 0] {
+            let vector = self.vectors[axis];
+            images[axis] = -(rest[axis] / vector[axis]).round();
+            rest = std::array::from_fn(|i| rest[i] + images[axis] * vector[i]);
+        }
+        if !self.oblique || self.is_near(rest) {
+            return images;
+        }
+        let (mut best, mut least) = (images, square(rest));
+        for i in NEIGHBOURS {
+            for j in NEIGHBOURS {
+                for k in NEIGHBOURS {
+                    let length = square(self.shifted(rest, [i, j, k]));
+                    if length < least {
+                        best = [images[0] + i, images[1] + j, images[2] + k];
+                        least = length;
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// The image of a position within the cell, and the numbers of vectors that bring it there.
+    ///
+    /// A position just below a face can come to lie on the opposite one by rounding, and is then
+    /// brought back to the face: it is done twice.
+    pub fn home(&self, x: [f32; 3]) -> ([f32; 3], [f64; 3]) {
+        let (mut home, mut images) = (x, [0.0; 3]);
+        for _ in 0..2 {
+            let x = home.map(f64::from);
+            let fractional = self.fractional(x);
+            if fractional.iter().all(|x| (0.0..1.0).contains(x)) {
+                break;
+            }
+            let step = fractional.map(|x| -x.floor());
+            home = self.shifted(x, step).map(|x| x as f32);
+            images = std::array::from_fn(|i| images[i] + step[i]);
+        }
+        (home, images)
+    }
+
+    /// A position in units of the vectors.
+    fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
+        let [a, b, c] = self.vectors;
+        let w = x[2] / c[2];
+        let v = (x[1] - w * c[1]) / b[1];
+        let u = (x[0] - w * c[0] - v * b[0]) / a[0];
+        [u, v, w]
+    }
+}
+
+/// Square of half the shortest of the three heights, volume over area.
+fn near(&[a, b, c]: &Matrix3) -> f64 {
+    let over_b = b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt();
+    let normal = [b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
+    let over_a = a[0] * b[1] * c[2] / square(normal).sqrt();
+    let half = 0.5 * c[2].min(over_b).min(over_a);
+    half * half
+}
+
+pub fn square([x, y, z]: [f64; 3]) -> f64 {
+    x * x + y * y + z * z
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Random;
+    use super::*;
+
+    /// Cells of the usual simulations, and oblique ones.
+    const CELLS: [[f32; 6]; 5] = [
+        [30.0, 40.0, 50.0, 90.0, 90.0, 90.0],
+        [80.017, 80.017, 80.017, 60.0, 60.0, 90.0],
+        [40.0, 40.0, 40.0, 70.53, 109.47, 70.53],
+        [25.0, 40.0, 31.0, 85.0, 95.0, 120.0],
+        [20.0, 30.0, 25.0, 75.0, 62.0, 51.0],
+    ];
+
+    fn cell(dimensions: [f32; 6]) -> Cell {
+        Cell::new(dimensions).expect("a cell")
+    }
+
+    #[test]
+    fn vectors_have_the_lengths_and_angles() {
+        for dimensions in CELLS {
+            let v = cell(dimensions).vectors;
+            let dot = |i: usize, j: usize| (0..3).map(|k| v[i][k] * v[j][k]).sum::<f64>();
+            let length = |i: usize| dot(i, i).sqrt();
+            let angle = |i, j| (dot(i, j) / (length(i) * length(j))).acos().to_degrees();
+            let found = [
+                length(0),
+                length(1),
+                length(2),
+                angle(1, 2),
+                angle(0, 2),
+                angle(0, 1),
+            ];
+            for (found, expected) in found.iter().zip(dimensions) {
+                assert!(
+                    (found - f64::from(expected)).abs() < 1e-5,
+                    "{dimensions:?}: {found}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_cell_is_refused() {
+        let angles = [90.0; 3];
+        assert_eq!(Cell::new([0.0; 6]), Err(NoCell::Missing));
+        for (lengths, angles) in [
+            ([0.0, 10.0, 10.0], angles),
+            ([10.0, -10.0, 10.0], angles),
+            ([10.0, f32::NAN, 10.0], angles),
+            ([10.0, 10.0, f32::INFINITY], angles),
+            ([10.0, 10.0, 10.0], [90.0, 90.0, 0.0]),
+            ([10.0, 10.0, 10.0], [90.0, 180.0, 90.0]),
+            ([10.0, 10.0, 10.0], [120.0, 120.0, 120.0]),
+            ([10.0, 10.0, 10.0], [30.0, 30.0, 60.0]),
+            ([10.0, 10.0, 10.0], [30.0, 30.0, 70.0]),
+            ([10.0, 10.0, 10.0], [90.0, f32::NAN, 90.0]),
+        ] {
+            let mut dimensions = [0.0; 6];
+            dimensions[..3].copy_from_slice(&lengths);
+            dimensions[3..].copy_from_slice(&angles);
+            let found = Cell::new(dimensions);
+            assert!(
+                matches!(found, Err(NoCell::Impossible(_))),
+                "{dimensions:?}: {found:?}"
+            );
+        }
+        let reason = NoCell::Missing.reason("unwrap");
+        assert_eq!(reason, "the frame has no cell, which unwrap needs");
+    }
+
+    #[test]
+    fn nearest_images_are_the_shortest() {
+        let mut random = Random(11);
+        let around = || (-4..=4).map(f64::from);
+        for dimensions in CELLS {
+            let cell = cell(dimensions);
+            for _ in 0..100 {
+                let d = random.vector::<3>().map(|x| 60.0 * x);
+                let found = square(cell.shifted(d, cell.nearest_images(d)));
+                let least = around()
+                    .flat_map(|i| around().map(move |j| (i, j)))
+                    .flat_map(|(i, j)| around().map(move |k| [i, j, k]))
+                    .map(|images| square(cell.shifted(d, images)))
+                    .fold(f64::INFINITY, f64::min);
+                assert!(found <= least * (1.0 + 1e-12), "{dimensions:?}: {d:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_differences_have_no_nearer_image() {
+        let mut random = Random(12);
+        for dimensions in CELLS {
+            let cell = cell(dimensions);
+            for _ in 0..1000 {
+                let d = random.vector::<3>().map(|x| 20.0 * x);
+                if cell.is_near(d) {
+                    assert_eq!(cell.nearest_images(d), [0.0; 3], "{dimensions:?}: {d:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn home_is_within_the_cell() {
+        let mut random = Random(13);
+        for dimensions in CELLS {
+            let cell = cell(dimensions);
+            for size in [10.0, 100.0, 1000.0] {
+                for _ in 0..1000 {
+                    let x = random.vector::<3>().map(|x| (size * x) as f32);
+                    let (home, images) = cell.home(x);
+                    let exact = cell.shifted(x.map(f64::from), images);
+                    for i in 0..3 {
+                        assert!((f64::from(home[i]) - exact[i]).abs() < 1e-5);
+                    }
+                    let fractional = cell.fractional(home.map(f64::from));
+                    assert!(
+                        fractional.iter().all(|f| (-1e-6..1.0).contains(f)),
+                        "{home:?}"
+                    );
+                    assert_eq!(cell.home(home), (home, [0.0; 3]), "{x:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_face_belongs_to_one_cell() {
+        let cell = cell([10.0, 10.0, 10.0, 90.0, 90.0, 90.0]);
+        assert_eq!(cell.home([10.0, 0.0, -10.0]), ([0.0; 3], [-1.0, 0.0, 1.0]));
+        // −1e-8 + 10 is 10 in single precision.
+        assert_eq!(cell.home([-1e-8, 5.0, 25.0]).0, [0.0, 5.0, 5.0]);
+        assert_eq!(cell.home([-1e-8, 5.0, 25.0]).1, [0.0, 0.0, -2.0]);
+    }
+}

@@ -1,0 +1,344 @@
+//! Distances counted in bins of equal width, as `numpy.histogram` counts them.
+
+use std::ops::RangeInclusive;
+
+use paceline_formats::error::{Error, Result};
+
+/// Tallies that neighbouring distances are added to in turn: they are often of the same bin, and one
+/// would wait for the other.
+const LANES: usize = 8;
+/// Distances that are told at a time, at most.
+pub const PIECE: usize = 64;
+
+/// With more bins, or other distances (Å), single precision tells too few bins.
+const MOST_BINS: usize = 1 << 14;
+const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
+const TO_WHOLE: f32 = 12_582_912.0;
+
+/// Counts of distances, Å, given their squares.
+#[derive(Debug, Clone)]
+pub struct Histogram {
+    edges: Vec<f64>,
+    bins_per_angstrom: f64,
+    /// The largest square that belongs to the last bin, Å².
+    most: f64,
+    counts: Vec<u64>,
+    /// Further counts: of distances below the first bin, in each bin, and beyond the last.
+    lanes: Vec<[u64; LANES]>,
+}
+
+/// How bins are told in single precision, where that is certain.
+#[derive(Debug, Clone)]
+pub struct Rough {
+    bins_per_angstrom: f32,
+    /// The bins between 0 and the first one, and half a bin.
+    before: f32,
+    n_bins: f32,
+    /// So far from the middle of a bin, in bins, a distance is certainly within it.
+    certain: f32,
+    /// What is told: squares of distances (Å²); the bins that they are in; and 1 where that is in
+    /// doubt, else 0.
+    pub squares: [f32; PIECE],
+    pub bins: [u32; PIECE],
+    pub doubts: [u32; PIECE],
+}
+
+impl Histogram {
+    /// Bin i goes from edge i up to the next one, which belongs to it in the last bin alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there are not two finite edges, or they do not increase, or none
+    /// is above 0.
+    pub fn new(edges: &[f64]) -> Result<Self> {
+        let finite = edges.iter().all(|edge| edge.is_finite());
+        let increasing = edges.windows(2).all(|pair| pair[0] < pair[1]);
+        let (&[first, .., last], true, true) = (edges, finite, increasing) else {
+            return Err(Error::Argument(
+                "edges of bins must be two finite numbers or more, each above the one before it"
+                    .to_string(),
+            ));
+        };
+        if last <= 0.0 {
+            return Err(Error::Argument(format!(
+                "no distance is within bins that end at {last} Å"
+            )));
+        }
+        let n_bins = edges.len() - 1;
+        Ok(Histogram {
+            edges: edges.to_vec(),
+            bins_per_angstrom: n_bins as f64 / (last - first),
+            most: largest_square(last),
+            counts: vec![0; n_bins],
+            lanes: vec![[0; LANES]; if n_bins > MOST_BINS { 0 } else { n_bins + 2 }],
+        })
+    }
+
+    pub fn n_bins(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// The distance where the last bin ends, Å.
+    pub fn end(&self) -> f64 {
+        self.edges[self.n_bins()]
+    }
+
+    /// Count a distance, given its square (Å²).
+    #[inline]
+    pub fn add(&mut self, square: f64) {
+        if square <= self.most {
+            self.add_near(square.sqrt());
+        }
+    }
+
+    fn add_near(&mut self, distance: f64) {
+        let (first, last) = (self.edges[0], self.n_bins() - 1);
+        if distance < first {
+            return;
+        }
+        let guess = ((distance - first) * self.bins_per_angstrom) as usize;
+        let mut bin = guess.min(last);
+        // Rounding may have put it one bin too far, or not far enough.
+        bin -= usize::from(distance < self.edges[bin]);
+        bin += usize::from(bin < last && distance >= self.edges[bin + 1]);
+        self.counts[bin] += 1;
+    }
+
+    /// How bins are told of distances that are known to `error` Å; None where too few can be.
+    pub fn rough(&self, error: f64) -> Option<Rough> {
+        let n_bins = self.n_bins() as f64;
+        // Half a last digit of each of six operations, on numbers up to three times that of the bins.
+        let error = error * self.bins_per_angstrom + 9.0 * n_bins * f64::from(f32::EPSILON);
+        let before = self.edges[0] * self.bins_per_angstrom + 0.5;
+        let possible = !self.lanes.is_empty()
+            && DISTANCES.contains(&self.end())
+            && before.abs() <= 2.0 * n_bins
+            && error < 0.25;
+        possible.then_some(Rough {
+            bins_per_angstrom: self.bins_per_angstrom as f32,
+            before: before as f32,
+            n_bins: n_bins as f32,
+            certain: (0.5 - error) as f32,
+            squares: [0.0; PIECE],
+            bins: [0; PIECE],
+            doubts: [0; PIECE],
+        })
+    }
+
+    /// Count distances in bins that `Rough` told.
+    #[inline(always)]
+    pub fn add_told(&mut self, bins: impl Iterator<Item = u32>) {
+        for (k, bin) in bins.enumerate() {
+            self.lanes[bin as usize][k % LANES] += 1;
+        }
+    }
+
+    /// Add what was counted, so many times, to `counts`, one a bin, and begin anew.
+    pub fn empty_into(&mut self, counts: &mut [u64], times: u64) {
+        if let [_, within @ .., _] = &mut self.lanes[..] {
+            for (count, lanes) in self.counts.iter_mut().zip(within) {
+                *count += std::mem::take(lanes).iter().sum::<u64>();
+            }
+        }
+        for (count, found) in counts.iter_mut().zip(&mut self.counts) {
+            *count += times * std::mem::take(found);
+        }
+    }
+}
+
+impl Rough {
+    /// Tell the bins of the first `n` squares; whether any is in doubt.
+    #[inline(never)]
+    pub fn tell(&mut self, n: usize) -> bool {
+        let mut any = 0;
+        let told = self.bins[..n].iter_mut().zip(&mut self.doubts[..n]);
+        for (square, (bin, doubt)) in self.squares[..n].iter().zip(told) {
+            let from_middle = square.sqrt() * self.bins_per_angstrom - self.before;
+            // In this form a single instruction each.
+            let from_middle = if from_middle < self.n_bins {
+                from_middle
+            } else {
+                self.n_bins
+            };
+            let from_middle = if from_middle > -1.0 {
+                from_middle
+            } else {
+                -1.0
+            };
+            let whole = from_middle + TO_WHOLE;
+            *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits() - 1);
+            *doubt = u32::from((from_middle - (whole - TO_WHOLE)).abs() >= self.certain);
+            any |= *doubt;
+        }
+        any != 0
+    }
+
+    /// Let those whose label is this one be below all bins, without doubt.
+    pub fn leave_out(&mut self, labels: &[u32], label: u32) {
+        let told = self.bins.iter_mut().zip(&mut self.doubts);
+        for ((bin, doubt), &other) in told.zip(labels) {
+            *bin = if other == label { 0 } else { *bin };
+            *doubt = if other == label { 0 } else { *doubt };
+        }
+    }
+}
+
+/// The largest number whose square root is at most `x`, which is above 0.
+fn largest_square(x: f64) -> f64 {
+    let mut square = x * x;
+    while square.sqrt() <= x && square < f64::MAX {
+        square = square.next_up();
+    }
+    while square.sqrt() > x {
+        square = square.next_down();
+    }
+    square
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Random;
+    use super::*;
+
+    fn counts(edges: &[f64], distances: &[f64]) -> Vec<u64> {
+        let mut histogram = Histogram::new(edges).expect("edges");
+        for distance in distances {
+            histogram.add(distance * distance);
+        }
+        let mut counts = vec![0; edges.len() - 1];
+        histogram.empty_into(&mut counts, 1);
+        counts
+    }
+
+    #[test]
+    fn an_edge_belongs_to_the_bin_above_it_and_the_last_to_the_last() {
+        let edges = [1.0, 2.0, 3.0];
+        let found = counts(&edges, &[0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 3.000_001, 9.0]);
+        assert_eq!(found, [2, 2]);
+        assert_eq!(counts(&[-1.0, 0.0, 1.0], &[0.0, 0.5, 1.0]), [0, 3]);
+    }
+
+    #[test]
+    fn every_edge_and_its_neighbours_are_where_comparison_puts_them() {
+        let (low, n_bins) = (0.3, 75);
+        let edges: Vec<f64> = (0..=n_bins).map(|k| low + 0.2 * f64::from(k)).collect();
+        for edge in &edges {
+            for square in [
+                (edge * edge).next_down(),
+                edge * edge,
+                (edge * edge).next_up(),
+            ] {
+                let mut histogram = Histogram::new(&edges).expect("edges");
+                histogram.add(square);
+                let mut found = vec![0; edges.len() - 1];
+                histogram.empty_into(&mut found, 1);
+                let distance = square.sqrt();
+                let last = edges.len() - 2;
+                for (bin, &count) in found.iter().enumerate() {
+                    let within = edges[bin] <= distance
+                        && (distance < edges[bin + 1] || bin == last && distance == edges[bin + 1]);
+                    assert_eq!(count, u64::from(within), "{distance} in bin {bin}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_added_as_often_as_asked() {
+        let mut histogram = Histogram::new(&[0.0, 1.0]).expect("edges");
+        let mut counts = [1];
+        histogram.add(0.25);
+        histogram.empty_into(&mut counts, 2);
+        assert_eq!(counts, [3]);
+        histogram.empty_into(&mut counts, 2);
+        assert_eq!(counts, [3]);
+    }
+
+    #[test]
+    fn what_is_counted_roughly_is_counted_exactly() {
+        let mut random = Random(21);
+        for (low, high, n_bins) in [
+            (0.0, 15.0, 75),
+            (0.3, 15.0, 7),
+            (-2.0, 3.0, 11),
+            (9.0, 15.0, 9),
+            (0.0, 15.0, 1),
+            (0.0, 15.0, MOST_BINS),
+        ] {
+            let width = (high - low) / n_bins as f64;
+            let edges: Vec<f64> = (0..=n_bins).map(|k| low + width * k as f64).collect();
+            let mut histogram = Histogram::new(&edges).expect("edges");
+            let mut exact = histogram.clone();
+            let Some(mut rough) = histogram.rough(1e-6) else {
+                panic!("{n_bins} bins of {width} Å")
+            };
+            let mut n_told = 0;
+            for _ in 0..3000 {
+                // Half of them within single precision of an edge.
+                let squares: [f64; LANES] = std::array::from_fn(|k| {
+                    let bin = (0.5 * (1.0 + random.number()) * n_bins as f64) as usize;
+                    let off = if k % 2 == 0 { 1e-6 } else { 3.0 };
+                    let distance = edges[bin] + off * random.number();
+                    distance * distance
+                });
+                rough.squares[..LANES].copy_from_slice(&squares.map(|square| square as f32));
+                rough.tell(LANES);
+                for (k, square) in squares.into_iter().enumerate() {
+                    if rough.doubts[k] == 1 {
+                        histogram.add(square);
+                    } else {
+                        histogram.add_told(std::iter::once(rough.bins[k]));
+                        n_told += 1;
+                    }
+                }
+                for square in squares {
+                    exact.add(square);
+                }
+            }
+            let (mut counted, mut wanted) = (vec![0; n_bins], vec![0; n_bins]);
+            histogram.empty_into(&mut counted, 1);
+            exact.empty_into(&mut wanted, 1);
+            assert!(n_told > 2000, "{n_told} from {low} to {high}");
+            assert_eq!(counted, wanted, "{low} to {high}");
+            assert!(wanted.iter().sum::<u64>() > 1000);
+        }
+    }
+
+    #[test]
+    fn bins_that_single_precision_does_not_tell_are_told_exactly() {
+        let rough = |edges: &[f64], error| Histogram::new(edges).expect("edges").rough(error);
+        assert!(rough(&[0.0, 1.0], 1e-6).is_some());
+        assert!(rough(&[0.0, 1.0], 0.3).is_none());
+        assert!(rough(&[0.0, 1e-9], 1e-20).is_none());
+        assert!(rough(&[0.0, 1e9], 1.0).is_none());
+        assert!(rough(&[1e5, 1e5 + 1.0], 1e-6).is_none());
+        let many: Vec<f64> = (0..=MOST_BINS + 1).map(|k| k as f64).collect();
+        assert!(rough(&many, 1e-6).is_none());
+    }
+
+    #[test]
+    fn edges_that_are_none_are_refused() {
+        for edges in [
+            &[][..],
+            &[1.0],
+            &[1.0, 1.0],
+            &[0.0, 2.0, 1.0],
+            &[0.0, f64::NAN],
+            &[0.0, f64::INFINITY],
+            &[-2.0, -1.0],
+            &[-2.0, 0.0],
+        ] {
+            assert!(Histogram::new(edges).is_err(), "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn a_largest_square_is_one() {
+        for x in [0.1, 0.7, 15.0, 1e-3, 3.3, 1e200] {
+            let square = largest_square(x);
+            assert!(square.sqrt() <= x);
+            assert!(square == f64::MAX || square.next_up().sqrt() > x, "{x}");
+        }
+    }
+}

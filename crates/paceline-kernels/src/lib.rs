@@ -1,0 +1,156 @@
+//! One file a kernel: slices in, numbers out.
+//!
+//! A kernel gives the same bits for any block size and any number of threads. So it uses only
+//! operations whose results IEEE 754 fixes (`+ − × ÷ √`), in an order that depends on nothing but
+//! the frame. Sums over atoms run in a few interleaved partial sums (`tile::Sum`), which a
+//! compiler may compute side by side without changing them.
+//!
+//! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
+//! as NaN: a kernel leaves out nothing that it was given.
+
+use std::ops::Range;
+use std::slice::ChunksExact;
+
+use paceline_formats::error::{Error, Result};
+
+mod apply_pbc;
+pub mod bonds;
+mod cell;
+pub mod center;
+pub mod fit;
+mod histogram;
+pub mod moments;
+mod points;
+pub mod qcp;
+pub mod rdf;
+pub mod rmsd;
+mod rods;
+pub mod superpose;
+#[cfg(test)]
+mod testing;
+mod tile;
+pub mod transform;
+pub mod unwrap;
+pub mod wrap;
+
+/// Which atoms of a block a kernel works on, in its own order; repetition is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Columns {
+    /// Neighbours in ascending order, read where they are.
+    Run(Range<usize>),
+    /// Anything else, gathered first.
+    List(Vec<usize>),
+}
+
+impl Columns {
+    pub fn new(indices: &[usize]) -> Self {
+        let first = indices.first().copied().unwrap_or(0);
+        let neighbours = indices
+            .iter()
+            .enumerate()
+            .all(|(i, &index)| index.checked_sub(first) == Some(i));
+        if neighbours {
+            Columns::Run(first..first.saturating_add(indices.len()))
+        } else {
+            Columns::List(indices.to_vec())
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Columns::Run(run) => run.len(),
+            Columns::List(indices) => indices.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where an index reaches past `n_atoms`.
+    fn check(&self, n_atoms: usize) -> Result<()> {
+        let end = match self {
+            Columns::Run(run) => run.end,
+            Columns::List(indices) => indices
+                .iter()
+                .max()
+                .map_or(0, |last| last.saturating_add(1)),
+        };
+        if end <= n_atoms {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "atom {} is out of range for a block of {n_atoms} atoms",
+            end - 1
+        )))
+    }
+
+    /// The positions of these atoms, in their order. `check` has been passed.
+    fn pick<'a>(&self, frame: &'a [f32], scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        match self {
+            Columns::Run(run) => &frame[3 * run.start..3 * run.end],
+            Columns::List(indices) => {
+                scratch.clear();
+                for &index in indices {
+                    scratch.extend_from_slice(&frame[3 * index..3 * index + 3]);
+                }
+                scratch
+            }
+        }
+    }
+}
+
+/// The frames of a block.
+///
+/// # Errors
+/// [`Error::Argument`] where `positions` is not a whole number of frames of at least one atom.
+fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
+    Ok(positions.chunks_exact(frame_len(positions.len(), n_atoms)?))
+}
+
+/// Coordinates of a frame, of which there are `n_coordinates` in a block.
+///
+/// # Errors
+/// As [`frames`].
+fn frame_len(n_coordinates: usize, n_atoms: usize) -> Result<usize> {
+    match n_atoms.checked_mul(3) {
+        Some(len) if len > 0 && n_coordinates.is_multiple_of(len) => Ok(len),
+        _ => Err(Error::Argument(format!(
+            "{n_coordinates} coordinates are not a whole number of frames of {n_atoms} atoms"
+        ))),
+    }
+}
+
+/// # Errors
+/// [`Error::Argument`] where a slice has another length than it must.
+fn check_len(what: &str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::Argument(format!(
+        "expected {expected} {what}, found {found}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_where_they_are() {
+        assert_eq!(Columns::new(&[]), Columns::Run(0..0));
+        assert_eq!(Columns::new(&[4, 5, 6]), Columns::Run(4..7));
+        for indices in [&[4, 6][..], &[5, 4], &[4, 4], &[0, 1, 2, 2]] {
+            assert_eq!(Columns::new(indices), Columns::List(indices.to_vec()));
+        }
+        let frame: Vec<f32> = (0..18).map(|x| x as f32).collect();
+        let mut scratch = Vec::new();
+        let picked = Columns::new(&[5, 1]).pick(&frame, &mut scratch).to_vec();
+        assert_eq!(picked, [15.0, 16.0, 17.0, 3.0, 4.0, 5.0]);
+        assert_eq!(
+            Columns::new(&[1, 2]).pick(&frame, &mut scratch),
+            &frame[3..9]
+        );
+    }
+}

@@ -1,0 +1,540 @@
+//! Distances between the atoms of two groups, or of one, counted in bins: what a radial
+//! distribution function is made of.
+//!
+//! Distances are those of `MDAnalysis.lib.distances.capped_distance` to the last bit, because what
+//! a file holds to 0.01 Å often lies exactly on the border of two bins. MDAnalysis has two ways,
+//! which round differently, and chooses by the sizes of groups and cell; so the same is chosen
+//! here, and both ways give only what it gives.
+
+use std::ops::Range;
+
+use super::apply_pbc::ApplyPbc;
+use super::cell::{Cell, NoCell, square};
+use super::histogram::Histogram;
+use super::points::Points;
+use super::rods::Grid;
+use super::transform::Refused;
+use super::{Columns, check_len, frames};
+use paceline_formats::error::{self, Error};
+
+/// Groups with fewer atoms are compared atom by atom.
+const FEW: usize = 10;
+/// So many pairs never are, as long as the distances are less than half the cell.
+const MANY: usize = 100_000_000;
+/// Nor are others, as long as the distances are within this part of each edge.
+const PART: f32 = 0.3;
+
+/// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
+const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+
+const NEEDED_BY: &str = "norm='rdf'";
+
+/// Two groups of atoms, and the bins of their distances.
+#[derive(Debug, Clone)]
+pub struct Rdf {
+    histogram: Histogram,
+    first: Group,
+    /// None where it is the first again.
+    second: Option<Group>,
+    needs_cell: bool,
+}
+
+/// Atoms, and a label of each, where atoms of the same label make no pair.
+#[derive(Debug, Clone)]
+pub struct Group {
+    columns: Columns,
+    labels: Vec<u32>,
+}
+
+/// The positions of a group in one frame.
+struct Members<'a> {
+    positions: Vec<[f32; 3]>,
+    labels: &'a [u32],
+}
+
+impl Group {
+    /// # Errors
+    /// [`Error::Argument`] where there are no atoms, or not one label an atom.
+    pub fn new(columns: &[usize], labels: Option<&[u32]>) -> error::Result<Self> {
+        if columns.is_empty() {
+            return Err(Error::Argument("a group has no atoms".to_string()));
+        }
+        if let Some(labels) = labels {
+            check_len("labels", labels.len(), columns.len())?;
+        }
+        Ok(Group {
+            columns: Columns::new(columns),
+            labels: labels.unwrap_or_default().to_vec(),
+        })
+    }
+
+    fn members(&self, frame: &[f32], scratch: &mut Vec<f32>) -> Members<'_> {
+        let (positions, _) = self.columns.pick(frame, scratch).as_chunks();
+        Members {
+            positions: positions.to_vec(),
+            labels: &self.labels,
+        }
+    }
+}
+
+impl Rdf {
+    /// Distances between `first` and `second`, or within `first`, in bins between `edges` (Å).
+    /// Frames without a cell are refused if it `needs_cell`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] as [`Histogram::new`], or where one group has labels and the other not.
+    pub fn new(
+        edges: &[f64],
+        first: Group,
+        second: Option<Group>,
+        needs_cell: bool,
+    ) -> error::Result<Self> {
+        if let Some(second) = &second
+            && first.labels.is_empty() != second.labels.is_empty()
+        {
+            let reason = "both groups have labels, or none";
+            return Err(Error::Argument(reason.to_string()));
+        }
+        Ok(Rdf {
+            histogram: Histogram::new(edges)?,
+            first,
+            second,
+            needs_cell,
+        })
+    }
+
+    /// Add the distances in a block's frames to `counts`, one a bin; the sum of the cells' volumes
+    /// (Å³), or the first frame that cannot be counted, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames, or no such
+    /// atoms or bins.
+    pub fn count(
+        &self,
+        positions: &[f32],
+        n_atoms: usize,
+        dimensions: &[f32],
+        counts: &mut [u64],
+    ) -> error::Result<Result<f64, Refused>> {
+        let frames = frames(positions, n_atoms)?;
+        check_len("lengths and angles", dimensions.len(), 6 * frames.len())?;
+        check_len("bins", counts.len(), self.histogram.n_bins())?;
+        self.first.columns.check(n_atoms)?;
+        if let Some(second) = &self.second {
+            second.columns.check(n_atoms)?;
+        }
+        let mut found = self.histogram.clone();
+        let mut volume = 0.0;
+        for (row, (frame, &dimensions)) in frames.zip(dimensions.as_chunks().0).enumerate() {
+            match self.count_frame(frame, dimensions, &mut found) {
+                Ok(of_frame) => volume += of_frame,
+                Err(reason) => return Ok(Err((row, reason))),
+            }
+        }
+        // Of one group, each pair was found once and counts for both of its atoms.
+        found.empty_into(counts, if self.second.is_none() { 2 } else { 1 });
+        if self.second.is_none() && self.first.labels.is_empty() {
+            // MDAnalysis counts each atom's distance to itself.
+            for _ in 0..positions.len() / (3 * n_atoms) * self.first.columns.len() {
+                found.add(0.0);
+            }
+            found.empty_into(counts, 1);
+        }
+        Ok(Ok(volume))
+    }
+
+    /// Count the distances of one frame; the volume of its cell, Å³.
+    fn count_frame(
+        &self,
+        frame: &[f32],
+        dimensions: [f32; 6],
+        found: &mut Histogram,
+    ) -> Result<f64, String> {
+        let cell = match Cell::new(dimensions) {
+            Ok(cell) => Some(cell),
+            Err(NoCell::Missing) if !self.needs_cell => None,
+            Err(no_cell) => return Err(no_cell.reason(NEEDED_BY)),
+        };
+        let mut scratch = Vec::new();
+        let first = self.first.members(frame, &mut scratch);
+        let second = self.second.as_ref();
+        let second = second.map(|group| group.members(frame, &mut scratch));
+        let mut pairs = Pairs { first, second };
+        if !pairs.groups().all(Members::are_finite) {
+            return Err("positions are not all finite numbers".to_string());
+        }
+        match &cell {
+            Some(cell) => pairs.count_in(cell, found)?,
+            None => pairs.count_without_cell(found),
+        }
+        Ok(cell.map_or(0.0, |cell| cell.volume()))
+    }
+}
+
+impl Members<'_> {
+    fn are_finite(&self) -> bool {
+        self.positions.iter().flatten().all(|x| x.is_finite())
+    }
+
+    fn points(&self) -> Points {
+        Points::new(&self.positions, self.labels, 0..self.positions.len())
+    }
+}
+
+/// Both groups of one frame; the second is None where it is the first again.
+struct Pairs<'a> {
+    first: Members<'a>,
+    second: Option<Members<'a>>,
+}
+
+impl<'a> Pairs<'a> {
+    fn groups(&self) -> impl Iterator<Item = &Members<'a>> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
+    fn all_positions(&mut self) -> impl Iterator<Item = &mut [f32; 3]> {
+        let groups = std::iter::once(&mut self.first).chain(&mut self.second);
+        groups.flat_map(|group| &mut group.positions)
+    }
+
+    fn n_atoms(&self) -> usize {
+        self.groups().map(|group| group.positions.len()).sum()
+    }
+
+    fn count_in(&mut self, cell: &Cell, found: &mut Histogram) -> Result<(), String> {
+        let end = found.end();
+        // A distance of half a height may be found in two images.
+        let in_one_image = cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]);
+        let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
+        if !(cell.is_oblique() || in_one_image && self.by_cells(end, edges)) {
+            self.count_all(nearest_in(edges), found);
+            return Ok(());
+        }
+        let pbc = ApplyPbc::new(cell.vectors());
+        for x in self.all_positions() {
+            let moved = pbc.apply(*x);
+            *x = moved.ok_or_else(|| {
+                format!("an atom at {x:?} Å is too far away to be put into the cell")
+            })?;
+        }
+        if in_one_image {
+            self.count_by_cells(&Grid::of_cell(cell.vectors(), end, self.n_atoms()), found);
+        } else {
+            let nearest = |d| square(cell.shifted(d, cell.nearest_images(d)));
+            self.count_all(nearest, found);
+        }
+        Ok(())
+    }
+
+    fn count_without_cell(&mut self, found: &mut Histogram) {
+        let end = found.end();
+        let extent = self.extent();
+        let edges = extent.each_ref().map(|extent| extent.end - extent.start);
+        if self.by_cells(end, edges) {
+            // MDAnalysis moves the atoms into a box of its own, and rounds.
+            let margin = (0.1 * end) as f32;
+            let origin = extent.each_ref().map(|extent| extent.start - margin);
+            for x in self.all_positions() {
+                *x = std::array::from_fn(|i| x[i] - origin[i]);
+            }
+        }
+        let extent = self.extent();
+        self.count_by_cells(&Grid::of_extent(&extent, end, self.n_atoms()), found);
+    }
+
+    /// Whether MDAnalysis uses cell lists, given the edges of the cell (Å).
+    fn by_cells(&self, end: f64, edges: [f32; 3]) -> bool {
+        let first = self.first.positions.len();
+        let second = self.second.as_ref();
+        let second = second.map_or(first, |group| group.positions.len());
+        if first.min(second) < FEW {
+            return false;
+        }
+        first.saturating_mul(second) >= MANY || edges.iter().all(|edge| end as f32 <= PART * edge)
+    }
+
+    /// Least and largest coordinate along each axis, Å.
+    fn extent(&self) -> [Range<f32>; 3] {
+        let mut extent = [const { f32::INFINITY..f32::NEG_INFINITY }; 3];
+        for x in self.groups().flat_map(|group| &group.positions) {
+            for (extent, &x) in extent.iter_mut().zip(x) {
+                *extent = extent.start.min(x)..extent.end.max(x);
+            }
+        }
+        extent
+    }
+
+    fn count_by_cells(&self, grid: &Grid, found: &mut Histogram) {
+        let first = grid.sort(&self.first.positions, self.first.labels);
+        match &self.second {
+            Some(second) => grid.count(&first, &grid.sort(&second.positions, second.labels), found),
+            None => grid.count_own(&first, found),
+        }
+    }
+
+    /// Every pair, given what makes a square (Å²) of a difference of positions.
+    fn count_all(&self, square: impl Fn([f64; 3]) -> f64, found: &mut Histogram) {
+        let first = self.first.points();
+        let second = self.second.as_ref().map(Members::points);
+        let to = second.as_ref().unwrap_or(&first);
+        for i in 0..first.len() {
+            let begin = if second.is_some() { 0 } else { i + 1 };
+            to.count(&first, i, begin..to.len(), &square, found);
+        }
+    }
+}
+
+/// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
+/// where it compares all pairs.
+fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
+    let inverse = edges.map(|edge| f64::from(1.0 / edge));
+    let edges = edges.map(f64::from);
+    move |d| {
+        square(std::array::from_fn(|i| {
+            let edges_apart = d[i] * inverse[i];
+            edges[i] * (edges_apart - ((edges_apart + TO_WHOLE) - TO_WHOLE))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Random;
+    use super::*;
+
+    const NONE: [f32; 6] = [0.0; 6];
+    const CELLS: [[f32; 6]; 6] = [
+        [40.0, 44.0, 48.0, 90.0, 90.0, 90.0],
+        [60.0, 40.0, 37.0, 90.0, 90.0, 90.0],
+        [40.0, 40.0, 40.0, 60.0, 60.0, 90.0],
+        [40.0, 40.0, 40.0, 70.53, 109.47, 70.53],
+        [50.0, 40.0, 45.0, 80.0, 100.0, 115.0],
+        NONE,
+    ];
+
+    fn edges(low: f64, high: f64, n_bins: usize) -> Vec<f64> {
+        let width = (high - low) / n_bins as f64;
+        (0..=n_bins).map(|k| low + width * k as f64).collect()
+    }
+
+    fn group(columns: Range<usize>, labels: Option<&[u32]>) -> Group {
+        let columns: Vec<usize> = columns.collect();
+        Group::new(&columns, labels).expect("a group")
+    }
+
+    fn counted(rdf: &Rdf, frame: &[f32], cell: [f32; 6]) -> Vec<u64> {
+        let mut counts = vec![0; rdf.histogram.n_bins()];
+        let found = rdf.count(frame, frame.len() / 3, &cell, &mut counts);
+        found.expect("a frame").expect("a cell");
+        counts
+    }
+
+    /// Distances of all pairs, by the images around each: slow, and nothing but the definition.
+    fn distances(
+        frame: &[f32],
+        cell: [f32; 6],
+        first: Range<usize>,
+        second: Range<usize>,
+    ) -> Vec<f64> {
+        let (atoms, _) = frame.as_chunks::<3>();
+        let cell = Cell::new(cell).ok();
+        let mut distances = Vec::new();
+        for i in first {
+            for j in second.clone() {
+                let d = std::array::from_fn(|axis| {
+                    f64::from(atoms[i][axis]) - f64::from(atoms[j][axis])
+                });
+                let least = match cell {
+                    None => square(d),
+                    Some(cell) => {
+                        let d = cell.shifted(d, cell.nearest_images(d));
+                        let around = [-1.0, 0.0, 1.0];
+                        around
+                            .iter()
+                            .flat_map(|a| around.iter().map(move |b| (a, b)))
+                            .flat_map(|(a, b)| around.iter().map(move |c| [*a, *b, *c]))
+                            .map(|images| square(cell.shifted(d, images)))
+                            .fold(f64::INFINITY, f64::min)
+                    }
+                };
+                distances.push(least.sqrt());
+            }
+        }
+        distances
+    }
+
+    /// Up to each edge there are as many as there must be, but for those that rounding moves.
+    fn assert_counts(found: &[u64], edges: &[f64], distances: &[f64], what: &str) {
+        const ROUNDED: f64 = 1e-4;
+        let mut distances = distances.to_vec();
+        distances.retain(|&distance| distance >= edges[0] - ROUNDED);
+        distances.sort_by(f64::total_cmp);
+        let up_to = |x: f64| distances.partition_point(|&distance| distance < x) as u64;
+        let slack = if edges[0] > 0.0 {
+            up_to(edges[0] + ROUNDED)
+        } else {
+            0
+        };
+        let mut total = 0;
+        for (count, edge) in found.iter().zip(&edges[1..]) {
+            total += count;
+            assert!(
+                total + slack >= up_to(edge - ROUNDED),
+                "{what} up to {edge}"
+            );
+            assert!(total <= up_to(edge + ROUNDED), "{what} up to {edge}");
+        }
+        assert!(total > 0, "{what}");
+    }
+
+    #[test]
+    fn counts_are_those_of_every_pair() {
+        let mut random = Random(51);
+        for cell in CELLS {
+            for (low, high, n_bins) in [
+                (0.0, 10.0, 50),
+                (3.0, 14.0, 7),
+                (0.0, 18.0, 90),
+                (0.0, 30.0, 31),
+                (0.0, 4.0, 400),
+            ] {
+                for (n, m, size) in [(60, 50, 30.0), (60, 5, 90.0)] {
+                    let frame = random.structure(n + m, size, 11.0);
+                    let frame: Vec<f32> = frame.iter().map(|&x| x as f32).collect();
+                    let edges = edges(low, high, n_bins);
+                    let what = format!("{cell:?}, {n_bins} bins to {high} Å");
+                    let two = Rdf::new(
+                        &edges,
+                        group(0..n, None),
+                        Some(group(n..n + m, None)),
+                        false,
+                    );
+                    let found = counted(&two.expect("edges"), &frame, cell);
+                    if found.iter().any(|&count| count > 0) {
+                        let all = distances(&frame, cell, 0..n, n..n + m);
+                        assert_counts(&found, &edges, &all, &what);
+                    }
+                    let one = Rdf::new(&edges, group(0..n, None), None, false);
+                    let found = counted(&one.expect("edges"), &frame, cell);
+                    assert_counts(&found, &edges, &distances(&frame, cell, 0..n, 0..n), &what);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn distances_on_an_edge_are_counted_exactly() {
+        // Eighths of Å in a cell of powers of two: nothing is rounded, and many pairs are on an
+        // edge.
+        let mut random = Random(52);
+        for cell in [[32.0, 64.0, 32.0, 90.0, 90.0, 90.0], NONE] {
+            let frame = random.structure(150, 20.0, 8.0);
+            let frame: Vec<f32> = frame
+                .iter()
+                .map(|&x| (8.0 * x).round() as f32 / 8.0)
+                .collect();
+            for high in [5.0, 8.0, 12.0, 16.0, 25.0] {
+                let edges = edges(0.0, high, 40);
+                let mut wanted = vec![0; 40];
+                for distance in distances(&frame, cell, 0..150, 0..150) {
+                    let bin = edges.partition_point(|&edge| edge <= distance) - 1;
+                    if distance == high {
+                        wanted[39] += 1;
+                    } else if bin < 40 {
+                        wanted[bin] += 1;
+                    }
+                }
+                let one = Rdf::new(&edges, group(0..150, None), None, false).expect("edges");
+                assert_eq!(counted(&one, &frame, cell), wanted, "{cell:?} {high}");
+                let again = Some(group(0..150, None));
+                let two = Rdf::new(&edges, group(0..150, None), again, false).expect("edges");
+                assert_eq!(counted(&two, &frame, cell), wanted, "{cell:?} {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn atoms_of_one_label_make_no_pair() {
+        let mut random = Random(53);
+        let frame = random.structure(200, 20.0, 0.0);
+        let frame: Vec<f32> = frame.iter().map(|&x| x as f32).collect();
+        let labels: Vec<u32> = (0..200).map(|atom| atom / 3).collect();
+        let alone: Vec<u32> = (0..200).collect();
+        for cell in CELLS {
+            for high in [9.0, 30.0] {
+                let edges = edges(0.0, high, 30);
+                let all = group(0..200, Some(&labels));
+                let one = Rdf::new(&edges, all.clone(), None, false).expect("edges");
+                let two = Rdf::new(&edges, all.clone(), Some(all), false).expect("edges");
+                let kept = counted(&one, &frame, cell);
+                assert_eq!(counted(&two, &frame, cell), kept, "{cell:?}");
+                let plain = Rdf::new(&edges, group(0..200, None), None, false).expect("edges");
+                let plain = counted(&plain, &frame, cell);
+                let lost = plain.iter().sum::<u64>() - kept.iter().sum::<u64>();
+                assert!((200..=600).contains(&lost), "{cell:?}: {lost}");
+                // Without themselves, all atoms are of other labels.
+                let others = Rdf::new(&edges, group(0..200, Some(&alone)), None, false);
+                let others = counted(&others.expect("edges"), &frame, cell);
+                assert_eq!(plain.iter().sum::<u64>() - others.iter().sum::<u64>(), 200);
+            }
+        }
+    }
+
+    #[test]
+    fn atoms_far_apart_take_no_more_room() {
+        let mut frame = vec![0.0; 60];
+        (frame[0], frame[4], frame[59]) = (1e30, -3e38, 1e20);
+        for (high, n_bins) in [(15.0, 75), (1e-30, 2), (1e30, 10)] {
+            let one = Rdf::new(&edges(0.0, high, n_bins), group(0..20, None), None, false);
+            let found = counted(&one.expect("edges"), &frame, NONE);
+            assert!(found[0] >= 17 * 17 + 3, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn frames_that_cannot_be_counted_are_named() {
+        let cell = CELLS[0];
+        let flat = [10.0, 10.0, 10.0, 90.0, 90.0, 180.0];
+        let edges = edges(0.0, 5.0, 5);
+        let mut counts = [0; 5];
+        for (x, cell, needs_cell, reason) in [
+            (f32::NAN, cell, true, "positions are not all finite"),
+            (f32::INFINITY, NONE, false, "positions are not all finite"),
+            (1.0, NONE, true, "no cell, which norm='rdf' needs"),
+            (1.0, flat, false, "make no cell"),
+            (1e30, CELLS[2], true, "too far away"),
+        ] {
+            let rdf = Rdf::new(&edges, group(0..2, None), None, needs_cell).expect("edges");
+            let frames = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0, x, 2.0, 3.0, 3.0, 4.0, 5.0];
+            let cells = [CELLS[0], cell].concat();
+            let found = rdf.count(&frames, 2, &cells, &mut counts).expect("frames");
+            let (row, found) = found.expect_err("the second frame");
+            assert_eq!(row, 1);
+            assert!(found.contains(reason), "{found}");
+        }
+    }
+
+    #[test]
+    fn volumes_are_added() {
+        let rdf = Rdf::new(&edges(0.0, 5.0, 5), group(0..1, None), None, true).expect("edges");
+        let cells = [CELLS[0], CELLS[1]].concat();
+        let found = rdf
+            .count(&[0.0; 6], 1, &cells, &mut [0; 5])
+            .expect("frames");
+        assert_eq!(found, Ok(40.0 * 44.0 * 48.0 + 60.0 * 40.0 * 37.0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let edges = edges(0.0, 5.0, 5);
+        assert!(Group::new(&[], None).is_err());
+        assert!(Group::new(&[1], Some(&[])).is_err());
+        let labelled = Some(group(0..1, Some(&[3])));
+        assert!(Rdf::new(&edges, group(0..1, None), labelled, false).is_err());
+        let rdf = Rdf::new(&edges, group(0..2, None), None, false).expect("edges");
+        assert!(rdf.count(&[0.0; 3], 1, &NONE, &mut [0; 5]).is_err());
+        assert!(rdf.count(&[0.0; 6], 2, &NONE, &mut [0; 4]).is_err());
+        assert!(rdf.count(&[0.0; 6], 2, &NONE[..5], &mut [0; 5]).is_err());
+        assert!(rdf.count(&[0.0; 5], 2, &NONE, &mut [0; 5]).is_err());
+    }
+}

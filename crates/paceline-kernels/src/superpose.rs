@@ -1,0 +1,383 @@
+//! A reference structure, and how far others are from it.
+
+use super::check_len;
+use super::qcp::{IDENTITY, Matrix3, Optimum};
+use super::tile::{self, EMPTY, Numbers, Positions, Sum, TILE};
+use paceline_formats::error::{Error, Result};
+
+/// Part of the squared size of two structures beneath which the difference of sums that gives
+/// their squared RMSD has lost too many digits, so that the deviations themselves are summed.
+const CANCELLED: f64 = 1e-6;
+
+/// A structure to compare others with, and the weights of its atoms.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    n_atoms: usize,
+    /// Å.
+    origin: [f64; 3],
+    tiles: Vec<Tile>,
+    /// Σ w y², Å².
+    norm: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Tile {
+    /// Relative to their mean, so that they add up to the number of atoms.
+    weights: Numbers,
+    /// Counted from the reference's origin, Å.
+    positions: Positions,
+}
+
+/// A rigid motion of row vectors: x becomes (x − `centre`) · `rotation`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Motion {
+    /// Å.
+    pub centre: [f64; 3],
+    pub rotation: Matrix3,
+}
+
+impl Motion {
+    pub const NONE: Motion = Motion {
+        centre: [0.0; 3],
+        rotation: IDENTITY,
+    };
+}
+
+impl Reference {
+    /// A reference to superpose others on: positions count from their weighted centre.
+    /// `positions` are x, y, z of each atom, Å; weights count relative to their mean.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there are no atoms, a position is not finite in single precision,
+    /// there is not one weight an atom, or the weights are not finite, at least 0, and not all 0.
+    pub fn new(positions: &[f64], weights: Option<&[f64]>) -> Result<Self> {
+        let reference = Self::about([0.0; 3], positions, weights)?;
+        let centre = Sums::new(&reference, positions).centre;
+        Self::about(centre, positions, weights)
+    }
+
+    /// A reference to measure distances from: positions count from any origin.
+    ///
+    /// # Errors
+    /// As [`Reference::new`].
+    pub fn about(origin: [f64; 3], positions: &[f64], weights: Option<&[f64]>) -> Result<Self> {
+        let n_atoms = positions.len() / 3;
+        let valid = positions.iter().all(|x| x.abs() <= f64::from(f32::MAX));
+        if n_atoms == 0 || !positions.len().is_multiple_of(3) || !valid {
+            return Err(Error::Argument(format!(
+                "a reference needs three finite coordinates for each of one or more atoms; \
+                 its {} coordinates are not that",
+                positions.len()
+            )));
+        }
+        let weights = match weights {
+            Some(weights) => relative(weights, n_atoms)?,
+            None => vec![1.0; n_atoms],
+        };
+        let tiles = weights.chunks(TILE).zip(positions.chunks(3 * TILE));
+        let tiles: Vec<Tile> = tiles
+            .map(|(weights, positions)| Tile::new(weights, positions, origin))
+            .collect();
+        let mut norm = Sum::ZERO;
+        for Tile { weights, positions } in &tiles {
+            tile::add_deviations(&mut norm, weights, positions, &IDENTITY, &EMPTY);
+        }
+        Ok(Reference {
+            n_atoms,
+            origin,
+            tiles,
+            norm: norm.total(),
+        })
+    }
+
+    /// What positions count from, Å: for a reference to superpose on, its weighted centre.
+    pub fn origin(&self) -> [f64; 3] {
+        self.origin
+    }
+
+    /// The RMSD (Å) that another structure keeps after superposition on this one.
+    ///
+    /// # Panics
+    /// Where `mobile` does not have 3 coordinates for each atom of the reference.
+    pub fn min_rmsd<T: Copy + Into<f64>>(&self, mobile: &[T]) -> f64 {
+        let fit = Fit::new(self, mobile);
+        fit.rmsd()
+            .unwrap_or_else(|| self.rmsd(mobile, &fit.motion()))
+    }
+
+    /// [`Reference::min_rmsd`], and the motion that brings the other structure there.
+    ///
+    /// # Panics
+    /// As [`Reference::min_rmsd`].
+    pub fn superpose<T: Copy + Into<f64>>(&self, mobile: &[T]) -> (f64, Motion) {
+        let fit = Fit::new(self, mobile);
+        let motion = fit.motion();
+        let rmsd = fit.rmsd().unwrap_or_else(|| self.rmsd(mobile, &motion));
+        (rmsd, motion)
+    }
+
+    /// The RMSD (Å) of another structure after a motion.
+    ///
+    /// # Panics
+    /// As [`Reference::min_rmsd`].
+    pub fn rmsd<T: Copy + Into<f64>>(&self, mobile: &[T], motion: &Motion) -> f64 {
+        let mut square = Sum::ZERO;
+        self.each_tile(mobile, motion.centre, |reference, x| {
+            let Tile { weights, positions } = reference;
+            tile::add_deviations(&mut square, weights, x, &motion.rotation, positions);
+        });
+        (square.total() / self.n_atoms as f64).sqrt()
+    }
+
+    /// Visit the reference's atoms beside those of another structure, which count from `origin`.
+    fn each_tile<T: Copy + Into<f64>>(
+        &self,
+        mobile: &[T],
+        origin: [f64; 3],
+        mut visit: impl FnMut(&Tile, &Positions),
+    ) {
+        assert_eq!(mobile.len(), 3 * self.n_atoms, "number of coordinates");
+        let mut tile = EMPTY;
+        for (reference, x) in self.tiles.iter().zip(mobile.chunks(3 * TILE)) {
+            tile::fill(&mut tile, x, origin);
+            visit(reference, &tile);
+        }
+    }
+}
+
+impl Tile {
+    fn new(weights: &[f64], positions: &[f64], origin: [f64; 3]) -> Self {
+        let mut tile = Tile {
+            weights: [0.0; TILE],
+            positions: EMPTY,
+        };
+        tile.weights[..weights.len()].copy_from_slice(weights);
+        tile::fill(&mut tile.positions, positions, origin);
+        tile
+    }
+}
+
+/// What one pass over the atoms of two structures gives.
+struct Sums {
+    /// Weighted centre of the mobile structure.
+    centre: [f64; 3],
+    /// Σ w (x − centre)².
+    norm: f64,
+    /// Σ w (x − centre) yᵀ.
+    inner: Matrix3,
+}
+
+impl Sums {
+    /// Positions count from the first atom, so that no digits are lost where the structure is far
+    /// from zero. The reference is centred, so that the shift drops out of the inner product.
+    fn new<T: Copy + Into<f64>>(reference: &Reference, mobile: &[T]) -> Self {
+        let first = [mobile[0].into(), mobile[1].into(), mobile[2].into()];
+        let mut sums = [[Sum::ZERO; 5]; 3];
+        reference.each_tile(mobile, first, |Tile { weights, positions }, mobile| {
+            for (sums, x) in sums.iter_mut().zip(mobile) {
+                tile::add_products(sums, weights, x, positions);
+            }
+        });
+        let sums = sums.map(|of_x| of_x.map(Sum::total));
+        let n = reference.n_atoms as f64;
+        let norms = sums.map(|[x, xx, ..]| xx - x * x / n);
+        Sums {
+            centre: std::array::from_fn(|i| first[i] + sums[i][0] / n),
+            norm: norms[0] + norms[1] + norms[2],
+            inner: sums.map(|[_, _, xy @ ..]| xy),
+        }
+    }
+}
+
+/// The best superposition of a structure on a reference.
+struct Fit {
+    n_atoms: f64,
+    centre: [f64; 3],
+    half_norm: f64,
+    optimum: Optimum,
+}
+
+impl Fit {
+    fn new<T: Copy + Into<f64>>(reference: &Reference, mobile: &[T]) -> Self {
+        let sums = Sums::new(reference, mobile);
+        let half_norm = 0.5 * (sums.norm + reference.norm);
+        Fit {
+            n_atoms: reference.n_atoms as f64,
+            centre: sums.centre,
+            half_norm,
+            optimum: Optimum::new(&sums.inner, half_norm),
+        }
+    }
+
+    fn motion(&self) -> Motion {
+        Motion {
+            centre: self.centre,
+            rotation: self.optimum.rotation(),
+        }
+    }
+
+    /// √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` where too few digits would be left.
+    fn rmsd(&self) -> Option<f64> {
+        let half_square = self.half_norm - self.optimum.eigenvalue();
+        (half_square > CANCELLED * self.half_norm)
+            .then(|| (2.0 * half_square / self.n_atoms).sqrt())
+    }
+}
+
+/// Weights over their mean.
+fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
+    check_len("weights", weights.len(), n_atoms)?;
+    let mean = weights.iter().sum::<f64>() / n_atoms as f64;
+    if !(mean > 0.0 && mean.is_finite() && weights.iter().all(|&weight| weight >= 0.0)) {
+        return Err(Error::Argument(format!(
+            "weights must be finite, at least 0, and not all 0; their mean is {mean}"
+        )));
+    }
+    Ok(weights.iter().map(|weight| weight / mean).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, determinant, rotate, shift};
+    use super::*;
+
+    /// Σ w |x − y|² / Σ w, as its definition says.
+    fn plain_rmsd(x: &[f64], y: &[f64], weights: &[f64]) -> f64 {
+        let squares = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y));
+        let sum: f64 = squares.enumerate().map(|(i, d)| weights[i / 3] * d).sum();
+        (sum / weights.iter().sum::<f64>()).sqrt()
+    }
+
+    fn apply(motion: &Motion, x: &[f64], origin: [f64; 3]) -> Vec<f64> {
+        let centred = shift(x, motion.centre.map(|c| -c));
+        shift(&rotate(&centred, &motion.rotation), origin)
+    }
+
+    #[test]
+    fn a_motion_is_undone() {
+        let mut random = Random(3);
+        for n_atoms in [3, 4, 31, 32, 33, 214] {
+            let reference = random.structure(n_atoms, 20.0, 900.0);
+            let rotation = random.rotation();
+            let mobile = shift(&rotate(&reference, &rotation), [5.0, -70.0, 300.0]);
+            let fitted = Reference::new(&reference, None).unwrap();
+            let (rmsd, motion) = fitted.superpose(&mobile);
+            assert!(rmsd < 1e-11, "{n_atoms} atoms: {rmsd}");
+            let identity = rotate(rotation.as_flattened(), &motion.rotation);
+            for (found, expected) in identity.iter().zip(IDENTITY.as_flattened()) {
+                assert!((found - expected).abs() < 1e-11);
+            }
+            let back = apply(&motion, &mobile, fitted.origin());
+            assert!(plain_rmsd(&back, &reference, &vec![1.0; n_atoms]) < 1e-11);
+        }
+    }
+
+    #[test]
+    fn the_same_structure_is_at_zero() {
+        let structure = Random(4).structure(214, 20.0, 50.0);
+        let single: Vec<f32> = structure.iter().map(|&x| x as f32).collect();
+        let reference: Vec<f64> = single.iter().map(|&x| x.into()).collect();
+        let reference = Reference::new(&reference, None).unwrap();
+        assert!(reference.min_rmsd(&single) < 1e-12);
+    }
+
+    #[test]
+    fn no_other_motion_comes_closer() {
+        let mut random = Random(5);
+        for n_atoms in 1..40 {
+            let reference = random.structure(n_atoms, 10.0, 100.0);
+            let noise = random.structure(n_atoms, 8.0, 0.0);
+            let mobile: Vec<f64> = reference.iter().zip(&noise).map(|(x, y)| x + y).collect();
+            let mobile = rotate(&mobile, &random.rotation());
+            let weights = random.weights(n_atoms);
+            let fitted = Reference::new(&reference, Some(&weights)).unwrap();
+            let (rmsd, motion) = fitted.superpose(&mobile);
+            assert_eq!(rmsd, fitted.min_rmsd(&mobile));
+
+            let moved = apply(&motion, &mobile, fitted.origin());
+            assert!((plain_rmsd(&moved, &reference, &weights) - rmsd).abs() < 1e-11);
+            for _ in 0..20 {
+                let rotated = rotate(&moved, &random.rotation());
+                assert!(plain_rmsd(&rotated, &reference, &weights) > rmsd - 1e-11);
+                let shifted = shift(&moved, random.vector());
+                assert!(plain_rmsd(&shifted, &reference, &weights) > rmsd - 1e-11);
+            }
+        }
+    }
+
+    #[test]
+    fn known_distances() {
+        let pair = Reference::new(&[0.0, 0.0, 0.0, 2.0, 0.0, 0.0], None).unwrap();
+        assert!((pair.min_rmsd(&[7.0, 1.0, 1.0, 7.0, 5.0, 1.0]) - 1.0).abs() < 1e-15);
+        let fixed = Reference::about([0.0; 3], &[0.0, 0.0, 0.0, 2.0, 0.0, 0.0], None).unwrap();
+        let above = [0.0, 3.0, 0.0, 2.0, 3.0, 0.0];
+        assert_eq!(fixed.rmsd(&above, &Motion::NONE), 3.0);
+        let point = Reference::new(&[1.0, 2.0, 3.0], None).unwrap();
+        assert_eq!(point.min_rmsd(&[-900.0_f32, 1.0, 7.0]), 0.0);
+    }
+
+    #[test]
+    fn degenerate_structures_have_a_finite_rmsd() {
+        let mut random = Random(6);
+        let line = |n: usize| {
+            (0..n)
+                .flat_map(|i| [i as f64, 2.0 * i as f64, 0.0])
+                .collect()
+        };
+        let point = |n: usize| [4.0, 5.0, 6.0].repeat(n);
+        let plane: Vec<f64> = (0..9)
+            .flat_map(|i| [(i % 3) as f64, (i / 3) as f64, 0.0])
+            .collect();
+        let mirror: Vec<f64> = random.structure(9, 3.0, 0.0);
+        let mirrored: Vec<f64> = mirror.iter().map(|x| -x).collect();
+        let huge: Vec<f64> = mirror.iter().map(|x| x * 1e38).collect();
+        let tiny: Vec<f64> = mirror.iter().map(|x| x * 1e-44).collect();
+        let structures: Vec<Vec<f64>> =
+            vec![line(9), point(9), plane, mirror, mirrored, huge, tiny];
+        for a in &structures {
+            let fitted = Reference::new(a, None).unwrap();
+            assert!(fitted.min_rmsd(a) <= 1e-12 * (fitted.norm / 9.0).sqrt());
+            for b in &structures {
+                let (rmsd, motion) = fitted.superpose(b);
+                assert!(rmsd.is_finite(), "{a:?} {b:?}: {rmsd}");
+                assert!((determinant(&motion.rotation) - 1.0).abs() < 1e-14);
+                let turned = rotate(b, &random.rotation());
+                let difference = (fitted.min_rmsd(&turned) - rmsd).abs();
+                let size = (fitted.norm / 9.0).sqrt() + rmsd;
+                assert!(difference <= 1e-11 * size, "{a:?} {b:?}: {difference}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_relative_weights_count() {
+        let mut random = Random(7);
+        let (a, b) = (random.structure(5, 9.0, 0.0), random.structure(5, 9.0, 0.0));
+        let rmsd = |weights: Option<&[f64]>| Reference::new(&a, weights).unwrap().min_rmsd(&b);
+        assert_eq!(rmsd(None), rmsd(Some(&[4.0; 5])));
+        // A weight of zero leaves an atom out.
+        let four = Reference::new(&a[3..], None).unwrap().min_rmsd(&b[3..]);
+        assert!((rmsd(Some(&[0.0, 2.0, 2.0, 2.0, 2.0])) - four).abs() < 1e-12);
+    }
+
+    #[test]
+    fn unfit_references_are_refused() {
+        let x = [1.0; 6];
+        for (positions, weights) in [
+            (&x[..0], None),
+            (&x[..4], None),
+            (&[1.0, 2.0, f64::NAN], None),
+            (&[1.0, 2.0, 1e300], None),
+            (&x, Some(&[1.0][..])),
+            (&x, Some(&[1.0, -1.0])),
+            (&x, Some(&[0.0, 0.0])),
+            (&x, Some(&[f64::NAN, 1.0])),
+            (&x, Some(&[f64::INFINITY, 1.0])),
+        ] {
+            assert!(
+                Reference::new(positions, weights).is_err(),
+                "{positions:?} {weights:?}"
+            );
+        }
+    }
+}

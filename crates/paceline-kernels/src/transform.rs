@@ -1,0 +1,169 @@
+//! What the transformations of frames have in common: they change a block's positions in place,
+//! and leave out the frames that they cannot change.
+
+use super::cell::{Cell, NoCell};
+use super::{check_len, frame_len};
+use paceline_formats::error::{self, Error};
+
+/// A frame of the block that could not be transformed, and why. Its positions are NaN.
+pub type Refused = (usize, String);
+
+/// A change of all frames of a block, in place.
+pub trait Transform: Send + Sync {
+    /// Atoms of a frame.
+    fn n_atoms(&self) -> usize;
+
+    /// Change positions (Å), given each frame's cell: three lengths (Å) and three angles (degrees).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
+    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
+}
+
+/// Change each frame of a block, given its cell. A frame of nothing but NaN was left out before,
+/// and is passed over.
+///
+/// # Errors
+/// As [`Transform::apply`].
+pub fn each_frame(
+    positions: &mut [f32],
+    n_atoms: usize,
+    dimensions: &[f32],
+    mut change: impl FnMut(&mut [f32], Result<Cell, NoCell>) -> Result<(), String>,
+) -> error::Result<Vec<Refused>> {
+    let frame_len = frame_len(positions.len(), n_atoms)?;
+    check_len(
+        "lengths and angles",
+        dimensions.len(),
+        positions.len() / frame_len * 6,
+    )?;
+    let (cells, _) = dimensions.as_chunks();
+    let mut refused = Vec::new();
+    let frames = positions.chunks_exact_mut(frame_len).zip(cells);
+    for (row, (frame, &dimensions)) in frames.enumerate() {
+        if frame.iter().all(|x| x.is_nan()) {
+            continue;
+        }
+        if let Err(reason) = change(frame, Cell::new(dimensions)) {
+            frame.fill(f32::NAN);
+            refused.push((row, reason));
+        }
+    }
+    Ok(refused)
+}
+
+/// The position of an atom, Å.
+#[inline]
+pub fn position(frame: &[f32], atom: usize) -> [f32; 3] {
+    [frame[3 * atom], frame[3 * atom + 1], frame[3 * atom + 2]]
+}
+
+/// The weighted mean of positions, Å.
+pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f64; 3] {
+    let (mut sum, mut total) = ([0.0; 3], 0.0);
+    for (x, weight) in positions.zip(weights) {
+        total += weight;
+        for (sum, x) in sum.iter_mut().zip(x) {
+            *sum += weight * f64::from(x);
+        }
+    }
+    sum.map(|sum| sum / total)
+}
+
+/// Add a vector (Å) to all positions.
+pub fn translate(frame: &mut [f32], by: [f64; 3]) {
+    let (atoms, _) = frame.as_chunks_mut();
+    for atom in atoms {
+        let x: [f32; 3] = *atom;
+        *atom = std::array::from_fn(|i| (f64::from(x[i]) + by[i]) as f32);
+    }
+}
+
+/// Weights of some atoms: those given, or all equal.
+///
+/// # Errors
+/// [`Error::Argument`] where there are no atoms, one is out of range, there is not one weight an
+/// atom, or the weights are not finite, at least 0, and not all 0.
+pub fn weights(
+    n_atoms: usize,
+    atoms: &[usize],
+    weights: Option<&[f64]>,
+) -> error::Result<Vec<f64>> {
+    if atoms.is_empty() {
+        return Err(Error::Argument("there are no atoms".to_string()));
+    }
+    if let Some(atom) = atoms.iter().find(|&&atom| atom >= n_atoms) {
+        return Err(Error::Argument(format!(
+            "atom {atom} is out of range for a block of {n_atoms} atoms"
+        )));
+    }
+    let Some(weights) = weights else {
+        return Ok(vec![1.0; atoms.len()]);
+    };
+    check_len("weights", weights.len(), atoms.len())?;
+    let total: f64 = weights.iter().sum();
+    if !(total > 0.0 && total.is_finite() && weights.iter().all(|&weight| weight >= 0.0)) {
+        return Err(Error::Argument(format!(
+            "weights must be finite, at least 0, and not all 0; their sum is {total}"
+        )));
+    }
+    Ok(weights.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
+
+    #[test]
+    fn a_frame_that_cannot_be_changed_is_nan() {
+        let mut positions = vec![1.0_f32; 4 * 6];
+        positions[12..18].fill(f32::NAN);
+        let mut dimensions = [CELL, CELL, [0.0; 6], CELL].concat();
+        dimensions[3] = 180.0;
+        let refused = each_frame(&mut positions, 2, &dimensions, |frame, cell| {
+            cell.map_err(|no_cell| no_cell.reason("a test"))?;
+            frame.fill(2.0);
+            Ok(())
+        });
+        let refused = refused.expect("whole frames");
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].0, 0);
+        assert!(refused[0].1.contains("180 90 90°, which make no cell"));
+        assert!(positions[..6].iter().all(|x| x.is_nan()));
+        assert_eq!(positions[6..12], [2.0; 6]);
+        // The damaged frame has no cell either, which is nobody's news.
+        assert!(positions[12..18].iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn slices_of_other_sizes_are_refused() {
+        let nothing = |_: &mut [f32], _| Ok(());
+        for (n_positions, n_atoms, n_cells) in [(7, 2, 1), (6, 0, 1), (6, 2, 2), (0, usize::MAX, 0)]
+        {
+            let (mut positions, dimensions) = (vec![0.0; n_positions], vec![0.0; 6 * n_cells]);
+            assert!(each_frame(&mut positions, n_atoms, &dimensions, nothing).is_err());
+        }
+    }
+
+    #[test]
+    fn heavy_atoms_count_more() {
+        let positions = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+        assert_eq!(centre(positions.into_iter(), &[2.0, 1.0]), [2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn useless_weights_are_refused() {
+        for (atoms, given) in [
+            (&[][..], None),
+            (&[2], None),
+            (&[0], Some(&[0.0][..])),
+            (&[0], Some(&[1.0, 1.0])),
+            (&[0, 1], Some(&[2.0, -1.0])),
+            (&[0, 1], Some(&[f64::NAN, 1.0])),
+        ] {
+            assert!(weights(2, atoms, given).is_err(), "{atoms:?} {given:?}");
+        }
+    }
+}

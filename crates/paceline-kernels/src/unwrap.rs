@@ -1,0 +1,216 @@
+//! Molecules made whole along their bonds.
+
+use std::ops::Range;
+
+use super::bonds::walk;
+use super::cell::Cell;
+use super::transform::{Refused, Transform, each_frame};
+use paceline_formats::error::{Error, Result};
+
+/// The bonds of a block's molecules, in the order in which they are made whole.
+///
+/// Each molecule's first atom stays where it is. From it every other atom is reached along one
+/// bond, and takes the image that is nearest to its neighbour.
+#[derive(Debug, Clone)]
+pub struct Unwrap {
+    n_atoms: usize,
+    steps: Vec<Step>,
+}
+
+/// Four bytes an atom, so that the walk of a protein stays in the nearest cache.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    from: u32,
+    to: u32,
+}
+
+impl Unwrap {
+    /// `bonds` are pairs of a block's atoms.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a bond names an atom past `n_atoms`, or there are more than 2³².
+    pub fn new(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Self> {
+        if u32::try_from(n_atoms).is_err() {
+            return Err(Error::Argument(format!("{n_atoms} atoms are too many")));
+        }
+        let steps = walk(n_atoms, bonds)?.into_iter().map(|[from, to]| Step {
+            from: from as u32,
+            to: to as u32,
+        });
+        Ok(Unwrap {
+            n_atoms,
+            steps: steps.collect(),
+        })
+    }
+}
+
+impl Transform for Unwrap {
+    fn n_atoms(&self) -> usize {
+        self.n_atoms
+    }
+
+    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        let mut images = Images {
+            known: Vec::new(),
+            of_atom: vec![0; self.n_atoms],
+        };
+        let mut broken = Vec::with_capacity(self.steps.len());
+        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
+            let cell = cell.map_err(|no_cell| no_cell.reason("unwrap"))?;
+            let (atoms, _) = frame.as_chunks_mut();
+            self.find_broken(atoms, &cell, &mut broken);
+            if !broken.is_empty() {
+                self.find_images(atoms, &cell, &broken, &mut images);
+                self.change(atoms, &cell, &images);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The images that a frame's atoms take: they are few, and atoms are many.
+struct Images {
+    /// Numbers of the cell's vectors; the first are those of an atom that stays.
+    known: Vec<[f64; 3]>,
+    /// First atoms stay; the others' entries are written before they are read.
+    of_atom: Vec<u32>,
+}
+
+impl Unwrap {
+    /// The steps whose bond may be shorter between other images.
+    fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) {
+        broken.clear();
+        for (number, step) in self.steps.iter().enumerate() {
+            if !cell.is_near(step.bond(atoms)) {
+                broken.push(number);
+            }
+        }
+    }
+
+    /// They are found before any atom moves, so that rounding does not add up along a chain.
+    fn find_images(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &[usize], images: &mut Images) {
+        let Images { known, of_atom } = images;
+        known.clear();
+        known.push([0.0; 3]);
+        let mut begin = 0;
+        for &number in broken {
+            self.carry_images(begin..number, of_atom);
+            let step = &self.steps[number];
+            let before = known[of_atom[step.from as usize] as usize];
+            let nearest = cell.nearest_images(step.bond(atoms));
+            of_atom[step.to as usize] = known.len() as u32;
+            known.push(std::array::from_fn(|i| before[i] + nearest[i]));
+            begin = number + 1;
+        }
+        self.carry_images(begin..self.steps.len(), of_atom);
+    }
+
+    /// Give atoms the images of those that they are reached from.
+    fn carry_images(&self, steps: Range<usize>, of_atom: &mut [u32]) {
+        for step in &self.steps[steps] {
+            of_atom[step.to as usize] = of_atom[step.from as usize];
+        }
+    }
+
+    fn change(&self, atoms: &mut [[f32; 3]], cell: &Cell, images: &Images) {
+        for (atom, &image) in atoms.iter_mut().zip(&images.of_atom) {
+            if image != 0 {
+                let moved = cell.shifted(atom.map(f64::from), images.known[image as usize]);
+                *atom = moved.map(|x| x as f32);
+            }
+        }
+    }
+}
+
+impl Step {
+    /// Å.
+    #[inline]
+    fn bond(self, atoms: &[[f32; 3]]) -> [f64; 3] {
+        let (x, y) = (atoms[self.from as usize], atoms[self.to as usize]);
+        std::array::from_fn(|i| f64::from(y[i]) - f64::from(x[i]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Random;
+    use super::*;
+
+    const CELLS: [[f32; 6]; 3] = [
+        [12.0, 15.0, 18.0, 90.0, 90.0, 90.0],
+        [16.0, 16.0, 16.0, 60.0, 60.0, 90.0],
+        [16.0, 12.0, 19.0, 80.0, 102.0, 115.0],
+    ];
+
+    /// A branched chain through several cells, its atoms in any order, with a bond at each step.
+    fn molecule(random: &mut Random, n_atoms: usize) -> (Vec<[f64; 3]>, Vec<[usize; 2]>) {
+        let mut atoms: Vec<[f64; 3]> = vec![random.vector().map(|x| 8.0 * x)];
+        let mut bonds = Vec::new();
+        for atom in 1..n_atoms {
+            let back = ((random.number() + 1.0) * 2.0) as usize;
+            let neighbour = atom.saturating_sub(1 + back);
+            let step: [f64; 3] = random.vector();
+            let x = atoms[neighbour];
+            atoms.push([x[0] + 0.9 + step[0], x[1] + step[1], x[2] + step[2]]);
+            bonds.push([atom, neighbour]);
+        }
+        (atoms, bonds)
+    }
+
+    #[test]
+    fn broken_molecules_become_whole() {
+        let mut random = Random(21);
+        for dimensions in CELLS {
+            let cell = Cell::new(dimensions).expect("a cell");
+            for n_atoms in [1, 2, 40, 200] {
+                let (whole, bonds) = molecule(&mut random, n_atoms);
+                let mut broken: Vec<f32> = Vec::new();
+                for (atom, &x) in whole.iter().enumerate() {
+                    let images: [f64; 3] = random.vector().map(|x: f64| (2.4 * x).round());
+                    let images = if atom == 0 { [0.0; 3] } else { images };
+                    broken.extend(cell.shifted(x, images).map(|x| x as f32));
+                }
+                let unwrap = Unwrap::new(n_atoms, &bonds).expect("bonds");
+                let refused = unwrap.apply(&mut broken, &dimensions).expect("a frame");
+                assert!(refused.is_empty());
+                for (found, expected) in broken.iter().zip(whole.iter().flatten()) {
+                    assert!(
+                        (f64::from(*found) - expected).abs() < 2e-5,
+                        "{dimensions:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_molecules_stay_as_they_are_to_the_bit() {
+        let mut random = Random(22);
+        let (whole, bonds) = molecule(&mut random, 50);
+        let whole: Vec<f32> = whole.iter().flatten().map(|&x| x as f32).collect();
+        let unwrap = Unwrap::new(50, &bonds).expect("bonds");
+        for dimensions in CELLS {
+            let mut found = whole.clone();
+            unwrap.apply(&mut found, &dimensions).expect("a frame");
+            assert_eq!(found, whole);
+        }
+    }
+
+    #[test]
+    fn frames_do_not_see_each_other() {
+        let unwrap = Unwrap::new(4, &[[0, 1], [3, 2]]).expect("bonds");
+        let frame = [1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 1.0];
+        let mut block = [frame, [f32::NAN; 12], frame, frame].concat();
+        let cell = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
+        let dimensions = [cell, cell, [0.0; 6], cell].concat();
+        let refused = unwrap.apply(&mut block, &dimensions).expect("frames");
+        let reason = "the frame has no cell, which unwrap needs".to_string();
+        assert_eq!(refused, [(2, reason)]);
+        let whole = [
+            1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 9.0, 9.0, -1.0, 9.0, 11.0,
+        ];
+        assert_eq!(block[..12], whole);
+        assert_eq!(block[36..], whole);
+        assert!(block[12..36].iter().all(|x| x.is_nan()));
+    }
+}

@@ -1,0 +1,151 @@
+//! Atoms, or molecules and other compounds as a whole, brought back into the cell.
+
+use std::ops::Range;
+
+use super::cell::Cell;
+use super::check_len;
+use super::transform::{self, Refused, Transform, centre, each_frame, position};
+use paceline_formats::error::Result;
+
+/// The atoms to be wrapped, and which of them stay together.
+#[derive(Debug, Clone)]
+pub struct Wrap {
+    n_atoms: usize,
+    atoms: Vec<usize>,
+    weights: Vec<f64>,
+    /// Parts of `atoms` whose weighted centres come to lie within the cell.
+    compounds: Vec<Range<usize>>,
+}
+
+impl Wrap {
+    /// `sizes` are the numbers of atoms of the compounds, which follow one another in `atoms`.
+    ///
+    /// # Errors
+    /// [`paceline_formats::error::Error::Argument`] where the sizes do not add up to the atoms, and as
+    /// [`transform::weights`] for each compound.
+    pub fn new(
+        n_atoms: usize,
+        atoms: &[usize],
+        sizes: &[usize],
+        weights: Option<&[f64]>,
+    ) -> Result<Self> {
+        let mut end = 0_usize;
+        let compounds: Vec<Range<usize>> = sizes
+            .iter()
+            .map(|&size| {
+                let begin = end;
+                end = end.saturating_add(size);
+                begin..end
+            })
+            .collect();
+        check_len("atoms in compounds", atoms.len(), end)?;
+        if let Some(weights) = weights {
+            check_len("weights", weights.len(), end)?;
+        }
+        let mut checked = Vec::with_capacity(end);
+        for members in &compounds {
+            let given = weights.map(|weights| &weights[members.clone()]);
+            let atoms = &atoms[members.clone()];
+            checked.extend(transform::weights(n_atoms, atoms, given)?);
+        }
+        Ok(Wrap {
+            n_atoms,
+            atoms: atoms.to_vec(),
+            weights: checked,
+            compounds,
+        })
+    }
+
+    fn change(&self, members: Range<usize>, frame: &mut [f32], cell: &Cell) {
+        let atoms = &self.atoms[members.clone()];
+        if let &[atom] = atoms {
+            let (home, _) = cell.home(position(frame, atom));
+            frame[3 * atom..3 * atom + 3].copy_from_slice(&home);
+            return;
+        }
+        let positions = atoms.iter().map(|&atom| position(frame, atom));
+        // In single precision, as MDAnalysis decides what lies within the cell.
+        let centre = centre(positions, &self.weights[members]).map(|x| x as f32);
+        let (_, images) = cell.home(centre);
+        if images == [0.0; 3] {
+            return;
+        }
+        for &atom in atoms {
+            let moved = cell.shifted(position(frame, atom).map(f64::from), images);
+            frame[3 * atom..3 * atom + 3].copy_from_slice(&moved.map(|x| x as f32));
+        }
+    }
+}
+
+impl Transform for Wrap {
+    fn n_atoms(&self) -> usize {
+        self.n_atoms
+    }
+
+    fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
+            let cell = cell.map_err(|no_cell| no_cell.reason("wrap"))?;
+            for members in &self.compounds {
+                self.change(members.clone(), frame, &cell);
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
+    const FRAME: [f32; 9] = [-1.0, 5.0, 12.0, -3.0, 5.0, 9.0, 31.0, -11.0, 5.0];
+
+    fn applied(wrap: &Wrap) -> Vec<f32> {
+        let mut frame = FRAME.to_vec();
+        assert_eq!(wrap.apply(&mut frame, &CELL).expect("a frame"), []);
+        frame
+    }
+
+    #[test]
+    fn atoms_come_into_the_cell() {
+        let wrap = Wrap::new(3, &[0, 1, 2], &[1, 1, 1], None).expect("atoms");
+        assert_eq!(
+            applied(&wrap),
+            [9.0, 5.0, 2.0, 7.0, 5.0, 9.0, 1.0, 9.0, 5.0]
+        );
+    }
+
+    #[test]
+    fn compounds_stay_together() {
+        let wrap = Wrap::new(3, &[1, 0], &[2], None).expect("a pair");
+        assert_eq!(applied(&wrap)[..6], [9.0, 5.0, 2.0, 7.0, 5.0, -1.0]);
+        assert_eq!(applied(&wrap)[6..], FRAME[6..]);
+        let heavy = Wrap::new(3, &[1, 0], &[2], Some(&[9.0, 1.0])).expect("a pair");
+        assert_eq!(applied(&heavy)[..6], [9.0, 5.0, 12.0, 7.0, 5.0, 9.0]);
+    }
+
+    #[test]
+    fn a_frame_without_a_cell_is_refused() {
+        let wrap = Wrap::new(3, &[0], &[1], None).expect("an atom");
+        let refused = wrap.apply(&mut FRAME.to_vec(), &[0.0; 6]).expect("a frame");
+        assert_eq!(refused[0].1, "the frame has no cell, which wrap needs");
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
+        for (atoms, sizes) in [
+            (&[0, 1][..], &[1][..]),
+            (&[0, 1], &[1, 2]),
+            (&[0, 1], &[2, 0]),
+            (&[0, 3], &[1, 1]),
+            (&[0], &[usize::MAX, 2]),
+        ] {
+            assert!(
+                Wrap::new(3, atoms, sizes, None).is_err(),
+                "{atoms:?} {sizes:?}"
+            );
+        }
+        assert!(Wrap::new(3, &[0, 1], &[1, 1], Some(&[1.0])).is_err());
+        assert!(Wrap::new(3, &[0, 1], &[1, 1], Some(&[1.0, 0.0])).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! What the frames of an H5MD file are made of: chunks of numbers, and vectors of cells.
+
+use std::path::PathBuf;
+
+use numpy::{
+    PyArray1, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
+    PyUntypedArrayMethods, ToPyArray,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use super::encoder::{failed, unwritable};
+use paceline_formats::exact_vectors;
+use paceline_formats::hdf5_chunks::encode::{self, Float, Settings};
+use paceline_formats::writer::chunks::{with_room, write};
+
+/// Encodes the chunks of one dataset of (frames, atoms, 3).
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct ChunkEncoder(encode::ChunkEncoder);
+
+#[pymethods]
+impl ChunkEncoder {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (
+        dtype, chunk, *, shuffle=false, level=None, precision=None, factor=1.0, what="position".into()
+    ))]
+    fn new(
+        py: Python<'_>,
+        dtype: &str,
+        chunk: (usize, usize, usize),
+        shuffle: bool,
+        level: Option<i32>,
+        precision: Option<f64>,
+        factor: f64,
+        what: String,
+    ) -> PyResult<Self> {
+        let (frames, atoms, components) = chunk;
+        let float = match dtype {
+            "<f4" => Float::F4,
+            "<f8" => Float::F8,
+            _ => {
+                let reason = format!("dtype must be <f4 or <f8, not {dtype}");
+                return Err(PyValueError::new_err(reason));
+            }
+        };
+        if components != 3 {
+            let reason = format!("a chunk must be (frames, atoms, 3), not {chunk:?}");
+            return Err(PyValueError::new_err(reason));
+        }
+        let settings = Settings {
+            float,
+            frames,
+            atoms,
+            shuffle,
+            level,
+            precision,
+            factor,
+            what,
+        };
+        let encoder = encode::ChunkEncoder::new(settings);
+        encoder
+            .map(ChunkEncoder)
+            .map_err(|reason| unwritable(py, None, &reason))
+    }
+
+    /// What `new` was given, for pickle.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Arguments, Bound<'py, PyDict>)> {
+        let settings = self.0.settings();
+        let dtype = match settings.float {
+            Float::F4 => "<f4",
+            Float::F8 => "<f8",
+        };
+        let named = PyDict::new(py);
+        named.set_item("shuffle", settings.shuffle)?;
+        named.set_item("level", settings.level)?;
+        named.set_item("precision", settings.precision)?;
+        named.set_item("factor", settings.factor)?;
+        named.set_item("what", &settings.what)?;
+        Ok(((dtype, (settings.frames, settings.atoms, 3)), named))
+    }
+
+    /// What stored numbers are multiples of; None where they are not rounded.
+    #[getter]
+    fn step(&self) -> Option<f64> {
+        self.0.step()
+    }
+
+    /// Refuse numbers that are not finite, as `encode` and `write` do.
+    fn check(&self, py: Python<'_>, values: PyReadonlyArray3<'_, f32>) -> PyResult<()> {
+        let (n_atoms, values) = (atoms_of(&values)?, values.as_slice()?);
+        py.detach(|| self.0.check(values, n_atoms))
+            .map_err(|(row, reason)| unwritable(py, Some(row), &reason))
+    }
+
+    /// All chunks of frames, one after another, and the size of each.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        values: PyReadonlyArray3<'py, f32>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<u64>>)> {
+        let (n_atoms, values) = (atoms_of(&values)?, values.as_slice()?);
+        with_room(|room| {
+            let sizes = py.detach(|| self.0.encode(values, n_atoms, room));
+            let sizes = sizes.map_err(|(row, reason)| unwritable(py, Some(row), &reason))?;
+            Ok((PyBytes::new(py, &room.packed), sizes.to_pyarray(py)))
+        })
+    }
+
+    /// Write frames into a file that exists, to the chunks at `places`, in the first of which
+    /// `lead` frames stand before them.
+    #[pyo3(signature = (path, places, values, *, lead=0))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        places: PyReadonlyArray1<'_, u64>,
+        values: PyReadonlyArray3<'_, f32>,
+        lead: usize,
+    ) -> PyResult<()> {
+        let n_atoms = atoms_of(&values)?;
+        let (places, values) = (places.as_slice()?, values.as_slice()?);
+        py.detach(|| write(&self.0, &path, places, lead, values, n_atoms))
+            .map_err(|why| failed(py, why))
+    }
+}
+
+/// Name of the numbers' type and shape of a chunk.
+type Arguments = (&'static str, (usize, usize, usize));
+
+fn atoms_of(values: &PyReadonlyArray3<'_, f32>) -> PyResult<usize> {
+    match values.shape() {
+        &[_, n_atoms, 3] if n_atoms > 0 => Ok(n_atoms),
+        shape => Err(PyValueError::new_err(format!(
+            "values must be of shape (frames, atoms, 3), not {shape:?}"
+        ))),
+    }
+}
+
+/// Vectors of cells in double precision, so that lengths and angles come out of them again as they
+/// went in; zeros where lengths and angles span no volume.
+#[pyfunction]
+pub(super) fn cell_vectors<'py>(
+    py: Python<'py>,
+    dimensions: PyReadonlyArray2<'py, f32>,
+) -> PyResult<Bound<'py, PyArray3<f64>>> {
+    let (cells, rest) = dimensions.as_slice()?.as_chunks::<6>();
+    if dimensions.shape()[1] != 6 || !rest.is_empty() {
+        return Err(PyValueError::new_err("dimensions must be of shape (n, 6)"));
+    }
+    let vectors: Vec<f64> = cells
+        .iter()
+        .flat_map(|cell| {
+            exact_vectors(cell)
+                .filter(|vectors| (0..3).all(|i| vectors[i][i] > 0.0))
+                .unwrap_or_default()
+        })
+        .flatten()
+        .collect();
+    PyArray1::from_vec(py, vectors).reshape([cells.len(), 3, 3])
+}

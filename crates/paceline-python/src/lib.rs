@@ -1,0 +1,134 @@
+//! The only place that knows Python. Each call checks its arguments, takes slices, releases the
+//! interpreter, calls plain Rust, and converts the error.
+
+mod chunk_encoder;
+mod chunks;
+mod communicator;
+mod dlpoly;
+mod encoder;
+mod kernels;
+mod reader;
+mod snapshot;
+mod snapshot_reading;
+mod trajectory;
+mod transforms;
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use paceline_formats::error::{Error, Result};
+
+/// Raise the exception of `paceline.errors` or the built-in one that says the same.
+fn raise(py: Python<'_>, error: Error) -> PyErr {
+    let text = error.to_string();
+    let ours = |name: &str| -> PyResult<Bound<'_, PyAny>> {
+        py.import("paceline.errors")?.getattr(name)?.call1((&text,))
+    };
+    let damaged = |path: PathBuf, frame: Option<u64>, offset: u64, expected, found| {
+        let error = ours("DamagedFileError")?;
+        error.setattr("path", path.into_os_string())?;
+        error.setattr("frame", frame)?;
+        error.setattr("offset", offset)?;
+        error.setattr::<_, String>("expected", expected)?;
+        error.setattr::<_, String>("found", found)?;
+        Ok(error)
+    };
+    let made = match error {
+        Error::Damaged {
+            path,
+            frame,
+            offset,
+            expected,
+            found,
+        } => damaged(path, frame, offset, expected, found),
+        Error::DamagedChunk {
+            path,
+            frames: (first, last),
+            offset,
+            expected,
+            found,
+            ..
+        } => {
+            let frame = (first == last).then_some(first.unsigned_abs());
+            damaged(path, frame, offset, expected, found)
+        }
+        Error::Missing { .. } => ours("MissingDataError"),
+        Error::Unsupported { .. } => ours("UnsupportedError"),
+        Error::Changed { .. } => ours("FileChangedError"),
+        Error::Io {
+            path,
+            action,
+            source,
+        } => {
+            // With an errno, Python makes a FileNotFoundError, PermissionError, … of it.
+            return match source.raw_os_error() {
+                Some(errno) => {
+                    let reason = format!("{action}: {source}");
+                    // Python says the number itself.
+                    let reason = reason.replace(&format!(" (os error {errno})"), "");
+                    PyOSError::new_err((errno, reason, path.into_os_string()))
+                }
+                None => PyOSError::new_err(text),
+            };
+        }
+        Error::Argument(reason) => return PyValueError::new_err(reason),
+        Error::Interrupted => return PyKeyboardInterrupt::new_err(()),
+    };
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, error))
+    }
+}
+
+fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
+    values
+        .iter()
+        .map(|&value| {
+            usize::try_from(value)
+                .map_err(|_| PyValueError::new_err(format!("{value} is no index")))
+        })
+        .collect()
+}
+
+#[pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::chunk_encoder::{ChunkEncoder, cell_vectors};
+    #[pymodule_export]
+    use super::chunks::{ChunkReader, read_integers};
+    #[pymodule_export]
+    use super::dlpoly::{dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon};
+    #[pymodule_export]
+    use super::encoder::Encoder;
+    #[pymodule_export]
+    use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
+    #[pymodule_export]
+    use super::reader::Reader;
+    #[pymodule_export]
+    use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
+    #[pymodule_export]
+    use super::snapshot_reading::{read_snapshot, read_text_head};
+    #[pymodule_export]
+    use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
+    #[pymodule_export]
+    use super::transforms::{Transform, fragments};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,182 @@
+//! One worker's hand on a trajectory file.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1, PyReadwriteArray2, PyReadwriteArray3};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{OrRaise, indices};
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::error::{Error, Result};
+use paceline_formats::index::Fingerprint;
+use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
+use paceline_formats::source::FileSource;
+use paceline_formats::{Fields, Layout};
+
+/// One worker's hand on a trajectory file.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Reader {
+    blocks: Mutex<BlockReader>,
+}
+
+/// Frames of one file: number, first byte and size of each.
+#[derive(FromPyObject)]
+struct ExtentArrays<'py> {
+    frames: PyReadonlyArray1<'py, u64>,
+    offsets: PyReadonlyArray1<'py, u64>,
+    sizes: PyReadonlyArray1<'py, u64>,
+}
+
+impl ExtentArrays<'_> {
+    fn as_slices(&self) -> PyResult<Extents<'_>> {
+        Ok(Extents {
+            frames: self.frames.as_slice()?,
+            offsets: self.offsets.as_slice()?,
+            sizes: self.sizes.as_slice()?,
+        })
+    }
+}
+
+/// Where a block goes; no array for a field that is not wanted. With one for judgements, the
+/// fields need none.
+#[derive(FromPyObject)]
+pub(super) struct BlockArrays<'py> {
+    positions: Option<PyReadwriteArray3<'py, f32>>,
+    velocities: Option<PyReadwriteArray3<'py, f32>>,
+    forces: Option<PyReadwriteArray3<'py, f32>>,
+    judgements: Option<PyReadwriteArray2<'py, f64>>,
+    dimensions: PyReadwriteArray2<'py, f32>,
+    times: PyReadwriteArray1<'py, f64>,
+    steps: PyReadwriteArray1<'py, i64>,
+    fields: PyReadwriteArray1<'py, u8>,
+}
+
+impl BlockArrays<'_> {
+    pub(super) fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
+        let numbers = match &mut self.judgements {
+            Some(judgements) => Numbers::Judged(rows_of(judgements, "judgements")?),
+            None => Numbers::Kept {
+                positions: slice_of(&mut self.positions)?,
+                velocities: slice_of(&mut self.velocities)?,
+                forces: slice_of(&mut self.forces)?,
+            },
+        };
+        Ok(BlockOut {
+            numbers,
+            dimensions: rows_of(&mut self.dimensions, "dimensions")?,
+            times: self.times.as_slice_mut()?,
+            steps: self.steps.as_slice_mut()?,
+            fields: self.fields.as_slice_mut()?,
+        })
+    }
+}
+
+fn rows_of<'a, T: Element, const N: usize>(
+    array: &'a mut PyReadwriteArray2<'_, T>,
+    name: &str,
+) -> PyResult<&'a mut [[T; N]]> {
+    let (rows, rest) = array.as_slice_mut()?.as_chunks_mut();
+    if !rest.is_empty() {
+        return Err(PyValueError::new_err(format!(
+            "{name} must have {N} columns"
+        )));
+    }
+    Ok(rows)
+}
+
+fn slice_of<'a>(array: &'a mut Option<PyReadwriteArray3<'_, f32>>) -> PyResult<&'a mut [f32]> {
+    match array {
+        Some(array) => Ok(array.as_slice_mut()?),
+        None => Ok(&mut []),
+    }
+}
+
+/// Nanoseconds reading and decoding, bytes and calls, rows left out and why.
+pub(super) type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
+
+pub(super) fn cost_of(report: BlockReport) -> Cost {
+    let skipped = report.skipped.into_iter();
+    let skipped = skipped
+        .map(|(row, error)| (row, error.to_string()))
+        .collect();
+    let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
+    (
+        nanoseconds(report.read),
+        nanoseconds(report.decode),
+        report.bytes,
+        report.calls,
+        skipped,
+    )
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (path, layout, fingerprint, *, atoms=None, fields=1))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        layout: &[u8],
+        fingerprint: &str,
+        atoms: Option<PyReadonlyArray1<'_, i64>>,
+        fields: u8,
+    ) -> PyResult<Self> {
+        let Some(layout) = Layout::from_bytes(layout) else {
+            return Err(PyValueError::new_err("these bytes are no layout"));
+        };
+        let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
+            return Err(PyValueError::new_err("this text is no fingerprint"));
+        };
+        let atoms = match atoms {
+            None => Atoms::all(layout.n_atoms()),
+            Some(atoms) => {
+                Atoms::new(&indices(atoms.as_slice()?)?, layout.n_atoms()).or_raise(py)?
+            }
+        };
+        let blocks = py
+            .detach(|| {
+                let source = FileSource::open(&path)?;
+                fingerprint.verify(&source)?;
+                BlockReader::new(Arc::new(source), &layout, atoms, Fields::from_bits(fields))
+            })
+            .or_raise(py)?;
+        Ok(Reader {
+            blocks: Mutex::new(blocks),
+        })
+    }
+
+    /// Ask for the bytes of a block that will be read soon.
+    fn read_ahead(&self, py: Python<'_>, extents: ExtentArrays<'_>) -> PyResult<()> {
+        let extents = extents.as_slices()?;
+        py.detach(|| self.lock()?.read_ahead(extents)).or_raise(py)
+    }
+
+    /// Read and decode a block into the arrays given.
+    #[pyo3(signature = (extents, block, *, required, skip))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        extents: ExtentArrays<'_>,
+        mut block: BlockArrays<'_>,
+        required: u8,
+        skip: bool,
+    ) -> PyResult<Cost> {
+        let (extents, out) = (extents.as_slices()?, block.as_slices()?);
+        let required = Fields::from_bits(required);
+        let report = py
+            .detach(|| self.lock()?.read(extents, out, required, skip))
+            .or_raise(py)?;
+        Ok(cost_of(report))
+    }
+}
+
+impl Reader {
+    fn lock(&self) -> Result<MutexGuard<'_, BlockReader>> {
+        self.blocks
+            .try_lock()
+            .map_err(|_| Error::Argument("a reader belongs to one worker at a time".into()))
+    }
+}

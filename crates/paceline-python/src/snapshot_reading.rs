@@ -1,0 +1,297 @@
+//! Frames of a file to the ranks that own their atoms.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use super::OrRaise;
+use super::communicator::PyCommunicator;
+use paceline_formats::error::{Error, Result};
+use paceline_formats::index::Fingerprint;
+use paceline_formats::source::FileSource;
+use paceline_formats::{Fields, Layout};
+use paceline_snapshot::Communicator;
+use paceline_snapshot::reading::{
+    ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners, POSITIONS, ReadingCost,
+    Settings, Supply, Table, Text, distribute, widths,
+};
+
+/// What Python raised while the core called it.
+type Raised = Mutex<Option<PyErr>>;
+
+/// A `paceline.snapshot.moments.Moment`.
+#[derive(FromPyObject)]
+pub(super) struct Frame {
+    path: PathBuf,
+    frame: u64,
+    /// What it holds, one bit a field.
+    field_bits: u8,
+    has_names: bool,
+    has_masses: bool,
+    has_charges: bool,
+    /// Places for atoms in the file.
+    n_places: u64,
+    /// Where it is, if it is text: the core decodes it.
+    text: Option<TextFrame>,
+    /// Gives the atoms at the places from a first to before a last.
+    read: Py<PyAny>,
+}
+
+#[derive(FromPyObject)]
+pub(super) struct TextFrame {
+    layout: PyBackedBytes,
+    fingerprint: String,
+    offset: u64,
+    size: u64,
+}
+
+impl TextFrame {
+    /// Open the file, if it is still the one that was opened.
+    fn open(&self, moment: &Moment) -> Result<Text> {
+        let Some(Layout::Dlpoly(layout)) = Layout::from_bytes(&self.layout) else {
+            return Err(Error::Argument("these bytes are no layout of text".into()));
+        };
+        let Ok(fingerprint) = self.fingerprint.parse::<Fingerprint>() else {
+            return Err(Error::Argument("this text is no fingerprint".into()));
+        };
+        let source = FileSource::open(&moment.path)?;
+        fingerprint.verify(&source)?;
+        let frame = self.offset..self.offset.saturating_add(self.size);
+        Text::new(source, layout, moment.clone(), frame)
+    }
+}
+
+/// What stands before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å),
+/// what atoms hold, one bit a field, and whether they have masses and charges.
+type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool);
+
+/// What stands before the atoms of a frame of text.
+#[pyfunction]
+pub(super) fn read_text_head(
+    py: Python<'_>,
+    path: PathBuf,
+    frame: u64,
+    text: TextFrame,
+) -> PyResult<Head> {
+    let moment = Moment { path, frame };
+    let text = py.detach(|| text.open(&moment)).or_raise(py)?;
+    let head = text.head();
+    let fields = head.fields.bits();
+    Ok((head.step, head.time, head.cell, fields, text.has_masses()))
+}
+
+/// Who owns atoms.
+#[derive(FromPyObject)]
+pub(super) enum Whose {
+    /// Domains along each vector; the vectors, Å; whether the cell is centred on the origin.
+    Grid([u32; 3], [[f64; 3]; 3], bool),
+    /// Gives ranks of ids and of the bytes of positions.
+    #[pyo3(transparent)]
+    Function(Py<PyAny>),
+}
+
+/// Bytes of all atoms in each column that is there.
+type Columns<'py> = Vec<Option<Bound<'py, PyArray1<u8>>>>;
+
+/// Seconds reading, sorting and communicating; messages, bytes sent, batches and the most memory.
+type Cost = (f64, f64, f64, u64, u64, u64, usize);
+
+/// Read one frame: this rank's atoms, or None where another rank failed.
+#[pyfunction]
+#[pyo3(signature = (comm, frame, whose, *, n_atoms, readers, buffer))]
+pub(super) fn read_snapshot<'py>(
+    py: Python<'py>,
+    comm: Bound<'py, PyAny>,
+    frame: Frame,
+    whose: Option<Whose>,
+    n_atoms: u64,
+    readers: Vec<usize>,
+    buffer: usize,
+) -> PyResult<Option<(Columns<'py>, Cost)>> {
+    let comm = PyCommunicator::new(&comm)?;
+    let raised = Raised::default();
+    let moment = Moment {
+        path: frame.path.clone(),
+        frame: frame.frame,
+    };
+    let settings = Settings {
+        moment: &moment,
+        n_atoms,
+        n_places: frame.n_places,
+        widths: widths(
+            Fields::from_bits(frame.field_bits),
+            frame.text.is_some(),
+            Known {
+                names: frame.has_names,
+                masses: frame.has_masses,
+                charges: frame.has_charges,
+            },
+        ),
+        readers: &readers,
+        buffer,
+        ranges: whose.is_none(),
+    };
+    let read = py.detach(|| {
+        let mut owners = owners_of(&whose, &moment, n_atoms, comm.size(), &raised)?;
+        let mut hand = Hand {
+            frame: &frame,
+            moment: &moment,
+            raised: &raised,
+            buffer,
+            text: None,
+        };
+        let supply = readers.contains(&comm.rank()).then_some(&mut hand as _);
+        distribute(&comm, settings, supply, &mut *owners)
+    });
+    let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = raised.or_else(|| comm.raised()) {
+        return Err(error);
+    }
+    let Some((table, cost)) = read.or_raise(py)? else {
+        return Ok(None);
+    };
+    let widths = *table.widths();
+    let columns = table.into_columns().into_iter().zip(widths);
+    let columns =
+        columns.map(|(column, width)| (width > 0).then(|| PyArray1::from_vec(py, column)));
+    Ok(Some((columns.collect(), cost_of(cost))))
+}
+
+fn cost_of(cost: ReadingCost) -> Cost {
+    (
+        cost.read.as_secs_f64(),
+        cost.sort.as_secs_f64(),
+        cost.communicate.as_secs_f64(),
+        cost.n_messages,
+        cost.bytes_sent,
+        cost.n_batches,
+        cost.peak_buffer,
+    )
+}
+
+fn owners_of<'a>(
+    whose: &'a Option<Whose>,
+    moment: &Moment,
+    n_atoms: u64,
+    n_ranks: usize,
+    raised: &'a Raised,
+) -> Result<Box<dyn Owners + 'a>> {
+    Ok(match whose {
+        None => Box::new(ById {
+            n_atoms,
+            n_ranks: n_ranks as u32,
+        }),
+        Some(Whose::Grid(shape, vectors, centred)) => {
+            Box::new(Grid::new(moment.clone(), *shape, *vectors, *centred)?)
+        }
+        Some(Whose::Function(function)) => Box::new(Function { function, raised }),
+    })
+}
+
+/// Keep what Python raised for those who called the core.
+fn keep<T>(raised: &Raised, called: PyResult<T>) -> Result<T> {
+    called.map_err(|error| {
+        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Error::Interrupted
+    })
+}
+
+/// A reader's hand on the atoms of a frame. Text is opened when atoms are first asked for: then
+/// all ranks wait for what becomes of it.
+struct Hand<'a> {
+    frame: &'a Frame,
+    moment: &'a Moment,
+    raised: &'a Raised,
+    buffer: usize,
+    text: Option<Text>,
+}
+
+impl Supply for Hand<'_> {
+    fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
+        match (&self.frame.text, &mut self.text) {
+            (None, _) => self.decode(places, table),
+            (Some(_), Some(opened)) => opened.read(places, table),
+            (Some(text), none) => {
+                let opened = text.open(self.moment)?.within(self.buffer);
+                none.insert(opened).read(places, table)
+            }
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.text.as_ref().map_or(0, Supply::held)
+    }
+}
+
+/// Some atoms, as Python decodes them.
+#[derive(FromPyObject)]
+struct Decoded<'py> {
+    /// None where they are in order.
+    ids: Option<PyReadonlyArray1<'py, i64>>,
+    vectors: [Option<PyReadonlyArray2<'py, f32>>; 3],
+    names: Option<PyReadonlyArray2<'py, u8>>,
+    masses: Option<PyReadonlyArray1<'py, f64>>,
+    charges: Option<PyReadonlyArray1<'py, f64>>,
+}
+
+impl Decoded<'_> {
+    fn append_to(&self, places: Range<u64>, table: &mut Table) -> PyResult<()> {
+        let column = table.column_mut(IDS);
+        match &self.ids {
+            Some(ids) => column.extend_from_slice(bytemuck::cast_slice(ids.as_slice()?)),
+            None => column.extend((places.start + 1..=places.end).flat_map(u64::to_ne_bytes)),
+        }
+        for (k, array) in self.vectors.iter().enumerate() {
+            if let Some(array) = array {
+                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                table.column_mut(POSITIONS + k).extend_from_slice(bytes);
+            }
+        }
+        if let Some(names) = &self.names {
+            table.column_mut(NAMES).extend_from_slice(names.as_slice()?);
+        }
+        for (column, array) in [(MASSES, &self.masses), (CHARGES, &self.charges)] {
+            if let Some(array) = array {
+                let bytes = bytemuck::cast_slice(array.as_slice()?);
+                table.column_mut(column).extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Hand<'_> {
+    /// Append what Python decodes.
+    fn decode(&self, places: Range<u64>, table: &mut Table) -> Result<()> {
+        let read = Python::attach(|py| {
+            let read = self.frame.read.bind(py);
+            let atoms: Decoded<'_> = read.call1((places.start, places.end))?.extract()?;
+            atoms.append_to(places, table)
+        });
+        keep(self.raised, read)
+    }
+}
+
+/// A user's function of positions.
+struct Function<'a> {
+    function: &'a Py<PyAny>,
+    raised: &'a Raised,
+}
+
+impl Owners for Function<'_> {
+    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+        let called = Python::attach(|py| {
+            let ids = PyArray1::from_iter(py, table.ids());
+            let bytes = PyArray1::from_slice(py, table.column(POSITIONS));
+            let found = self.function.bind(py).call1((ids, bytes))?;
+            let found: PyReadonlyArray1<'_, i64> = found.extract()?;
+            ranks.extend_from_slice(found.as_slice()?);
+            Ok(())
+        });
+        keep(self.raised, called)
+    }
+}

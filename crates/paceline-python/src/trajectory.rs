@@ -1,0 +1,271 @@
+//! A trajectory file and its frame index.
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::OrRaise;
+use paceline_formats::index::{self, Fingerprint, Index, OpenOptions, Origin};
+use paceline_formats::source::{FileSource, Source};
+use paceline_formats::{Format, Layout};
+
+/// Offsets and sizes of frames.
+type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+
+/// Times (ps) and steps of frames.
+type TimeArrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
+
+/// A trajectory file and its frame index.
+#[pyclass(frozen, subclass, module = "paceline._core")]
+pub(super) struct Trajectory {
+    index: Index,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl Trajectory {
+    #[new]
+    #[pyo3(signature = (
+        path, *, cache_folder=None, refresh=false, sample=None, n_threads=1, progress=None
+    ))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        cache_folder: Option<PathBuf>,
+        refresh: bool,
+        sample: Option<u64>,
+        n_threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let refused = Mutex::new(None);
+        // Runs in this thread now and then, so that Ctrl-C ends a long scan.
+        let report = |done: u64, total: u64| {
+            Python::attach(|py| {
+                let told = py.check_signals().and_then(|()| match &progress {
+                    Some(progress) => progress.call1(py, (done, total)).map(drop),
+                    None => Ok(()),
+                });
+                match told {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        *refused.lock().unwrap_or_else(|lock| lock.into_inner()) = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            })
+        };
+        let opened = py.detach(|| {
+            let options = OpenOptions {
+                index_files: index::index_files(&path, cache_folder.as_deref()),
+                refresh,
+                sample,
+                n_threads,
+                progress: &report,
+            };
+            index::open(&FileSource::open(&path)?, &options)
+        });
+        if let Some(error) = refused
+            .into_inner()
+            .unwrap_or_else(|lock| lock.into_inner())
+        {
+            return Err(error);
+        }
+        let index = opened.or_raise(py)?;
+        Ok(Trajectory { index, path })
+    }
+
+    #[getter]
+    fn path(&self) -> &OsStr {
+        self.path.as_os_str()
+    }
+
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.index.layout().name()
+    }
+
+    #[getter]
+    fn n_atoms(&self) -> usize {
+        self.index.n_atoms()
+    }
+
+    #[getter]
+    fn n_frames(&self) -> u64 {
+        self.index.n_frames()
+    }
+
+    /// What frames may hold, one bit a field.
+    #[getter]
+    fn fields(&self) -> u8 {
+        self.index.layout().fields().bits()
+    }
+
+    /// Bytes of the file when it was indexed.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.index.fingerprint().size()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.index.fingerprint().to_string()
+    }
+
+    #[getter]
+    fn layout<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.index.layout().to_bytes())
+    }
+
+    /// What a user should be told of the file.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.index.notes().to_vec()
+    }
+
+    /// Frames that a scan found to be damaged; none where frames are found by arithmetic.
+    #[getter]
+    fn damaged(&self) -> Vec<u64> {
+        self.index.damaged().to_vec()
+    }
+
+    /// Where the index is saved, if it is.
+    #[getter]
+    fn index_file(&self) -> Option<PathBuf> {
+        self.index.index_file().map(PathBuf::from)
+    }
+
+    /// How the index came about.
+    #[getter]
+    fn index_origin(&self) -> &'static str {
+        match self.index.origin() {
+            Origin::Computed => "computed",
+            Origin::Scanned => "scanned",
+            Origin::Extended => "extended",
+            Origin::Loaded => "loaded",
+            Origin::Sampled => "sampled",
+        }
+    }
+
+    /// Time between frames as the header has it, ps; None where only frames tell.
+    #[getter]
+    fn dt(&self) -> Option<f64> {
+        match self.index.layout() {
+            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Dlpoly(_) => None,
+            Layout::Dcd(layout) => Some(layout.dt()),
+            Layout::Netcdf3(layout) => layout.dt(),
+        }
+    }
+
+    /// What the first frame counts as where times are numbers of frames.
+    #[getter]
+    fn first(&self) -> f64 {
+        match self.index.layout() {
+            Layout::Dcd(layout) => layout.first(),
+            _ => 0.0,
+        }
+    }
+
+    /// Bytes and calls that opening took of the trajectory.
+    #[getter]
+    fn traffic(&self) -> (u64, u64) {
+        let traffic = self.index.traffic();
+        (traffic.bytes, traffic.calls)
+    }
+
+    fn extents<'py>(
+        &self,
+        py: Python<'py>,
+        frames: PyReadonlyArray1<'py, u64>,
+    ) -> PyResult<ExtentArrays<'py>> {
+        let n_frames = self.index.n_frames();
+        let frames = frames.as_slice()?;
+        if let Some(frame) = frames.iter().find(|&&frame| frame >= n_frames) {
+            return Err(PyValueError::new_err(format!(
+                "frame {frame} is out of range for {n_frames} frames"
+            )));
+        }
+        let (offsets, sizes): (Vec<u64>, Vec<u64>) =
+            frames.iter().map(|&frame| self.index.extent(frame)).unzip();
+        Ok((
+            PyArray1::from_vec(py, offsets),
+            PyArray1::from_vec(py, sizes),
+        ))
+    }
+
+    /// Time (ps) and step of every frame.
+    fn times<'py>(&self, py: Python<'py>) -> PyResult<TimeArrays<'py>> {
+        let times = py
+            .detach(|| self.index.times(&FileSource::open(&self.path)?))
+            .or_raise(py)?;
+        Ok((
+            PyArray1::from_vec(py, times.times),
+            PyArray1::from_vec(py, times.steps),
+        ))
+    }
+
+    /// What files must have in common for the frames of one to continue those of the other: name
+    /// and value.
+    #[getter]
+    fn traits(&self) -> Vec<(&'static str, String)> {
+        self.index.layout().traits()
+    }
+
+    /// What a file of `n_frames` of these frames, from number `first` on, begins with.
+    fn head<'py>(
+        &self,
+        py: Python<'py>,
+        first: u64,
+        n_frames: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let head = py.detach(|| {
+            self.index
+                .head(&FileSource::open(&self.path)?, first, n_frames)
+        });
+        Ok(PyBytes::new(py, &head.or_raise(py)?))
+    }
+
+    /// Raise FileChangedError where the file of this name is not the one that was opened.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let source = FileSource::open(&self.path)?;
+            self.index.fingerprint().verify(&source)
+        })
+        .or_raise(py)
+    }
+}
+
+/// The format of a file by its first bytes; None where it is none of ours.
+#[pyfunction]
+pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
+    py.detach(|| {
+        let source = FileSource::open(&path)?;
+        Ok(index::detect(&source)?.map(Format::name))
+    })
+    .or_raise(py)
+}
+
+/// What a file, all of it, is recognised by.
+#[pyfunction]
+pub(super) fn fingerprint_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| {
+        let source = FileSource::open(&path)?;
+        Ok(Fingerprint::of(&source, source.size()?)?.to_string())
+    })
+    .or_raise(py)
+}
+
+/// Raise FileChangedError where a file does not begin with what it was recognised by.
+#[pyfunction]
+pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> PyResult<()> {
+    let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
+        return Err(PyValueError::new_err("this text is no fingerprint"));
+    };
+    py.detach(|| fingerprint.verify(&FileSource::open(&path)?))
+        .or_raise(py)
+}

@@ -1,0 +1,182 @@
+//! Atoms spread over ranks and one ordered file: who sends what to whom, and what is written where.
+//!
+//! Atoms have ids from 1 to the number of atoms. A frame has sections; in each, every atom has a
+//! place by its id: `start + (id - 1) * size`. What stands between the sections is the caller's.
+
+mod atoms;
+mod batch;
+mod check;
+mod communicator;
+mod cost;
+mod failure;
+pub mod formats;
+mod memory;
+mod outbox;
+mod packing;
+mod placed;
+pub mod reading;
+mod records;
+mod room;
+mod shares;
+mod sorted;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use failure::agree;
+use paceline_formats::error::Error;
+use packing::Packing;
+use room::Room;
+
+pub use atoms::{Atoms, Vectors};
+pub use batch::Batch;
+pub use check::check;
+pub use communicator::{Communicator, Reduce};
+pub use cost::Cost;
+pub use failure::{Failure, Result};
+pub use records::Records;
+
+/// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Every rank in turn sends its atoms to rank 0, which writes each in its place.
+    Serial,
+    /// Every rank writes each of its atoms in its place.
+    Direct,
+    /// The same through MPI-IO.
+    Mpiio,
+    /// Atoms travel to some writers, are put in order there, and leave in few large writes.
+    Sorted,
+}
+
+impl Method {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "serial" => Some(Method::Serial),
+            "direct" => Some(Method::Direct),
+            "mpiio" => Some(Method::Mpiio),
+            "sorted" => Some(Method::Sorted),
+            _ => None,
+        }
+    }
+}
+
+/// The atoms of one frame, and where they go. All but the atoms must be the same on all ranks.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// A file that exists.
+    pub path: &'a Path,
+    pub records: &'a dyn Records,
+    /// First byte of each section.
+    pub starts: &'a [u64],
+    /// Of all ranks.
+    pub n_atoms: u64,
+    /// This rank's, which [`check`] found good.
+    pub atoms: &'a Atoms<'a>,
+    pub method: Method,
+    /// Ranks that write, ascending; of use to the sorted method.
+    pub writers: &'a [usize],
+    /// Bytes of memory that a rank may take beside its atoms.
+    pub buffer: usize,
+    /// Whether to return only when the disk has all.
+    pub sync: bool,
+}
+
+/// A job, and what all ranks have agreed on.
+struct Plan<'a> {
+    comm: &'a dyn Communicator,
+    job: &'a Job<'a>,
+    packing: Packing,
+    room: Room,
+}
+
+/// Write one frame's atoms into their places, on all ranks together.
+///
+/// # Errors
+/// [`Failure`], the same on every rank; some atoms may then be written.
+pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
+    let plan = agree_on(comm, job)?;
+    let mut cost = Cost::default();
+    let done = match job.method {
+        Method::Serial => placed::serial(&plan, &mut cost)?,
+        Method::Direct => placed::direct(&plan, &mut cost),
+        Method::Mpiio => placed::mpiio(&plan, &mut cost)?,
+        Method::Sorted => sorted::sorted(&plan, &mut cost)?,
+    };
+    agree(comm, job.path, done)?;
+    Ok(cost)
+}
+
+/// Refuse what would make ranks wait for each other forever, or read what is not there.
+fn agree_on<'a>(comm: &'a dyn Communicator, job: &'a Job<'a>) -> Result<Plan<'a>> {
+    let alike = xxh3_64(
+        format!(
+            "{:?} {:?} {} {:?} {:?} {}",
+            job.records.sections(),
+            job.starts,
+            job.n_atoms,
+            job.method,
+            job.writers,
+            job.buffer
+        )
+        .as_bytes(),
+    );
+    let wide = !job.atoms.is_empty() && job.atoms.is_wide();
+    let mut most = [u64::from(wide), alike, !alike];
+    comm.all_reduce(&mut most, Reduce::Max)?;
+    let [wide, most, left] = most;
+    let packing = Packing::new(job.records, wide != 0);
+    let own = match most == !left {
+        true => prepare(comm, job, &packing),
+        false => Err(argument("the ranks disagree about how to write this frame")),
+    };
+    let room = agree(comm, job.path, own)?;
+    Ok(Plan {
+        comm,
+        job,
+        packing,
+        room,
+    })
+}
+
+fn prepare(comm: &dyn Communicator, job: &Job<'_>, packing: &Packing) -> Result<Room> {
+    let sizes = job.records.sections();
+    let ranks = job.writers.is_sorted_by(|a, b| a < b)
+        && job.writers.last().is_some_and(|&last| last < comm.size());
+    if job.method == Method::Sorted && !ranks {
+        return Err(argument("writers must be ranks, at least one, that ascend"));
+    }
+    let end = |(&start, &size): (&u64, &usize)| {
+        let n_bytes = job.n_atoms.checked_mul(size as u64)?;
+        let end = start.checked_add(n_bytes)?;
+        i64::try_from(end).ok()
+    };
+    let fits = job.starts.iter().zip(sizes).all(|pair| end(pair).is_some());
+    if job.starts.len() != sizes.len() || !fits {
+        return Err(argument("sections must have a start each, within a file"));
+    }
+    let out_of_range = |&id: &i64| id < 1 || id as u64 > job.n_atoms;
+    if job.atoms.ids.iter().copied().any(|id| out_of_range(&id)) {
+        return Err(argument("ids are out of range"));
+    }
+    if !job.atoms.is_empty() && job.atoms.is_wide() != packing.is_wide() {
+        return Err(argument("vectors are of another type than other ranks'"));
+    }
+    if u32::try_from(job.atoms.len()).is_err() {
+        return Err(argument("a rank may have 4294967295 atoms at the most"));
+    }
+    Room::new(
+        job.buffer,
+        packing.size(),
+        sizes.iter().sum(),
+        job.writers.len(),
+    )
+}
+
+fn argument(reason: &str) -> Failure {
+    Failure::Error(Error::Argument(reason.into()))
+}
