@@ -141,6 +141,47 @@ def test_next_and_rewind(ours, theirs):
     same(ours.ts, theirs.ts)
 
 
+def kept(reader):
+    """How many Timesteps, arrays of positions and cells whoever keeps each frame's ends up with."""
+    shown = [(ts, ts.positions, ts.dimensions) for ts in reader]
+    for one in (reader[1], reader[0], reader.rewind() or reader.ts, next(reader)):
+        shown.append((one, one.positions, one.dimensions))
+    steps, positions, cells = zip(*shown, strict=True)
+    arrays = [[id(part if part.base is None else part.base) for part in positions]]
+    arrays += [[part.__array_interface__["data"] for part in cells if part is not None]]
+    # Which of them are the same as which, whatever their addresses.
+    return [[some.index(one) for one in some] for some in ([id(ts) for ts in steps], *arrays)]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_files"),
+    [
+        *((name, 1) for name in ("XTC", "TRR", "NCDF", "H5MD_xvf", "DLP_HISTORY", "DCD")),
+        ("DCD", 2),
+        ("DCD_TRICLINIC", 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*frames are repeated")
+def test_frames_are_new_arrays_where_they_are_with_mdanalysis(name, n_files, tmp_path):
+    source = Path(getattr(datafiles, name))
+    files = [shutil.copy(source, tmp_path / f"{k}{source.suffix}") for k in range(n_files)]
+    theirs = MDAnalysis.Universe.empty(Reader.parse_n_atoms(files[0]))
+    kind = "HISTORY" if name == "DLP_HISTORY" else None
+    theirs.load_new(files if n_files > 1 else files[0], format=kind)
+    assert kept(Reader(files)) == kept(theirs.trajectory)
+
+
+def test_a_frame_that_cannot_be_read_leaves_the_one_before(path, ours):
+    shown = ours[3]
+    positions = shown.positions.copy()
+    with open(path, "r+b") as file:
+        file.truncate(Path(path).stat().st_size // 2)
+    with pytest.raises(FileChangedError):
+        ours[-1]
+    assert ours.ts is shown
+    np.testing.assert_array_equal(ours.ts.positions, positions)
+
+
 def test_iteration_starts_anew(ours):
     for _ in zip(ours, range(3), strict=False):
         pass

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import MDAnalysis
 import numpy as np
 from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import store_init_arguments
@@ -25,6 +26,10 @@ from paceline.indexed import TrajectoryFile
 from paceline.opening import open_file, read_headers, warn
 from paceline.series_reader import SeriesReader
 from paceline.turns import take_turn
+
+#: Whether MDAnalysis's own reader fills one Timestep again and again: of DCD files it does not
+#: before its version 3.
+_REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
 
 def _format_of(chain: Chain) -> str:
@@ -246,7 +251,7 @@ class Reader(SeriesReader):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Any:
-        ts, decoded = self.ts, self._decoded
+        decoded = self._decoded
         member, extents = self.chain.extent(frame)
         take_turn(self._files)
         try:
@@ -254,6 +259,9 @@ class Reader(SeriesReader):
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error
+        if self.chain.cores[member].format == "DCD" and not _REUSES_DCD:
+            self.ts = self.ts.copy()
+        ts = self.ts
         for field in FIELDS:
             held = bool(decoded.fields[0] & field_bits([field]))
             setattr(ts, f"has_{field}", held)
