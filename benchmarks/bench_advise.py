@@ -25,7 +25,7 @@ from benchmarks.compare import judged, options, report
 from benchmarks.data import SELECTION, Dataset
 from benchmarks.measure import Spread
 from benchmarks.table import Table
-from paceline.pagecache import drop_from_cache
+from paceline._util.page_cache import drop_from_cache
 
 #: A prediction may be so far from what is measured.
 TOLERANCE = 0.15

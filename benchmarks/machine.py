@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 from paceline import __version__
+from paceline._util.machine import describe_machine, describe_system, describe_versions
 from paceline.backends import available_cpus
-from paceline.machine import describe_machine, describe_system, describe_versions
 
 PACKAGES = ("MDAnalysis", "mdtraj", "chemfiles", "numpy")
 

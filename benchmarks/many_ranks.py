@@ -25,9 +25,8 @@ from benchmarks.model_rows import (
 )
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Prediction, Unevenness
 from paceline.model import predict as predict_run
-from paceline.model.formula import usual_block
-from paceline.model.simulate import simulate
-from paceline.model.sweep import last_that_pays
+from paceline.scaling.predict import last_that_pays, usual_block
+from paceline.scaling.simulate import simulate
 
 RANKS = (24, 384, 10_000)
 #: Ranks of a smooth curve.

@@ -91,9 +91,9 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
-    from paceline.passes import Pass
+    from paceline.schedule.trajectory_run import Pass
+    from paceline.schedule.worker import Worker
     from paceline.timing import Timings
-    from paceline.worker import Worker
 
     world = MPI.COMM_WORLD
     jobs = works = None
@@ -174,12 +174,10 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     """Seconds to bring rows together, and messages of all ranks."""
     from mpi4py import MPI
 
-    from paceline.backends.mpi.gathering import gather
-    from paceline.backends.mpi.keeping import Keeper
-    from paceline.backends.mpi.wire import wait
-    from paceline.job import Job, Part
-    from paceline.leaves import Leaves
-    from paceline.outcome import Outcome
+    from paceline.backends.mpi.comm import wait_for as wait
+    from paceline.backends.mpi.gather import Keeper, gather
+    from paceline.schedule.plan import Leaves
+    from paceline.schedule.tasks import Job, Outcome, Part
 
     world = MPI.COMM_WORLD
     part = Part("rows", Work(0, 1, 1, False), None)
@@ -216,7 +214,7 @@ def counting_comm(comm: Any) -> Any:
     """A communicator that counts what all ranks but the first send, and what is put."""
     from mpi4py import MPI
 
-    from paceline.backends.mpi import gathering
+    from paceline.backends.mpi import gather as gathering
 
     class Counting(MPI.Intracomm):
         n_messages = 0

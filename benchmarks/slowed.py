@@ -94,8 +94,8 @@ class SlowReader:
 
 
 def slow_pass(turn: Turn) -> Any:
-    """What makes jobs whose source is slow, in the place of `paceline.passes.Pass`."""
-    from paceline.passes import Pass
+    """What makes jobs whose source is slow, in the place of `paceline.schedule.trajectory_run.Pass`."""
+    from paceline.schedule.trajectory_run import Pass
 
     class SlowPass(Pass):
         def deal(self, *arguments: Any, **options: Any) -> None:

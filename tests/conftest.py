@@ -18,8 +18,8 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline.backends import dealing
-from paceline.backends.dask_cluster import LocalCluster
+from paceline.backends.dask import LocalCluster
+from paceline.schedule import scheduler as dealing
 
 #: Scripts that tests run on ranks of MPI.
 collect_ignore = ["mpi"]

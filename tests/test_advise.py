@@ -12,14 +12,17 @@ from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
-from paceline import opening
-from paceline.advice import disk, formats, measuring, words
-from paceline.advice.costs import Costs, Measured
-from paceline.advice.forecast import Forecast, Pace
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import main
-from paceline.cli.quantities import seconds
+from paceline.cli.main import main
+from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
+from paceline.scaling import advise as words
+from paceline.scaling import forecast as formats
+from paceline.scaling import forecast as measuring
+from paceline.scaling import rehearse as disk
+from paceline.scaling.forecast import Forecast, Pace
+from paceline.scaling.rehearse import Costs, Measured
+from paceline.trajectory import open as opening
 
 #: Seconds that the sleeping function takes a frame.
 NAP = 1e-2
@@ -31,7 +34,7 @@ def soon():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "_SECONDS", 0.03)
         patch.setattr(measuring, "_ROUNDS", 1)
-        patch.setattr(formats, "_SECONDS", 0.001)
+        patch.setattr(formats, "_RECODING_SECONDS", 0.001)
         yield
 
 

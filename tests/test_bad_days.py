@@ -21,7 +21,7 @@ from helpers import trajectory_bytes as damage
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, room
+from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
     AnalysisError,
@@ -30,7 +30,8 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.opening import open_file
+from paceline.schedule import collect as room
+from paceline.trajectory.open import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
 #: What must happen soon is waited for so long, seconds: a block that hangs takes ten times that.
@@ -541,7 +542,7 @@ sys.exit(cli.main({argv!r}))
 #: units of the time that the work takes.
 INDEXING = """
 import os, signal, sys, time
-from paceline.opening import open_file
+from paceline.trajectory.open import open_file
 begun = time.perf_counter()
 for path in {paths!r}:
     open_file(path, refresh=True)
@@ -649,9 +650,9 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 @pytest.mark.parametrize(
     ("command", "name", "worker"),
     [
-        ("convert", "out.xtc", ("paceline.encoding.frames", "_Encode", "compute_block")),
-        ("convert", "out.dcd", ("paceline.encoding.frames", "_EncodeInPlace", "compute_block")),
-        ("convert", "out.h5md", ("paceline.encoding.chunks", "EncodeInPlace", "compute_block")),
+        ("convert", "out.xtc", ("paceline.writers.frames", "_Encode", "compute_block")),
+        ("convert", "out.dcd", ("paceline.writers.frames", "_EncodeInPlace", "compute_block")),
+        ("convert", "out.h5md", ("paceline.writers.h5md", "EncodeInPlace", "compute_block")),
         ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
     ],
 )

@@ -19,7 +19,7 @@ from helpers.barrier import meet
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, indexed, opening
+from paceline import cli
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
     AtomCountError,
@@ -28,8 +28,10 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.opening import files_named, open_file, open_files
-from paceline.reader import Reader
+from paceline.trajectory import open as opening
+from paceline.trajectory import source as indexed
+from paceline.trajectory.open import files_named, open_file, open_files
+from paceline.trajectory.reader import Reader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),

@@ -21,8 +21,10 @@ from MDAnalysis.coordinates.memory import MemoryReader
 import paceline
 from paceline import checkpoint as checkpoints
 from paceline import cli, transform
+from paceline._util.digest import digest
+from paceline._util.journal import MAGIC, Journal
+from paceline._util.signals import Stopping
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.digest import digest
 from paceline.errors import (
     AnalysisError,
     CheckpointError,
@@ -30,8 +32,6 @@ from paceline.errors import (
     Terminated,
     UnsupportedError,
 )
-from paceline.journal import MAGIC, Journal
-from paceline.stopping import Stopping
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +151,7 @@ import numpy as np
 import paceline
 from paceline import checkpoint as checkpoints
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.worker import Worker
+from paceline.schedule.worker import Worker
 
 checkpoints.INTERVAL, checkpoints.SHARE = 0.0, 0
 atoms = paceline.Universe(*{system!r}).select_atoms("name CA")

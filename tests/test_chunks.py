@@ -8,10 +8,9 @@ import pytest
 
 from paceline import _core
 from paceline.block import Decoded
-from paceline.hdf5.catalogue import ABSENT, Element
-from paceline.hdf5.native import File
-from paceline.hdf5.slices import slice_of
-from paceline.hdf5.stored import dataset_of
+from paceline.hdf5.chunk_index import ABSENT, Element, slice_of
+from paceline.hdf5.dataset import dataset_of
+from paceline.hdf5.file import File
 
 DTYPES = ("<f4", "<f4", ">f4", "<f8", ">f8", "|i1", ">i2", "<i4", ">i8", "|u1", "<u2", ">u4", "<u8")
 

@@ -12,9 +12,10 @@ import pytest
 import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import main, rmsd
-from paceline.cli.frames import frames_between
-from paceline.cli.values import bound
+from paceline.cli import analyses as rmsd
+from paceline.cli.common import frames_between
+from paceline.cli.main import main
+from paceline.cli.options import bound
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_ctrl_c_ends_with_status_130(adk, run, monkeypatch):
     def interrupt(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rmsd, "run", interrupt)
+    monkeypatch.setattr(rmsd, "run_rmsd", interrupt)
     status, out, err = run("rmsd", *adk)
     assert (status, out, err) == (130, "", "paceline: interrupted\n")
 

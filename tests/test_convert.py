@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline import cli, ordered
+from paceline import cli
 from paceline.analysis.rms import RMSD
-from paceline.encoding import chunks
-from paceline.encoding import frames as framewise
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -28,7 +26,10 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
-from paceline.opening import open_file
+from paceline.trajectory.open import open_file
+from paceline.writers import base as ordered
+from paceline.writers import frames as framewise
+from paceline.writers import h5md as chunks
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
@@ -339,7 +340,7 @@ def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(ending, adk, tmp_pa
     out = tmp_path / f"out{ending}"
     code = f"""
 import paceline, sys, time, warnings
-from paceline.worker import Worker
+from paceline.schedule.worker import Worker
 warnings.simplefilter("ignore")
 do_block = Worker.run
 

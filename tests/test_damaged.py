@@ -32,7 +32,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.indexed import IndexedFile, extents_in
+from paceline.trajectory.source import IndexedFile, extents_in
 
 N_CUTS = 200
 N_CHANGES = 2000
@@ -759,7 +759,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.indexed import IndexedFile, extents_in
+from paceline.trajectory.source import IndexedFile, extents_in
 
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 256 * 2**20

@@ -22,10 +22,10 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends import clocks, dask_task, make_backend
 from paceline.backends import dask as dask_backend
-from paceline.backends.dask_cluster import LocalCluster
-from paceline.backends.dask_session import Session
+from paceline.backends import dask as dask_task
+from paceline.backends import make_backend
+from paceline.backends.dask import LocalCluster, Session
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -34,8 +34,8 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.job import Calls
-from paceline.outcome import Outcome
+from paceline.schedule import scheduler as clocks
+from paceline.schedule.tasks import Calls, Outcome
 from paceline.timing import BlockTiming
 
 #: Workers are killed at so many random moments.
@@ -379,14 +379,14 @@ import os, sys, time
 import MDAnalysis
 import numpy as np
 import paceline
-from paceline.backends.dask_cluster import keep_cluster, take_cluster
+from paceline.backends.dask import keep_cluster, take_cluster
 def where(block):
     return np.full(len(block), os.getpid())
 def hang(block):
     open(MARKER, "w").close()
     time.sleep(600)
 def heavy():
-    return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.reader"} & set(sys.modules)
+    return {"MDAnalysis", "matplotlib", "paceline.universe", "paceline.trajectory.reader"} & set(sys.modules)
 def run(function):
     series = paceline.TimeSeries(function, atoms)
     return series.run(backend="dask", n_workers=1).results.timeseries
@@ -446,7 +446,7 @@ def test_a_cluster_of_this_machine_is_closed_though_a_forked_process_lives():
 
 
 def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
-    script = "from paceline.backends.dask_cluster import LocalCluster; LocalCluster(1)"
+    script = "from paceline.backends.dask import LocalCluster; LocalCluster(1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     this = psutil.Process(process.pid)
     until(lambda: any("-m" in one.cmdline() for one in this.children()))

@@ -14,14 +14,9 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD
-from paceline.cli import main
-from paceline.errors import (
-    AtomCountError,
-    DamagedFileError,
-    PacelineWarning,
-    UnsupportedError,
-)
-from paceline.reader import Reader
+from paceline.cli.main import main
+from paceline.errors import AtomCountError, DamagedFileError, PacelineWarning, UnsupportedError
+from paceline.trajectory.reader import Reader
 
 PUBLISHED = (
     "DLP_HISTORY",

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import paceline
-from paceline import files
+from paceline._util import files
+from paceline._util.journal import Journal
 from paceline.analysis.rms import RMSD
 from paceline.checkpoint import Checkpoint
-from paceline.cli import main
+from paceline.cli.main import main
 from paceline.errors import UnsupportedError
-from paceline.hdf5.making import new_hdf5
-from paceline.journal import Journal
-from paceline.snapshot.containers import output
+from paceline.hdf5.writer import new_hdf5
+from paceline.snapshot import output
 
 
 @pytest.fixture

@@ -30,17 +30,17 @@ from MDAnalysisTests import datafiles
 
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.boxes import cells_of
-from paceline.hdf5.catalogue import ABSENT
-from paceline.hdf5.detour import DetourHand
-from paceline.hdf5.dialects import catalogue_of
-from paceline.hdf5.native import Array, File
-from paceline.hdf5.reading import ChunkHand
-from paceline.hdf5.series import series_of
+from paceline.hdf5.cells import cells_of
+from paceline.hdf5.chunk_index import ABSENT
+from paceline.hdf5.conventions import catalogue_of
+from paceline.hdf5.dataset import series_of
+from paceline.hdf5.file import Array, File
+from paceline.hdf5.h5py_reader import DetourHand
+from paceline.hdf5.reader import ChunkHand
 from paceline.hdf5.units import factor_of, units_given
-from paceline.indexed import extents_in
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
+from paceline.trajectory.source import extents_in
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
 FIELDS = {"positions": "position", "velocities": "velocity", "forces": "force"}

@@ -26,7 +26,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.properties import observables_of, properties_of
+from paceline.hdf5.observables import observables_of, properties_of
 from paceline.hdf5.topology import topology_of
 
 WATER = {

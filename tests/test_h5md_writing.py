@@ -16,11 +16,10 @@ from helpers.programs import HDF5_TOOLS
 import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSF
-from paceline.encoding import chunks
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.hdf5.compression import parse_compression
-from paceline.hdf5.layout import ROW_BYTES, choose_layout
-from paceline.reader import Reader
+from paceline.hdf5.layout import ROW_BYTES, choose_layout, parse_compression
+from paceline.trajectory.reader import Reader
+from paceline.writers import h5md as chunks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
 

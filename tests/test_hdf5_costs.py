@@ -7,12 +7,12 @@ import pytest
 
 import paceline
 from paceline.block import Decoded
-from paceline.hdf5.asked import Asked
-from paceline.hdf5.catalogue import Dataset, Element, Filter, Table
-from paceline.hdf5.costs import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
-from paceline.indexed import extents_in
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.hdf5.chunk_index import Dataset, Element, Filter, Table
+from paceline.hdf5.options import Asked
+from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
+from paceline.trajectory.source import extents_in
 
 GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))
 

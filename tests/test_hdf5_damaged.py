@@ -27,10 +27,10 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import apart
-from paceline.hdf5.file import Hdf5File
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.hdf5 import sandbox as apart
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
 
 N_FRAMES, N_ATOMS = 12, 20
 CHUNKED = {"chunks": (2, N_ATOMS, 3)}
@@ -442,7 +442,7 @@ class TestApart:
         script = tmp_path / "scripts" / "ask.py"
         script.parent.mkdir()
         script.write_text(
-            "import os; from paceline.hdf5.apart import apart; apart(os.path.basename, 'md.h5')"
+            "import os; from paceline.hdf5.sandbox import apart; apart(os.path.basename, 'md.h5')"
         )
         subprocess.run([sys.executable, script], cwd=tmp_path, check=True)
 

@@ -16,7 +16,6 @@ from helpers.h5md_files import numbers, write_gromacs, write_simple
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import plan
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.block import FIELDS, Decoded
 from paceline.errors import (
@@ -26,14 +25,16 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.hdf5 import dialects, file
-from paceline.hdf5.detour import DetourHand
-from paceline.hdf5.file import is_hdf5
-from paceline.hdf5.native import File
-from paceline.hdf5.reading import ChunkHand
-from paceline.indexed import extents_in
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.hdf5 import conventions as dialects
+from paceline.hdf5 import trajectory as file
+from paceline.hdf5.file import File
+from paceline.hdf5.h5py_reader import DetourHand
+from paceline.hdf5.reader import ChunkHand
+from paceline.hdf5.trajectory import is_hdf5
+from paceline.schedule import plan
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
+from paceline.trajectory.source import extents_in
 
 HELD = numbers(n_frames=23, n_atoms=17)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
 
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(is cut|the header says)")
 
@@ -217,7 +217,9 @@ def test_no_place_at_all(path, cache):
 
 
 def test_many_processes_at_once(path):
-    probe = f"from paceline.opening import open_file; print(open_file({str(path)!r}).n_frames)"
+    probe = (
+        f"from paceline.trajectory.open import open_file; print(open_file({str(path)!r}).n_frames)"
+    )
     running = [
         subprocess.Popen([sys.executable, "-c", probe], stdout=subprocess.PIPE) for _ in range(4)
     ]

@@ -11,12 +11,13 @@ import pytest
 from helpers.interrupts import at_every_line
 from helpers.scaling_runs import Pretended
 
-from paceline.cli import _parser, scaling
-from paceline.cli.scaling import Bench
-from paceline.files import new_files
-from paceline.scaling import starting
-from paceline.scaling.starting import run_command
-from paceline.stopping import Stopping
+from paceline._util.files import new_files
+from paceline._util.signals import Stopping
+from paceline.cli import bench as scaling
+from paceline.cli.bench import Bench
+from paceline.cli.main import _parser
+from paceline.scaling import measure as starting
+from paceline.scaling.measure import run_command
 
 
 @pytest.fixture(autouse=True)

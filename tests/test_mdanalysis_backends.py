@@ -38,6 +38,7 @@ from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.transformations import translate
 
 import paceline
+from paceline._util.progress import Progress
 from paceline.backends import Dask, Pool, Processes, Serial, Threads
 from paceline.errors import (
     AnalysisError,
@@ -46,7 +47,6 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.progress import Progress
 
 
 def ca(universe):

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from paceline.backends import dealing
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Unevenness, predict
-from paceline.model.queueing import queued
-from paceline.model.sharing import dynamic_time, static_time
-from paceline.model.simulate import simulate
+from paceline.scaling.predict import dynamic_time, queued, static_time
+from paceline.scaling.simulate import simulate
+from paceline.schedule import scheduler as dealing
 from paceline.timing import BlockTiming
 
 ROOT = Path(__file__).parents[1]

@@ -19,15 +19,13 @@ from helpers.h5md_files import numbers, write_simple
 from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
 
 import paceline
-from paceline.backends.mpi import crew
-from paceline.backends.mpi.member import Member
-from paceline.backends.mpi.messages import Answer
-from paceline.backends.mpi.shares import Shares
+from paceline._util.launcher import launched, world
+from paceline.backends.mpi import worker as crew
+from paceline.backends.mpi.worker import Answer, Member
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.job import Job, Part
-from paceline.launch import launched, world
-from paceline.leaves import Leaves
-from paceline.outcome import Outcome
+from paceline.schedule.plan import Leaves
+from paceline.schedule.scheduler import Shares
+from paceline.schedule.tasks import Job, Outcome, Part
 
 pytest.importorskip("mpi4py")
 

@@ -11,8 +11,8 @@ import pytest
 from helpers.programs import needs_program
 
 import paceline
-from paceline.opening import open_file
-from paceline.reader import Reader
+from paceline.trajectory.open import open_file
+from paceline.trajectory.reader import Reader
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: Rounding of a change of units, or of XTC's integers, Å.

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from paceline import pagecache
+from paceline._util import page_cache as pagecache
+from paceline._util.page_cache import cached_share, cached_share_of_all, drop_from_cache
 from paceline.errors import UnsupportedError
-from paceline.pagecache import cached_share, cached_share_of_all, drop_from_cache
 
 #: Bytes of half a file: many pages, as Linux may keep some of them as one.
 HALF = 4 << 20

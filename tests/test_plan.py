@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from paceline.merging import Tree, fold
-from paceline.plan import LEAF_BYTES, make_plan
+from paceline.schedule.plan import LEAF_BYTES, make_plan
+from paceline.schedule.reduce import Tree, fold
 
 SYSTEM = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
 

@@ -8,8 +8,8 @@ import termios
 
 import pytest
 
-from paceline import progress
-from paceline.progress import Progress
+from paceline._util import progress
+from paceline._util.progress import Progress
 
 #: 0.6 s of work, by a clock that goes with the work.
 WORK = """

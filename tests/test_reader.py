@@ -15,7 +15,6 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
 
-from paceline import opening
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -25,7 +24,8 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.reader import Reader
+from paceline.trajectory import open as opening
+from paceline.trajectory.reader import Reader
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(
@@ -342,7 +342,7 @@ def test_importing_leaves_mdanalysis_alone():
     probe = """
 import MDAnalysis
 before = dict(MDAnalysis._READERS), dict(MDAnalysis._READER_HINTS)
-import paceline, paceline.universe, paceline.trajectory
+import paceline, paceline.universe, paceline.trajectory.mdanalysis
 assert (MDAnalysis._READERS, MDAnalysis._READER_HINTS) == before
 from MDAnalysisTests.datafiles import GRO, XTC
 from MDAnalysis.coordinates.core import get_reader_for

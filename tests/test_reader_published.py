@@ -30,7 +30,7 @@ from MDAnalysisTests.datafiles import DCD_empty, XTC_multi_frame
 
 import paceline
 from paceline.errors import PacelineError
-from paceline.reader import Reader
+from paceline.trajectory.reader import Reader
 
 # They warn of what MDAnalysis will change, and DCD's header of frames that the file does not have.
 pytestmark = pytest.mark.filterwarnings("ignore")

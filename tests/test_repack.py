@@ -17,7 +17,7 @@ from helpers.programs import HDF5_TOOLS
 
 from paceline import cli
 from paceline.errors import DamagedFileError, UnsupportedError, UnwritableError
-from paceline.hdf5.repacking import repack
+from paceline.hdf5.repack import repack
 
 POSITION = "particles/all/position/value"
 LAYOUTS = [
@@ -269,7 +269,7 @@ def test_killed_at_any_moment_the_file_is_the_old_or_the_new_one(tmp_path):
     path, kept = tmp_path / "md.h5md", tmp_path / "kept.h5md"
     make(kept, n_frames=2000, n_atoms=500, chunks=(5, 50, 3))
     code = f"""
-from paceline.hdf5.repacking import repack
+from paceline.hdf5.repack import repack
 print("ready", flush=True)
 repack({str(path)!r}, compress="gzip:6", chunk="frame")
 """

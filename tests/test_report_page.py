@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from paceline.analysis.rms import RMSD
-from paceline.cli import main
+from paceline.cli.main import main
 from paceline.errors import UnsupportedError
-from paceline.report import advice_of, over_time, per_worker, report_of
-from paceline.report.clocks import on_one_clock
-from paceline.report.figures import drawings_of, figure_of
-from paceline.report.page import LINES, page_of
-from paceline.report.parts import COMMUNICATING, WAITING, WORKING
-from paceline.report.stream import stream_of
-from paceline.report.wording import number
-from paceline.report.words import percent
+from paceline.performance import figures as per_worker
+from paceline.performance import timeline as over_time
+from paceline.performance.components import COMMUNICATING, WAITING, WORKING
+from paceline.performance.figures import drawings_of, figure_of
+from paceline.performance.html import LINES, page_of
+from paceline.performance.metrics import on_one_clock
+from paceline.performance.text import number, percent
+from paceline.performance.timeline import stream_of
+from paceline.report import advice_of, report_of
 from paceline.timing import Abandoned, BlockTiming, Timings
 
 MS = 1_000_000

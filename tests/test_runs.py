@@ -11,13 +11,12 @@ import pytest
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends import runs as runs_module
-from paceline.backends.dealing import Dealer
 from paceline.backends.executor import submit
-from paceline.backends.runs import RUN_SECONDS, Runs, do_run
 from paceline.backends.threads import Threads
+from paceline.schedule import scheduler as runs_module
+from paceline.schedule.scheduler import RUN_SECONDS, Dealer, Runs, do_run
+from paceline.schedule.worker import Worker
 from paceline.timing import Abandoned
-from paceline.worker import Worker
 
 FRAMES = 16
 
@@ -229,7 +228,7 @@ def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypa
             return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
 
     monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)
-    monkeypatch.setattr("paceline.backends.dealing.SHORTEST", 0.05)
+    monkeypatch.setattr("paceline.schedule.scheduler.SHORTEST", 0.05)
     found = []
     for outcome in Threads(2).run([None], map(SimpleBlock, range(2))):
         found.append(outcome)

@@ -15,14 +15,13 @@ import pandas as pd
 import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
-from paceline.cli import main, scaling
-from paceline.cli.bench import counts
-from paceline.cli.bench_table import table_for_people
+from paceline._util.page_cache import cached_share, drop_from_cache
+from paceline.cli import bench as scaling
+from paceline.cli.bench import counts, table_for_people
+from paceline.cli.main import main
 from paceline.errors import UnsupportedError
-from paceline.pagecache import cached_share, drop_from_cache
 from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
-from paceline.scaling.runs import IN_TASK, PARTS
-from paceline.scaling.starting import find_launcher, run_command
+from paceline.scaling.measure import IN_TASK, PARTS, find_launcher, run_command
 from paceline.timing import Timings
 
 

@@ -119,7 +119,7 @@ if __name__ == "__main__":
 def test_samples_of_a_file_are_asked_for_together(folder, adk_xtc):
     """A file is known again by 18 of them, which take about as long as a few requests."""
     trajectory = shutil.copy(adk_xtc.trajectory, folder)
-    code = "import sys, paceline.opening; paceline.opening.open_file(sys.argv[1])"
+    code = "import sys, paceline.trajectory.open; paceline.trajectory.open.open_file(sys.argv[1])"
     counted(folder, code, trajectory)  # leaves an index
     found = quietest(
         lambda: counted(folder, code, trajectory, latency=20e-3),

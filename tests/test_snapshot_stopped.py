@@ -13,12 +13,12 @@ import MDAnalysis
 import numpy as np
 import pytest
 
-from paceline.reader import Reader
-from paceline.snapshot.containers import h5md_layout
-from paceline.snapshot.containers.base import Contents, Heading, Settings
-from paceline.snapshot.containers.catalogue import ALIGNMENT
-from paceline.snapshot.containers.h5md import H5MD
-from paceline.snapshot.containers.output import Output
+from paceline.snapshot import h5md as h5md_layout
+from paceline.snapshot.container import Contents, Heading, Settings
+from paceline.snapshot.deferred_file import ALIGNMENT
+from paceline.snapshot.h5md import H5MD
+from paceline.snapshot.output import Output
+from paceline.trajectory.reader import Reader
 
 N_ATOMS = 3
 CELL = np.diag([9.0, 8.0, 7.0])

@@ -16,12 +16,11 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from helpers.programs import needs_program
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.reader import Reader
-from paceline.snapshot.cell import angles_of, cell_of, lengths_and_cosines
-from paceline.snapshot.containers.output import Output
 from paceline.snapshot.formats import format_of
-from paceline.snapshot.names import names_as_bytes
-from paceline.snapshot.writers import WORTH, choose_writers, given_writers, spread
+from paceline.snapshot.local_atoms import angles_of, cell_of, lengths_and_cosines, names_as_bytes
+from paceline.snapshot.output import Output
+from paceline.snapshot.ranks import WORTH, choose_writers, given_writers, spread
+from paceline.trajectory.reader import Reader
 
 pytest.importorskip("mpi4py")
 pytestmark = needs_mpi

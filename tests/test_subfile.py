@@ -21,8 +21,7 @@ from helpers.trajectory_bytes import DcdVariant, dcd, plain_xtc_frame, xtc, xtc_
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli, copying, subfile
-from paceline.copying import Copier
+from paceline import cli
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -30,7 +29,10 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.reader import Reader, open_file
+from paceline.trajectory import split_join as copying
+from paceline.trajectory import split_join as subfile
+from paceline.trajectory.reader import Reader, open_file
+from paceline.trajectory.split_join import Copier
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*the header says"),
@@ -547,7 +549,7 @@ def test_a_failure_stops_the_other_pieces(water, monkeypatch):
 NURSERY = """
 import os, signal, sys, time
 from paceline import copying
-from paceline.subfile import join, split
+from paceline.trajectory.split_join import join, split
 copying.CALL = copying.BUFFER = 10_000
 begun = time.perf_counter()
 {work}

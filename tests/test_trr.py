@@ -19,7 +19,7 @@ from paceline import _core
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.block import FIELDS
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
-from paceline.reader import Reader, open_file
+from paceline.trajectory.reader import Reader, open_file
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(path.relative_to(DATA) for path in DATA.rglob("*.trr"))
@@ -262,7 +262,7 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
 
 def read_all(reader, core):
     from paceline.block import Decoded
-    from paceline.indexed import extents_in
+    from paceline.trajectory.source import extents_in
 
     numbers = np.arange(core.n_frames)
     decoded = Decoded.room_for(numbers, core.n_atoms, ("positions",))

@@ -14,7 +14,6 @@ from MDAnalysis.transformations import fit_rot_trans, translate
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import opening
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
     AtomCountError,
@@ -23,8 +22,9 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.reader import Reader
-from paceline.trajectory import open_trajectory
+from paceline.trajectory import open as opening
+from paceline.trajectory.mdanalysis import open_trajectory
+from paceline.trajectory.reader import Reader
 from paceline.universe import is_ours
 
 pytestmark = [

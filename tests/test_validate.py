@@ -13,9 +13,9 @@ import pytest
 from helpers import trajectory_bytes as damage
 
 import paceline
-from paceline.analysis import judge as judging
-from paceline.analysis.judge import ROW, judge
-from paceline.cli import main
+from paceline.analysis import validate as judging
+from paceline.analysis.validate import ROW, judge
+from paceline.cli.main import main
 from paceline.errors import UnsupportedError
 
 N_FRAMES, N_ATOMS, CELL = 12, 50, (50.0, 50.0, 50.0, 90.0, 90.0, 90.0)

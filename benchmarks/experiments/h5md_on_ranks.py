@@ -18,8 +18,8 @@ import paceline
 from benchmarks.experiments.h5md_cases import Case
 from benchmarks.experiments.on_ranks import WORLD, collected, of_first, our_times
 from benchmarks.experiments.papers import Times, rmsd, share
+from paceline._util.page_cache import drop_from_cache
 from paceline.analysis.rms import RMSD
-from paceline.pagecache import drop_from_cache
 
 #: Whether collective reads are gathered by few ranks and then dealt out, as ROMIO calls it.
 TWO_PHASE = {"collective": "disable", "two-phase": "enable"}

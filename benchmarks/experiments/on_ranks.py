@@ -17,7 +17,7 @@ from benchmarks.experiments.cases import Case
 from benchmarks.experiments.empty import apply, take_blocks
 from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
 from paceline.analysis.rms import RMSD
-from paceline.backends.mpi.wire import wait
+from paceline.backends.mpi.comm import wait_for as wait
 from paceline.block import Block, Decoded
 from paceline.errors import PacelineWarning
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase, TimeSeries
     from paceline.analysis.validate import validate
-    from paceline.arrays import dask_array
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
     from paceline.runner import run
-    from paceline.subfile import join, split
+    from paceline.trajectory.dask_array import dask_array
+    from paceline.trajectory.split_join import join, split
     from paceline.universe import Universe
 
 __all__ = [
@@ -46,10 +46,10 @@ _HOMES = {
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
     "advise": "paceline.advice",
-    "dask_array": "paceline.arrays",
-    "join": "paceline.subfile",
+    "dask_array": "paceline.trajectory.dask_array",
+    "join": "paceline.trajectory.split_join",
     "run": "paceline.runner",
-    "split": "paceline.subfile",
+    "split": "paceline.trajectory.split_join",
     "validate": "paceline.analysis.validate",
 }
 

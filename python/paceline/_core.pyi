@@ -328,7 +328,7 @@ class Transform:
     ) -> list[tuple[int, str]]: ...
 
 class _Communicator(Protocol):
-    """One rank's end of the wires; `paceline.snapshot.communicator` fills it in."""
+    """One rank's end of the wires; `paceline.backends.mpi.comm` fills it in."""
 
     @property
     def rank(self) -> int: ...
@@ -440,7 +440,7 @@ class _TextFrame(Protocol):
     def size(self) -> int: ...
 
 class _DecodedAtoms(Protocol):
-    """Some atoms of a frame; `paceline.snapshot.moments` has them."""
+    """Some atoms of a frame; `paceline.snapshot.frame` has them."""
 
     @property
     def ids(self) -> NDArray[np.int64] | None: ...
@@ -454,7 +454,7 @@ class _DecodedAtoms(Protocol):
     def charges(self) -> NDArray[np.float64] | None: ...
 
 class _Moment(Protocol):
-    """A frame of a file; `paceline.snapshot.moments` has it."""
+    """A frame of a file; `paceline.snapshot.frame` has it."""
 
     @property
     def path(self) -> str: ...

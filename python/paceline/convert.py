@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from paceline._core import __version__
+from paceline._util.files import refuse_impossible
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
-from paceline.encoding.base import Source, Target
-from paceline.encoding.frames import FrameFile
-from paceline.encoding.h5md import H5MDFile
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.files import refuse_impossible
 from paceline.hdf5.metadata import command_of_process
-from paceline.job import PerBlock, Receiver
+from paceline.schedule.tasks import PerBlock, Receiver
+from paceline.writers.base import Source, Target
+from paceline.writers.frames import FrameFile
+from paceline.writers.h5md import H5MDFile
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,13 @@ from MDAnalysis.coordinates.base import WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
+from paceline._util.files import refuse_impossible
 from paceline.analysis.base import describe_atoms
-from paceline.backends import available_cpus
+from paceline.backends.base import available_cpus
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
-from paceline.files import refuse_impossible
-from paceline.hdf5.compression import parse_compression
-from paceline.hdf5.growing import Frame, Growing
-from paceline.hdf5.layout import choose_layout
+from paceline.hdf5.layout import Storage, choose_layout, parse_compression
 from paceline.hdf5.metadata import Atoms, Description, command_of_process
-from paceline.hdf5.storage import Storage
+from paceline.hdf5.streaming import Frame, Growing
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
 _UNITS = {

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from paceline._core import __version__
-from paceline.backends import Backend, Company, company_of, make_backend
+from paceline._util.files import refuse_clashes
+from paceline._util.progress import Progress
+from paceline.backends import make_backend
+from paceline.backends.base import Backend, Company, company_of
 from paceline.checkpoint import Checkpoint
-from paceline.files import refuse_clashes
-from paceline.outcome import Gathered, Outcome
-from paceline.passes import Analysis, Pass
-from paceline.plan import choose_frames
-from paceline.progress import Progress
-from paceline.timing import Abandoned, Timings
-from paceline.transform import Transform
+from paceline.performance.records import Abandoned
+from paceline.performance.timings import Timings
+from paceline.schedule.plan import choose_frames
+from paceline.schedule.tasks import Gathered, Outcome
+from paceline.schedule.trajectory_run import Analysis, Pass
+from paceline.transform.base import Transform
 
 #: What a run gives to an analysis.
 OF_A_RUN = ("frames", "times", "damaged", "timings", "provenance", "results")

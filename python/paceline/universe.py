@@ -10,9 +10,9 @@ from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
 from paceline.errors import AtomCountError, PacelineError, UnsupportedError
-from paceline.hdf5.file import is_hdf5
-from paceline.opening import files_named
-from paceline.reader import Reader
+from paceline.hdf5.trajectory import is_hdf5
+from paceline.trajectory.open import files_named
+from paceline.trajectory.reader import Reader
 
 #: Names of the formats that our reader decodes, as MDAnalysis calls them.
 _FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC", "HISTORY", "CONFIG", "H5MD", "H5", "HDF5")

@@ -29,7 +29,7 @@ DAMAGED = "A DAMAGED FILE"
 def work(job: str, path: Path) -> None:
     """What is killed, in a process of its own."""
     import paceline
-    from paceline.hdf5.repacking import repack
+    from paceline.hdf5.repack import repack
 
     universe = paceline.Universe(PSF, DCD)
     print("ready", flush=True)

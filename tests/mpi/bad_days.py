@@ -11,7 +11,7 @@ import numpy as np
 
 import paceline
 from paceline.backends import MPI
-from paceline.backends.mpi import gathering
+from paceline.backends.mpi import gather as gathering
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")

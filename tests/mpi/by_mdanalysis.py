@@ -10,9 +10,9 @@ from MDAnalysisTests.datafiles import PDB_multiframe
 
 import paceline
 from paceline import backends
+from paceline._util.launcher import launched
 from paceline.analysis import rms
 from paceline.errors import AnalysisError
-from paceline.launch import launched
 
 universe = paceline.Universe(*sys.argv[1:3])
 # So that each rank has a share.

@@ -6,7 +6,7 @@ import sys
 import time
 
 import paceline
-from paceline.backends.mpi import leading
+from paceline.backends.mpi import coordinator as leading
 
 first = os.getpid()
 how = sys.argv[3]

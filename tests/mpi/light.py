@@ -14,7 +14,7 @@ universe = paceline.Universe(*sys.argv[1:3])
 
 def look(block):
     """Process, how much it loaded that is heavy, and how often it opened and has open the file."""
-    from paceline.indexed import _core
+    from paceline.trajectory.source import _core
 
     # All wait for one another, so that none does all the work.
     open(os.path.join(folder, str(os.getpid())), "w").close()
@@ -25,7 +25,14 @@ def look(block):
         _core.Reader = lambda *args, **options: (
             _core.opened_again.append(args) or reader(*args, **options)
         )
-    heavy = {"MDAnalysis", "h5py", "matplotlib", "scipy", "paceline.universe", "paceline.reader"}
+    heavy = {
+        "MDAnalysis",
+        "h5py",
+        "matplotlib",
+        "scipy",
+        "paceline.universe",
+        "paceline.trajectory.reader",
+    }
     links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
     names = [os.readlink(link) for link in links if os.path.islink(link)]
     counts = [len(heavy & set(sys.modules)), *map(names.count, files), len(_core.opened_again)]

@@ -12,7 +12,7 @@ from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot import Writer
-from paceline.snapshot.containers.cdf import parse_header
+from paceline.snapshot.binary import parse_header
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()

@@ -7,8 +7,8 @@ import numpy as np
 from mpi4py import MPI
 
 from paceline import _core
+from paceline.backends.mpi.comm import Communicator
 from paceline.errors import UnwritableError
-from paceline.snapshot.communicator import Communicator
 
 N_ATOMS = 3000
 START = 11

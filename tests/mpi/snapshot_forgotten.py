@@ -6,8 +6,8 @@ import time
 from mpi4py import MPI
 from snapshot_system import FIELDS, N_ATOMS, own_frame
 
+from paceline.backends.mpi.comm import Communicator
 from paceline.snapshot import Writer
-from paceline.snapshot.communicator import Communicator
 
 world = MPI.COMM_WORLD
 path, wrong = sys.argv[1], sys.argv[2]

@@ -10,8 +10,9 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame
 
-from paceline.snapshot import Writer, communicator
-from paceline.snapshot.communicator import Communicator
+from paceline.backends.mpi import comm as communicator
+from paceline.backends.mpi.comm import Communicator
+from paceline.snapshot import Writer
 
 world = MPI.COMM_WORLD
 folder, how, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -8,7 +8,9 @@ from mpi4py import MPI
 import paceline
 from paceline import backends
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.mpi import gathering, together, wire
+from paceline.backends.mpi import comm as wire
+from paceline.backends.mpi import gather as gathering
+from paceline.backends.mpi import session as together
 
 # So that these small results come in several messages, and clocks are compared.
 gathering.ROUND, wire.MOST_BYTES = 500, 1000

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use paceline_formats::error::{Error, Result};
 use paceline_snapshot::{Communicator, Reduce};
 
-/// A `paceline.snapshot.communicator.Communicator`.
+/// A `paceline.backends.mpi.comm.Communicator`.
 pub(super) struct PyCommunicator {
     comm: Py<PyAny>,
     rank: usize,

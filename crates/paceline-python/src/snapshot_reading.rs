@@ -23,7 +23,7 @@ use paceline_snapshot::reading::{
 /// What Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
 
-/// A `paceline.snapshot.moments.Moment`.
+/// A `paceline.snapshot.frame.Moment`.
 #[derive(FromPyObject)]
 pub(super) struct Frame {
     path: PathBuf,

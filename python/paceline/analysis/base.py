@@ -15,11 +15,10 @@ import numpy as np
 from paceline._core import __version__
 from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
-from paceline.job import PerBlock, PerFrame, Reduction
+from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.timing import Timings
-from paceline.transform import Transform
-from paceline.transform.base import refuse_updating
+from paceline.schedule.tasks import PerBlock, PerFrame, Reduction
+from paceline.transform.base import Transform, refuse_updating
 
 
 class AnalysisBase:

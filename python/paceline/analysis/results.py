@@ -9,8 +9,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from paceline._util.files import new_file
 from paceline.errors import UnsupportedError
-from paceline.files import new_file
 
 #: A figure of one column of a journal: inches, and points.
 FIGURE_STYLE: dict[Any, Any] = {

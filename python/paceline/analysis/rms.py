@@ -11,9 +11,8 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
-from paceline.job import PerFrame, Reduction
-from paceline.transform.base import refuse_other_masses, refuse_updating
-from paceline.transform.preparing import reference_positions
+from paceline.schedule.tasks import PerFrame, Reduction
+from paceline.transform.base import reference_positions, refuse_other_masses, refuse_updating
 
 
 class RMSD(AnalysisBase):

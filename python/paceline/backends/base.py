@@ -7,9 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Gathered, Outcome
-from paceline.timing import Abandoned
+from paceline.performance.records import Abandoned
+from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
 
 
 class Backend(Protocol):

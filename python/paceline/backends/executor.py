@@ -4,16 +4,13 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 
-from paceline.backends.attempts import given_up, too_late
 from paceline.backends.base import worker_count
-from paceline.backends.dealing import Dealer
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.runs import Run, Runs, run_sealed
 from paceline.errors import WorkerError
-from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Outcome
-from paceline.timing import Abandoned
-from paceline.worker import SealedJob
+from paceline.performance.records import Abandoned
+from paceline.schedule.scheduler import Dealer, Run, Runs, given_up, run_sealed, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.schedule.worker import SealedJob
 
 #: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its
 #: next one, and 11 % of the time where it was given single blocks of 14 ms.

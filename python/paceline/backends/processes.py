@@ -11,16 +11,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from multiprocessing import resource_tracker
 from typing import Any
 
-from paceline.backends.attempts import too_late
 from paceline.backends.base import worker_count
-from paceline.backends.dealing import Dealer
 from paceline.backends.executor import RUN_SECONDS, seal, submit
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.runs import Runs
 from paceline.errors import PacelineWarning
-from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Outcome
-from paceline.timing import Abandoned
+from paceline.performance.records import Abandoned
+from paceline.schedule.scheduler import Dealer, Runs, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5

@@ -3,9 +3,8 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Outcome
-from paceline.worker import Worker
+from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.schedule.worker import Worker
 
 
 class Serial(ForMDAnalysis):

@@ -5,14 +5,12 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from paceline.backends.attempts import given_up, too_late
 from paceline.backends.base import worker_count
-from paceline.backends.dealing import Dealer
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.job import AnyJob, AnyWork
-from paceline.outcome import Outcome
-from paceline.timing import Abandoned
-from paceline.worker import Worker
+from paceline.performance.records import Abandoned
+from paceline.schedule.scheduler import Dealer, given_up, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.schedule.worker import Worker
 
 
 class Threads(ForMDAnalysis):

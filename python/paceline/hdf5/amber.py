@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5.catalogue import ABSENT, COUNTED, Catalogue, Element
-from paceline.hdf5.native import Array, File, Group, damaged
-from paceline.hdf5.stored import dataset_of
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, Catalogue, Element
+from paceline.hdf5.dataset import dataset_of
+from paceline.hdf5.file import Array, File, Group, damaged
 
 
 @dataclass(frozen=True)

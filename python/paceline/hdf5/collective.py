@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.frames import Hand
-from paceline.hdf5.catalogue import ABSENT
-from paceline.hdf5.file import Hdf5File
-from paceline.hdf5.reading import Hdf5Member
-from paceline.indexed import TrajectoryFile
+from paceline.hdf5.chunk_index import ABSENT
+from paceline.hdf5.reader import Hdf5Member
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.trajectory.source import Hand, TrajectoryFile
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class CollectiveMember:
 
     def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
         """A hand on the file, which all ranks take at once."""
-        from paceline.hdf5.detour import DetourHand
+        from paceline.hdf5.h5py_reader import DetourHand
 
         return DetourHand(self.member, atoms, fields, comm=self.comm)
 

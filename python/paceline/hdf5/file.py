@@ -1,316 +1,713 @@
-"""An HDF5 trajectory, opened once: what all that work with files ask of one."""
+"""HDF5 files, opened for reading: what others ask of HDF5's own library, they ask here."""
 
+import contextlib
+import io
+import math
 import os
-import stat
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
+import h5py
 import numpy as np
 
-from paceline import _core
-from paceline.block import FIELDS, field_bits
-from paceline.errors import UnsupportedError
-from paceline.hdf5.apart import apart
-from paceline.hdf5.asked import Asked
-from paceline.hdf5.catalogue import ABSENT, Catalogue, Element
-from paceline.hdf5.places import Places, frames_of_chunk, rows_of
-from paceline.hdf5.reading import BlockIndex, Hdf5Member
-from paceline.hdf5.slices import Slice, slice_of
-
-if TYPE_CHECKING:
-    from paceline.hdf5.properties import SeriesByName
-
-#: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: How the note begins that a file which is shorter than it says has.
-WAS_CUT = "the file was cut"
+from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
+from paceline.hdf5.chunk_index import Filter
+from paceline.hdf5.sandbox import allow
 
 
-def is_hdf5(path: str | os.PathLike) -> bool:
-    """Whether a file is an HDF5 file, by its content.
+def plain(value: Any) -> Any:
+    """A value that h5py read, as plain Python.
 
     Parameters
     ----------
-    path : path-like
-        The file.
+    value : object
+        Of an attribute, or of a dataset without axes.
 
     Returns
     -------
-    bool
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
+    str, int, float, bool, list of str, numpy.ndarray or None
+        None for what is empty or cannot be said so.
     """
-    # Opening a pipe would wait for whoever writes to it.
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        return False
-    with open(path, "rb", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
-        offset = 0
-        while offset + len(SIGNATURE) <= size:
-            file.seek(offset)
-            if file.read(len(SIGNATURE)) == SIGNATURE:
-                return True
-            offset = max(512, 2 * offset)
-    return False
+    if isinstance(value, bytes | str):
+        return text_of(value)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "SUO":
+            texts = value.ravel().tolist()
+            if not all(isinstance(text, bytes | str) for text in texts):
+                return None
+            texts = [text_of(text) for text in texts]
+            return texts[0] if value.ndim == 0 else texts
+        return value.item() if value.ndim == 0 else value
+    return value.item() if isinstance(value, np.generic) else None
 
 
-class Hdf5File:
-    """An HDF5 trajectory and its catalogue: a `paceline.indexed.TrajectoryFile`.
+def text_of(value: bytes | str) -> str:
+    """Text of any kind: fixed-length strings end with the first zero."""
+    if isinstance(value, str):
+        return value.rstrip("\0")
+    return value.rstrip(b"\0").decode("utf-8", errors="replace")
+
+
+#: What h5py raises of a file that the library finds wrong.
+H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
+
+
+def damaged(path: str, what: str, expected: str, found: str, offset: int = 0) -> DamagedFileError:
+    """An error that says what of a file is wrong.
 
     Parameters
     ----------
     path : str
         The file.
-    fingerprint : str
-        What it is recognised by.
-    catalogue : Catalogue
-        What is in it.
-    driver : str, optional
-        As for `Asked`.
+    what : str
+        The object in it.
+    expected, found : str
+        What should be there, and what is.
+    offset : int
+        Byte, where it is known.
+
+    Returns
+    -------
+    DamagedFileError
+    """
+    at = f"byte {offset}: " if offset else ""
+    where = f"{what}: " if what else ""
+    error = DamagedFileError(f"{path}: {where}{at}expected {expected}, found {found}")
+    error.path, error.frame, error.offset = path, None, offset
+    error.expected, error.found = expected, found
+    return error
+
+
+@contextlib.contextmanager
+def asking(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
+    """Say in one error what the library could not do.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    what : str
+        The object in it that is asked for.
+    expected : str
+        What should be there.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    DamagedFileError
+        The library failed.
+    """
+    try:
+        yield
+    except PacelineError:
+        raise
+    except MemoryError as error:
+        raise damaged(path, what, expected, "more than memory holds") from error
+    except H5PY_ERRORS as error:
+        raise damaged(path, what, expected, f"what HDF5 refuses ({reason_of(error)})") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """The library's reason in one line."""
+    text = str(error.args[-1] if isinstance(error, KeyError) and error.args else error)
+    inner = re.search(r"\((.*)\)", text, re.DOTALL)
+    return " ".join((inner[1] if inner else text).split()) or type(error).__name__
+
+
+def refuse_without_mpi() -> None:
+    """Raise where h5py was built without MPI.
+
+    Raises
+    ------
+    UnsupportedError
+        It was, as every one is that pip installs.
+    """
+    if not h5py.get_config().mpi:
+        raise UnsupportedError(
+            'driver="mpio" needs an h5py that was built with MPI, and this one was not; without '
+            "driver= workers read the file in parallel with any h5py"
+        )
+
+
+def mpi_options(comm: Any) -> dict[str, Any]:
+    """How a file is opened through MPI-IO.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or None
+        Ranks that open it together; None for one that reads when it will.
+
+    Returns
+    -------
+    dict
+        Options for `File`.
+    """
+    from mpi4py import MPI
+
+    return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
+
+
+#: Of a file that says that it was longer than so many times what is left, nothing is believed.
+MOST = 64
+
+
+class CutFile(io.RawIOBase):
+    """The bytes of a file that are left; reading any behind them is an error.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    size : int
+        Bytes that it says it had.
     """
 
-    #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
-    dt = index_file = traffic = None
-    first = 0.0
-    index_origin = "HDF5's own"
+    def __init__(self, path: str, size: int):
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._left = os.fstat(self._file.fileno()).st_size
+        self._size = size
+        self._at = 0
 
-    def __init__(
-        self, path: str, fingerprint: str, catalogue: Catalogue, driver: str | None = None
-    ):
-        self.path = path
-        self.driver = driver
-        self.fingerprint = fingerprint
-        self.catalogue = catalogue
-        self.size = os.stat(path).st_size
-        self.notes = [*catalogue.notes, *_detours(catalogue)]
+    def readable(self) -> bool:
+        """It is."""
+        return True
 
-    @classmethod
-    def open(cls, path: str, asked: Asked) -> "Hdf5File":
-        """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
+    def seekable(self) -> bool:
+        """It is."""
+        return True
 
-        Another process does it: a damaged file can crash HDF5's library, or keep it busy for ever.
+    def tell(self) -> int:
+        """Where reading goes on, bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go on elsewhere.
 
         Parameters
         ----------
-        path : str
-            The file.
-        asked : Asked
-            What the user said about it.
+        offset : int
+            Bytes.
+        whence : int
+            From the beginning, from here, or from where the file ended.
 
         Returns
         -------
-        Hdf5File
+        int
+            Where that is.
+        """
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = begin + offset
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer, or raise `OSError` where that takes bytes that were cut off."""
+        if self._at + len(buffer) > self._left:
+            raise OSError(f"bytes behind {self._left} were cut off")
+        done = os.preadv(self._file.fileno(), [buffer], self._at)
+        self._at += done
+        return done
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+        super().close()
+
+
+#: What may be read whatever the file's size: numbers that were never written have no bytes.
+SMALL = 1 << 20
+
+
+class Node:
+    """A group or a dataset.
+
+    Attributes
+    ----------
+    file : File
+        Where it is.
+    name : str
+        Its path there, as it was reached.
+    """
+
+    def __init__(self, file: "File", name: str, h5: Any):
+        self.file = file
+        self.name = name
+        self._h5 = h5
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Its attributes as plain Python: str, int, float, bool, lists of str, arrays of numbers.
+
+        One that holds what none of these can say, or that is empty, is None.
+        """
+        with asking(self.file.path, self.name, "attributes"):
+            names = list(self._h5.attrs)
+        return {name: self._attribute(name) for name in names}
+
+    def _attribute(self, name: str) -> Any:
+        with asking(self.file.path, f"{self.name}, attribute {name}", "a value"):
+            attribute = self._h5.attrs.get_id(name)
+            n_bytes = math.prod(attribute.shape or ()) * attribute.get_type().get_size()
+            if n_bytes > max(self.file.size, SMALL):
+                raise ValueError(f"{n_bytes} bytes claimed, in a file of {self.file.size}")
+            return plain(self._h5.attrs[name])
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The same for two names of one object."""
+        with asking(self.file.path, self.name):
+            info = h5py.h5o.get_info(self._h5.id)
+            return info.fileno, info.addr
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} of {self.file.path}>"
+
+
+#: Largest number of bytes that a byte of deflate's can stand for.
+DEFLATE_RATIO = 1032
+#: Offset of a chunk whose own cannot be believed: no file has such a byte.
+NOWHERE = 2**64 - 1
+#: Seconds in which a chunk is found, and in which one is read, at the most.
+_FINDING, _READING = 2e-4, 1e-3
+
+
+class Array(Node):
+    """A dataset of any kind of elements.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the whole.
+    dtype : numpy.dtype
+        Of one element; `object` for text.
+    """
+
+    def __init__(self, file: "File", name: str, h5: Any):
+        super().__init__(file, name, h5)
+        with asking(file.path, name, "a dataset of a kind that NumPy knows"):
+            self.dtype: np.dtype = h5.dtype
+            self.shape: tuple[int, ...] = h5.shape or ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its elements are strings."""
+        return h5py.check_string_dtype(self.dtype) is not None
+
+    @property
+    def names_of_values(self) -> dict[int, str] | None:
+        """Of an enumeration, the name of each number; else None."""
+        values = h5py.check_enum_dtype(self.dtype)
+        return None if values is None else {int(number): name for name, number in values.items()}
+
+    def read(self, rows: slice = slice(None)) -> Any:
+        """Its elements, all at once: for what is small.
+
+        Parameters
+        ----------
+        rows : slice
+            Along the first axis.
+
+        Returns
+        -------
+        numpy.ndarray, or str, int or float
+            Text is str, in arrays of `object`; of a dataset without axes, the one element.
+
+        Raises
+        ------
+        DamagedFileError
+            It cannot be read, or claims to be larger than its bytes in the file could be.
+        """
+        self.refuse_absurd()
+        chunks = zip(self.shape, self.chunk or self.shape, strict=True)
+        allow(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READING)
+        with asking(self.file.path, self.name):
+            values = self._h5[rows] if self.shape else self._h5[()]
+        if self.is_text and isinstance(values, np.ndarray):
+            texts = np.empty(values.shape, dtype=object)
+            texts.ravel()[:] = [text_of(value) for value in values.ravel()]
+            return texts
+        return values if self.shape else plain(values)
+
+    def refuse_absurd(self) -> None:
+        """Raise where it claims to be larger than its bytes in the file could be.
+
+        Raises
+        ------
+        DamagedFileError
+            It does: memory is not to be asked for on a file's word alone.
+        """
+        claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
+        room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.elsewhere else 1)
+        if claimed > max(room, SMALL):
+            raise damaged(
+                self.file.path,
+                self.name,
+                f"{claimed} bytes in an array of shape {self.shape}",
+                f"room for {room} at the most",
+            )
+
+    def part(self, *axes: slice) -> np.ndarray:
+        """Some of its elements, as they are in the file.
+
+        Parameters
+        ----------
+        *axes : slice
+            Along the first axes; all along the others.
+
+        Returns
+        -------
+        numpy.ndarray
+        """
+        together = self._h5.collective if self.file.collective else contextlib.nullcontext()
+        with asking(self.file.path, self.name), together:
+            return self._h5[axes]
+
+    def damaged(self, expected: str, found: str) -> DamagedFileError:
+        """An error that says what is wrong with it."""
+        return damaged(self.file.path, self.name, expected, found)
+
+    @property
+    def chunk(self) -> tuple[int, ...] | None:
+        """Shape of a chunk; None where there are none."""
+        return self._h5.chunks
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        """Through which the bytes of its chunks went, the first first."""
+        with asking(self.file.path, self.name, "a list of filters"):
+            created = self._h5.id.get_create_plist()
+            stages = [created.get_filter(k) for k in range(created.get_nfilters())]
+            return tuple(
+                Filter(number, text_of(name), tuple(values)) for number, _, values, name in stages
+            )
+
+    def refuse_unknown_filters(self) -> None:
+        """Raise where HDF5 does not know how its bytes are to be unpacked.
 
         Raises
         ------
         UnsupportedError
-            It holds nothing that is known to be a trajectory.
+            It names the filter.
+        """
+        for stage in self.filters:
+            if h5py.h5z.filter_avail(stage.number):
+                continue
+            with contextlib.suppress(ImportError):
+                # Those of many others, which HDF5 knows from then on.
+                import hdf5plugin  # noqa: F401
+            if not h5py.h5z.filter_avail(stage.number):
+                raise UnsupportedError(
+                    f"{self.file.path}: {self.name} went through the filter {stage.name!r} "
+                    f"({stage.number}), which HDF5 does not know here: pip install hdf5plugin, "
+                    "which has most"
+                )
+
+    @property
+    def offset(self) -> int | None:
+        """Where a contiguous dataset begins, bytes; None where it was never written."""
+        with asking(self.file.path, self.name, "an offset"):
+            return self._h5.id.get_offset()
+
+    @property
+    def fill(self) -> bytes:
+        """One number as the file holds it: what stands where nothing was written."""
+        with asking(self.file.path, self.name, "a fill value"):
+            return np.asarray(self._h5.fillvalue, dtype=self.dtype).tobytes()
+
+    @property
+    def placeholder(self) -> int | float | None:
+        """The number that stands for nothing, where whoever made the dataset named one."""
+        with asking(self.file.path, self.name, "a fill value"):
+            defined = self._h5.id.get_create_plist().fill_value_defined()
+            if defined != h5py.h5d.FILL_VALUE_USER_DEFINED:
+                return None
+            return plain(self._h5.fillvalue)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it takes in the file, as far as the file has that many."""
+        with asking(self.file.path, self.name, "a size"):
+            return min(int(self._h5.id.get_storage_size()), self.file.size)
+
+    @property
+    def elsewhere(self) -> str:
+        """Why its bytes are not to be found at offsets of this file; empty where they are."""
+        with asking(self.file.path, self.name, "a layout"):
+            created = self._h5.id.get_create_plist()
+            if h5py.h5f.get_name(self._h5.id) != self.file.own_name:
+                return f"it lies in another file, {text_of(h5py.h5f.get_name(self._h5.id))}"
+            if created.get_layout() == h5py.h5d.VIRTUAL:
+                return "it is a virtual dataset"
+            if created.get_external_count():
+                return "its bytes lie in an external file"
+            if created.get_layout() == h5py.h5d.COMPACT:
+                return "it is compact: stored among the metadata"
+            if h5py.h5t.py_create(self.dtype) != self._h5.id.get_type():
+                return "its numbers are of a kind that only HDF5 converts"
+            return ""
+
+    def chunks(self, grid: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Where its chunks are: those that were written.
+
+        Parameters
+        ----------
+        grid : tuple of int
+            Number of chunks along each axis.
+
+        Returns
+        -------
+        corners : numpy.ndarray of uint64, shape (n_written, n_axes)
+            First element of each.
+        places : numpy.ndarray of uint64, shape (n_written, 3)
+            Offset, size and mask of each.
+        """
+        allow(math.prod(grid) * _FINDING)
+        with asking(self.file.path, self.name, "a table of chunks"):
+            found: list[Any] = []
+            try:
+                self._h5.id.chunk_iter(found.append)
+            except (AttributeError, *H5PY_ERRORS):
+                # HDF5 before 1.12 cannot tell of all at once, and none does of a damaged table.
+                found = self._chunks_one_by_one(grid)
+            corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
+            places = [(one.byte_offset, one.size, one.filter_mask) for one in found]
+        shape = (len(places), len(grid))
+        return corners.reshape(shape), np.array(places, dtype=np.uint64).reshape(-1, 3)
+
+    def _chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
+        """Where each chunk is; nowhere, of one to which a damaged table does not lead."""
+        of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
+        found, error = [], None
+        for place in np.ndindex(*grid):
+            corner = tuple(np.multiply(place, chunk).tolist())
+            try:
+                one = of_corner(corner)
+            except H5PY_ERRORS as why:
+                error, one = why, h5py.h5d.StoreInfo(corner, 0, NOWHERE, 1)
+            if one.byte_offset is not None:
+                found.append(one)
+        if error is not None and all(one.byte_offset == NOWHERE for one in found):
+            raise error
+        return found
+
+
+class Group(Node):
+    """A group: names, and what they stand for."""
+
+    def names(self) -> list[str]:
+        """Names of its links, in the order in which HDF5 gives them."""
+        with asking(self.file.path, self.name, "a group"):
+            return list(self._h5)
+
+    def get(self, path: str) -> "Group | Array | None":
+        """What a path from here leads to.
+
+        Parameters
+        ----------
+        path : str
+            Names, with "/" between.
+
+        Returns
+        -------
+        Group, Array or None
+            None where there is no such name.
+
+        Raises
+        ------
         DamagedFileError
-            It contradicts itself.
-        OSError
-            It cannot be opened.
+            A link is there, and leads nowhere or in a circle.
         """
-        return apart(cls._opened, path, asked=asked)
+        node: Group | Array | None = self
+        for name in filter(None, path.split("/")):
+            node = node._child(name) if isinstance(node, Group) else None
+        return node
 
-    @classmethod
-    def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
-        # Others, who have no use for HDF5, do not wait for its library.
-        from paceline.hdf5.dialects import catalogue_of
-        from paceline.hdf5.mpio import refuse_without_mpi
-        from paceline.hdf5.native import File
-        from paceline.hdf5.proof import proved
+    def _child(self, name: str) -> "Group | Array | None":
+        where = f"{self.name.rstrip('/')}/{name}"
+        with asking(self.file.path, where, "a group or a dataset"):
+            link = self._h5.get(name, getlink=True)
+            if link is None:
+                return None
+            try:
+                h5 = self._h5[name]
+            except (KeyError, RuntimeError, OSError) as error:
+                raise damaged(
+                    self.file.path, where, "a group or a dataset", _link_in_words(link, error)
+                ) from error
+            if isinstance(h5, h5py.Group):
+                return Group(self.file, where, h5)
+            return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
 
-        if asked.driver is not None:
-            refuse_without_mpi()
-        fingerprint = _core.fingerprint_of(path)
-        with File(path) as opened:
-            with opened.blaming_the_cut():
-                catalogue = catalogue_of(opened, **asked.contents)
-            if opened.cut_from is not None:
-                note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
-                catalogue = replace(catalogue, notes=[note, *catalogue.notes])
-        if asked.driver is None:
-            catalogue = proved(cls(path, fingerprint, catalogue))
-        return cls(path, fingerprint, catalogue, asked.driver)
+    def __getitem__(self, path: str) -> "Group | Array":
+        """What a path leads to; `MissingDataError` where it leads to nothing."""
+        node = self.get(path)
+        if node is None:
+            raise MissingDataError(f"{self.file.path}: {self.name} has no {path!r}")
+        return node
 
-    @property
-    def format(self) -> str:
-        """As users call it."""
-        return self.catalogue.dialect
+    def __contains__(self, path: str) -> bool:
+        return self.get(path) is not None
 
-    @property
-    def n_atoms(self) -> int:
-        """Number of atoms of each frame."""
-        return self.catalogue.n_atoms
+    def group(self, path: str) -> "Group | None":
+        """The group of a name, or None."""
+        node = self.get(path)
+        return node if isinstance(node, Group) else None
 
-    @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-        return self.catalogue.n_frames
+    def array(self, path: str) -> "Array | None":
+        """The dataset of a name, or None."""
+        node = self.get(path)
+        return node if isinstance(node, Array) else None
 
-    @property
-    def fields(self) -> int:
-        """What frames may hold, as the core counts it."""
-        return field_bits(list(self.catalogue.elements))
+    def children(self) -> Iterator["Group | Array"]:
+        """What its links stand for; those that lead nowhere are left out."""
+        for name in self.names():
+            with contextlib.suppress(DamagedFileError):
+                node = self._child(name)
+                if node is not None:
+                    yield node
 
-    @cached_property
-    def observables(self) -> "SeriesByName":
-        """Energies and the like, by name."""
-        from paceline.hdf5.properties import observables_of
+    def walk(self) -> Iterator["Group | Array"]:
+        """Everything below, each object once, whatever its links."""
+        seen, waiting = {self.identity}, [self]
+        while waiting:
+            for node in waiting.pop().children():
+                if node.identity not in seen:
+                    seen.add(node.identity)
+                    yield node
+                    if isinstance(node, Group):
+                        waiting.append(node)
 
-        return apart(observables_of, self.path)
 
-    @cached_property
-    def properties(self) -> "SeriesByName":
-        """What it tells of its particles beside their motion, by name."""
-        from paceline.hdf5.properties import properties_of
+def _link_in_words(link: Any, error: BaseException) -> str:
+    if isinstance(link, h5py.ExternalLink):
+        return f"a link to {link.path} in file {link.filename}, which cannot be followed"
+    if isinstance(link, h5py.SoftLink):
+        circle = "in a circle" if "too many" in str(error) else "nowhere"
+        return f"a link to {link.path} that leads {circle}"
+    return f"what HDF5 refuses ({reason_of(error)})"
 
-        return apart(properties_of, self.path, group=self.catalogue.facts.get("group"))
 
-    @property
-    def _main(self) -> Element:
-        """What says where a frame is."""
-        elements = self.catalogue.elements
-        return next(elements[field] for field in FIELDS if field in elements)
+__all__ = ["DEFLATE_RATIO", "NOWHERE", "Array", "File", "Group", "asking", "damaged"]
 
-    @cached_property
-    def member(self) -> Hdf5Member:
-        """What workers must know of it."""
-        found = self.catalogue
-        return Hdf5Member(
-            self.path,
-            self.fingerprint,
-            found.n_atoms,
-            tuple(_bare(found.elements.get(field)) for field in FIELDS),
-            _bare(found.ids),
-            found.id_order,
-            self.driver,
-        )
 
-    @property
-    def chunk_frames(self) -> int:
-        """Neighbours that are stored as one."""
-        return max(frames_of_chunk(one, self.n_frames) for one in self.catalogue.elements.values())
+class File:
+    """An HDF5 file, open for reading; a context manager.
 
-    @cached_property
-    def damaged(self) -> list[int]:
-        """Frames that lie outside of the file, or share bytes with others."""
-        frames = np.arange(self.n_frames)
-        lost = np.zeros(self.n_frames, dtype=bool)
-        for element in self.catalogue.elements.values():
-            places = Places.of(element.dataset)
-            # A chunk that is nowhere has an offset to which nothing can be added.
-            ends = self.size - np.minimum(places.sizes, self.size)
-            outside = (places.offsets > ends).any(axis=1)
-            rows = rows_of(element, frames)
-            there = rows != ABSENT
-            lost[there] |= outside[rows[there] // places.n_rows]
-        return np.flatnonzero(lost).tolist()
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    collective : bool
+        Whether the ranks that have opened it together all make each reading call.
+    **options
+        For h5py.
 
-    @cached_property
-    def _places(self) -> Places:
-        return Places.of(self._main.dataset)
+    Attributes
+    ----------
+    path : str
+        As given.
+    size : int
+        Bytes.
+    cut_from : int or None
+        Bytes that it says it had, of a file that was cut: what is left of it is read.
+    root : Group
+        All that is in it.
 
-    def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the first of their bytes are, and how many they have.
+    Raises
+    ------
+    OSError
+        It is not there, or this user may not read it.
+    UnsupportedError
+        It is no HDF5 file, or open for writing.
+    DamagedFileError
+        Its first structures are damaged.
+    """
 
-        Parameters
-        ----------
-        frames : numpy.ndarray of uint64, shape (n_frames,)
-            Frame numbers.
+    def __init__(self, path: str | os.PathLike, *, collective: bool = False, **options: Any):
+        self.path = os.fspath(path)
+        self.collective = collective
+        with open(self.path, "rb") as file:
+            self.size = file.seek(0, os.SEEK_END)
+        self.cut_from: int | None = None
+        try:
+            self._h5 = h5py.File(self.path, "r", **options)
+        except H5PY_ERRORS as error:
+            self._h5 = self._what_is_left(error)
+        if self._h5.id.get_intent() & h5py.h5f.ACC_RDWR:
+            self.close()
+            raise _in_use(self.path, "this program has it open for writing: close it there first")
+        self.own_name = h5py.h5f.get_name(self._h5.id)
+        self.root = Group(self, "/", self._h5)
 
-        Returns
-        -------
-        offsets : numpy.ndarray of uint64, shape (n_frames,)
-            First byte; of a frame that shares chunks with others, the first of theirs.
-        sizes : numpy.ndarray of uint64, shape (n_frames,)
-            Bytes; of such a frame, its share of them. 0 where only HDF5 knows.
+    def _what_is_left(self, error: BaseException) -> h5py.File:
+        """A file that HDF5 did not open, if that was because it is cut."""
+        cut = re.search(r"stored_eof = (\d+)", str(error))
+        if cut is not None and int(cut[1]) <= MOST * self.size:
+            self.cut_from = int(cut[1])
+            with contextlib.suppress(*H5PY_ERRORS):
+                return h5py.File(CutFile(self.path, self.cut_from), "r")
+        raise _why_not_open(self.path, self.size, error) from error
+
+    @contextlib.contextmanager
+    def blaming_the_cut(self) -> Iterator[None]:
+        """Say of a file that was cut that this is why it cannot be read.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        DamagedFileError
+            What HDF5 must know of the file lay behind the cut.
         """
-        if len(frames) and frames.max() >= self.n_frames:
-            raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
-        rows = rows_of(self._main, frames)
-        there, places = rows != ABSENT, rows // self._places.n_rows
-        offsets = self._places.offsets[places].min(axis=1)
-        sizes = self._places.sizes[places].sum(axis=1) // np.uint64(self._places.n_rows)
-        nothing = np.uint64(0)
-        return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
-
-    def slice_of(self, frames: np.ndarray) -> BlockIndex:
-        """What else workers need to read these frames.
-
-        Parameters
-        ----------
-        frames : numpy.ndarray of uint64, shape (n_frames,)
-            Frame numbers.
-
-        Returns
-        -------
-        BlockIndex
-        """
-        found = self.catalogue
-        numbers = frames.astype(np.int64)
-        shared = len(found.dimensions) != found.n_frames
-        return BlockIndex(
-            tuple(_slice(found.elements.get(field), numbers) for field in FIELDS),
-            _slice(found.ids, numbers),
-            found.dimensions if shared else found.dimensions[numbers],
-            found.times[numbers],
-            found.steps[numbers],
-        )
-
-    def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Time (ps) and step of every frame."""
-        return self.catalogue.times, self.catalogue.steps
-
-    @property
-    def traits(self) -> list[tuple[str, str]]:
-        """What files must have in common for the frames of one to continue those of the other."""
-        return [("format", self.format), ("number of atoms", str(self.n_atoms))]
-
-    def head(self, first: int, n_frames: int) -> bytes:
-        """Nothing: `UnsupportedError`.
-
-        Parameters
-        ----------
-        first, n_frames : int
-            Frames that are to be copied.
-
-        Returns
-        -------
-        bytes
-        """
-        raise UnsupportedError(
-            f"{self.path}: frames of an HDF5 file cannot be copied as they are; "
-            "paceline convert writes them anew"
-        )
-
-    def verify(self) -> None:
-        """Raise `FileChangedError` where the file of this name is not the one that was opened."""
-        _core.verify(self.path, self.fingerprint)
-
-
-def _detours(catalogue: Catalogue) -> Iterator[str]:
-    """What goes the slow way."""
-    ids = {} if catalogue.ids is None else {"numbers of atoms": catalogue.ids}
-    for what, element in {**catalogue.elements, **ids}.items():
-        if element.dataset.detour:
-            yield (
-                f"{what} are read through HDF5's own library, which is slower: "
-                f"{element.dataset.detour}"
+        try:
+            yield
+        except DamagedFileError as error:
+            if self.cut_from is None:
+                raise
+            found = (
+                f"{self.size}: the file was cut, and what tells where its numbers are lay in the "
+                "rest; copy it again from where it is whole"
             )
+            raise damaged(self.path, "", f"{self.cut_from} bytes", found, self.size) from error
+
+    @property
+    def h5(self) -> Any:
+        """What h5py opened, for those who copy it."""
+        return self._h5
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._h5.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _bare(element: Element | None) -> Element | None:
-    """An element without what is known frame by frame."""
-    if element is None:
-        return None
-    return replace(element, rows=None, dataset=replace(element.dataset, table=None))
+def _in_use(path: str, why: str) -> UnsupportedError:
+    return UnsupportedError(f"{path}: {why}")
 
 
-def _slice(element: Element | None, frames: np.ndarray) -> Slice | None:
-    return None if element is None else slice_of(element, frames)
+def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
+    """The one thing that a user should know of a file that HDF5 does not open."""
+    text = str(error)
+    if "lock file" in text:
+        return _in_use(path, "another program has it open for writing: wait until it closes it")
+    if "already open for" in text or "consistency flags" in text:
+        return _in_use(
+            path,
+            "another program writes it, or was killed when it did: wait for it, or, if none does, "
+            f"clear the mark that it left with h5clear --status {path}",
+        )
+    if "signature not found" in text:
+        return UnsupportedError(f"{path}: not an HDF5 file: none of its signatures was found")
+    if cut := re.search(r"stored_eof = (\d+)", text):
+        return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
+    return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({reason_of(error)})")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.native import File, Group, damaged
+from paceline.hdf5.file import File, Group, damaged
 from paceline.hdf5.system import System, pairs_of
 
 #: Where it is.

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from paceline.hdf5.boxes import dimensions_of
-from paceline.hdf5.catalogue import ABSENT, COUNTED, Catalogue, Element
+from paceline.hdf5.cells import dimensions_of
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, Catalogue, Element
+from paceline.hdf5.dataset import dataset_of
 from paceline.hdf5.elements import Sampled, first_not_rising, rows_of
-from paceline.hdf5.native import File, Group
+from paceline.hdf5.file import File, Group
 from paceline.hdf5.particles import VECTORS, Particles
-from paceline.hdf5.stored import dataset_of
 from paceline.hdf5.units import Units
 
 #: Units of programs that state only some of theirs.
@@ -51,7 +51,7 @@ def catalogue_of(file: File, *, group: str | None, units: dict[str, str]) -> Cat
     Raises
     ------
     UnsupportedError, MissingDataError, DamagedFileError
-        See `paceline.hdf5.dialects.catalogue_of`.
+        See `paceline.hdf5.conventions.catalogue_of`.
 
     Notes
     -----

@@ -1,26 +1,82 @@
-"""How numbers lie in an HDF5 file that we write: in chunks, and of which shape. Pure.
-
-What decides is who reads. All numbers of frame k stand together in the layout "frame", and those
-of one atom are spread over the whole file; chunks of many frames and few atoms are the other way
-round. HDF5 reads, and inflates, whole chunks only. Of 2,000 frames of 47,681 atoms, 1.1 GB, the
-automatic choices are, where nothing is compressed:
-
-======== ============ ========= ================== ==================
-for      chunk        bytes     one frame takes    one atom takes
-======== ============ ========= ================== ==================
-frames   1 × 47,681   572 kB    1 chunk, 572 kB    all of the file
-both     16 × 1,365   262 kB    35 chunks, 9 MB    125 chunks, 33 MB
-atoms    64 × 85      65 kB     561 chunks, 37 MB  32 chunks, 2 MB
-======== ============ ========= ================== ==================
-
-Whoever reads neighbouring frames in blocks of 16 and more, as `paceline` does, reads nothing twice
-of "both" either.
-"""
+"""How numbers of frames are stored in an H5MD file that we write, and which of them together."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from paceline.errors import UnsupportedError
+import numpy as np
+
+from paceline import _core
+from paceline.errors import UnsupportedError, UnwritableError
+
+
+@dataclass(frozen=True)
+class Compression:
+    """What is done to the bytes of a chunk.
+
+    Attributes
+    ----------
+    shuffle : bool
+        Whether the first bytes of all numbers stand before all second ones, and so on: then the
+        signs and exponents, which are alike, are together.
+    level : int or None
+        Of gzip, 1 to 9; None where nothing is compressed.
+    """
+
+    shuffle: bool = False
+    level: int | None = None
+
+
+def parse_compression(text: str) -> Compression:
+    """What `--compress` asks for.
+
+    Parameters
+    ----------
+    text : str
+        "none", or as "gzip:1" or "shuffle+gzip:4".
+
+    Returns
+    -------
+    Compression
+
+    Raises
+    ------
+    UnsupportedError
+        It is something else.
+
+    Examples
+    --------
+    >>> parse_compression("shuffle+gzip:4")
+    Compression(shuffle=True, level=4)
+    """
+    if text == "none":
+        return Compression()
+    asked = re.fullmatch(r"(shuffle\+)?gzip:([1-9])", text)
+    if asked is None:
+        raise UnsupportedError(
+            f"expected a compression as none, gzip:1 to gzip:9 or shuffle+gzip:4, found {text!r}"
+        )
+    return Compression(asked[1] is not None, int(asked[2]))
+
+
+def refuse_packed_space(contiguous: bool, compression: Compression) -> None:
+    """Raise where contiguous space is to be compressed.
+
+    Parameters
+    ----------
+    contiguous : bool
+        Whether there are no chunks.
+    compression : Compression
+        What is to be done to them.
+
+    Raises
+    ------
+    UnsupportedError
+        HDF5 compresses chunks only.
+    """
+    if contiguous and compression.level is not None:
+        raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+
 
 #: What a file may be made for.
 ACCESSES = ("frames", "atoms", "both")
@@ -37,7 +93,7 @@ LARGE = 16 * 2**20
 ROW_BYTES = 64 * 2**20
 #: The same where the user chose the chunk.
 MOST_ROW_BYTES = 2 * 2**30
-#: Frames of a chunk for both accesses: those of a leaf of `paceline.plan`.
+#: Frames of a chunk for both accesses: those of a leaf of `paceline.schedule.plan`.
 BOTH_FRAMES = 16
 #: Frames of a chunk for a few atoms, at the most: blocks that are dealt to workers hold as many,
 #: and a file of some thousand frames shall have some for each.
@@ -259,3 +315,147 @@ def _atoms(n_atoms: int, frames: int, most: int) -> int:
 def _power_of_two(n: int) -> int:
     """The largest that is not above n; 1 at the least."""
     return 1 << max(n.bit_length() - 1, 0)
+
+
+#: Of a field, its element in H5MD.
+ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
+#: Å: what is coarser is XTC's integers per nm by mistake, and would ruin every position.
+_COARSEST = 1.0
+#: The group of particles, by the name that MDAnalysis gives it.
+GROUP = "trajectory"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How numbers are stored.
+
+    Attributes
+    ----------
+    layout : Layout
+        Where.
+    compression : Compression
+        Through which filters.
+    precision : float or None
+        Å: by how much positions may be apart and still be stored as the same, if they may.
+    """
+
+    layout: Layout
+    compression: Compression
+    precision: float | None = None
+
+    def __post_init__(self) -> None:
+        refuse_packed_space(self.layout.contiguous, self.compression)
+        refuse_coarse(self.precision)
+
+    def encoder(self, field: str) -> "_core.ChunkEncoder":
+        """What encodes the chunks of a field.
+
+        Parameters
+        ----------
+        field : str
+            "positions", "velocities" or "forces".
+
+        Returns
+        -------
+        ChunkEncoder
+        """
+        return _core.ChunkEncoder(
+            "<f4",
+            self.layout.chunk,
+            shuffle=self.compression.shuffle,
+            level=self.compression.level,
+            precision=self.precision if field == "positions" else None,
+            what=ELEMENTS[field],
+        )
+
+
+def refuse_coarse(precision: float | None) -> None:
+    """Raise `UnwritableError` if a precision would leave nothing of the positions.
+
+    Parameters
+    ----------
+    precision : float or None
+        Å.
+    """
+    if precision is not None and precision > _COARSEST:
+        raise UnwritableError(
+            f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
+            f"{precision:g}; in integers per nm it is that of XTC"
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the numbers of a dataset stand in its file; workers write them there.
+
+    Attributes
+    ----------
+    offsets : numpy.ndarray of uint64, shape (n_chunks,) or (1,)
+        Of all chunks, in C order; of contiguous space, where it begins.
+    layout : Layout
+        Of the dataset.
+    n_atoms : int
+        Of a row.
+    """
+
+    offsets: np.ndarray
+    layout: Layout
+    n_atoms: int
+
+    def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
+        """Places of some frames, as the encoder wants them.
+
+        Parameters
+        ----------
+        first, n_frames : int
+            Rows of the dataset.
+
+        Returns
+        -------
+        places : numpy.ndarray of uint64, shape (n_chunks,)
+            Of all chunks that hold one of them.
+        lead : int
+            Frames in the first of them that stand before ours.
+        """
+        if self.layout.contiguous:
+            size = np.prod([self.n_atoms, 3, 4], dtype=np.uint64)
+            rows = np.arange(first, first + n_frames, dtype=np.uint64)
+            return self.offsets[0] + rows * size, 0
+        columns = -(-self.n_atoms // self.layout.atoms)
+        top, lead = divmod(first, self.layout.frames)
+        bottom = -(-(first + n_frames) // self.layout.frames)
+        return self.offsets[top * columns : bottom * columns], lead
+
+
+def cut(first: int, n_frames: int, chunk_frames: int | None) -> Iterator[tuple[slice, bool]]:
+    """Rows of a block, by whether they fill their chunks.
+
+    Parameters
+    ----------
+    first, n_frames : int
+        Rows of the dataset.
+    chunk_frames : int or None
+        Of a chunk; None where no rows are to fill any.
+
+    Yields
+    ------
+    rows : slice
+        Of the block.
+    whole : bool
+        Whether they are whole chunks.
+
+    Examples
+    --------
+    >>> [(rows.start, rows.stop, whole) for rows, whole in cut(6, 10, 4)]
+    [(0, 2, False), (2, 10, True)]
+    >>> [(rows.start, rows.stop, whole) for rows, whole in cut(5, 2, 4)]
+    [(0, 2, False)]
+    """
+    if chunk_frames is None:
+        yield slice(0, n_frames), False
+        return
+    begin = min(-first % chunk_frames, n_frames)
+    end = max(begin, n_frames - (first + n_frames) % chunk_frames)
+    for start, stop, whole in ((0, begin, False), (begin, end, True), (end, n_frames, False)):
+        if stop > start:
+            yield slice(start, stop), whole

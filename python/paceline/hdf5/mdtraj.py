@@ -3,11 +3,11 @@
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.boxes import without_impossible
-from paceline.hdf5.catalogue import COUNTED, Catalogue, Element
+from paceline.hdf5.cells import without_impossible
+from paceline.hdf5.chunk_index import COUNTED, Catalogue, Element
+from paceline.hdf5.dataset import dataset_of
 from paceline.hdf5.elements import unit_of
-from paceline.hdf5.native import Array, File, damaged
-from paceline.hdf5.stored import dataset_of
+from paceline.hdf5.file import Array, File, damaged
 from paceline.hdf5.units import Units
 
 #: MDTraj's units, which its convention demands.
@@ -51,7 +51,7 @@ def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
     Raises
     ------
     UnsupportedError, DamagedFileError
-        See `paceline.hdf5.dialects.catalogue_of`.
+        See `paceline.hdf5.conventions.catalogue_of`.
 
     Notes
     -----

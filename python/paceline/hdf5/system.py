@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.hdf5.native import Array, damaged
+from paceline.hdf5.file import Array, damaged
 
 
 @dataclass(frozen=True)

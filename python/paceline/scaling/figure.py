@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline._util.files import new_file
 from paceline.analysis.results import FIGURE_STYLE
-from paceline.files import new_file
-from paceline.report.parts import COLOURS
-from paceline.scaling.numbers import Point, Spread, points
-from paceline.scaling.runs import ScalingRun
+from paceline.performance.components import COLOURS
+from paceline.scaling.measure import Point, ScalingRun, Spread, points
 
 #: Parts of a worker's time: column, name and colour, in task and out of it. What reports do not
 #: tell apart, or show as bars alone, has a colour of its own.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.containers.base import Container, Contents, Settings
+from paceline.snapshot.container import Container, Contents, Settings
 
 if TYPE_CHECKING:
-    from paceline.snapshot.own import Own
+    from paceline.snapshot.local_atoms import Own
 
 #: What Amber divides velocities by, its unit of time being 1/20.455 ps, and kJ in a kcal.
 VELOCITY_SCALE, KILOJOULES = 20.455, 4.184
@@ -84,31 +84,31 @@ class Format:
 
 
 def _config(settings: Settings) -> Container:
-    from paceline.snapshot.containers.dlpoly import Config
+    from paceline.snapshot.text import Config
 
     return Config(settings)
 
 
 def _history(settings: Settings) -> Container:
-    from paceline.snapshot.containers.dlpoly import History
+    from paceline.snapshot.text import History
 
     return History(settings)
 
 
 def _h5md(settings: Settings) -> Container:
-    from paceline.snapshot.containers.h5md import H5MD
+    from paceline.snapshot.h5md import H5MD
 
     return H5MD(settings)
 
 
 def _netcdf(settings: Settings) -> Container:
-    from paceline.snapshot.containers.netcdf import NetCDF
+    from paceline.snapshot.binary import NetCDF
 
     return NetCDF(settings)
 
 
 def _dcd(settings: Settings) -> Container:
-    from paceline.snapshot.containers.dcd import Dcd
+    from paceline.snapshot.binary import Dcd
 
     return Dcd(settings)
 

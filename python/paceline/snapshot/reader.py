@@ -4,23 +4,255 @@ import operator
 import os
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from paceline import _core
-from paceline.errors import UnsupportedError
-from paceline.files import size_of_words
-from paceline.snapshot.company import Company
-from paceline.snapshot.moments import Moment
-from paceline.snapshot.owners import Function, shape_of
-from paceline.snapshot.readers import choose_readers
-from paceline.snapshot.snapshot import Snapshot, snapshot_of
-from paceline.snapshot.source import Source
+from paceline._util.files import size_of_words
+from paceline.backends.mpi.comm import Company
+from paceline.block import Decoded, fields_in
+from paceline.errors import AnalysisError, UnsupportedError
+from paceline.hdf5.sandbox import apart
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.snapshot.frame import Moment, Numbering, Snapshot, TextFrame, snapshot_of
+from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
+from paceline.snapshot.ranks import choose_readers
+from paceline.trajectory.open import open_file
+from paceline.trajectory.source import Extents, IndexedMember, TrajectoryFile, extents_in
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from paceline.hdf5.topology import Column
+
+
+def shape_of(grid: Any, n_ranks: int) -> tuple[int, int, int]:
+    """Domains of a grid along each vector of the cell.
+
+    Parameters
+    ----------
+    grid : sequence of int
+        As a user gives it.
+    n_ranks : int
+        Ranks, one for each domain.
+
+    Returns
+    -------
+    tuple of int
+        Three.
+
+    Raises
+    ------
+    ValueError
+        It is no grid of three numbers, or one of more or fewer domains than ranks.
+
+    Examples
+    --------
+    >>> shape_of([2, 2, 1], 4)
+    (2, 2, 1)
+    """
+    numbers = np.asarray(grid)
+    if numbers.shape != (3,) or numbers.dtype.kind not in "iu" or numbers.min() < 1:
+        raise ValueError(f"expected a grid of three numbers of domains, found {grid!r}")
+    x, y, z = numbers.tolist()
+    if x * y * z != n_ranks:
+        raise ValueError(
+            f"expected a grid of {n_ranks} domains, one for each rank, found {x} × {y} × {z}"
+        )
+    return x, y, z
+
+
+class Function:
+    """A user's function of positions, whose answers are looked at.
+
+    Parameters
+    ----------
+    function : callable
+        Of positions, (n, 3), in Å; gives as many ranks.
+    moment : Moment
+        The frame.
+
+    Raises
+    ------
+    MissingDataError
+        The frame has no positions.
+    """
+
+    def __init__(self, function: Callable[[np.ndarray], Any], moment: Moment):
+        moment.require_positions()
+        self._function = function
+        self._moment = moment
+
+    def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Ranks of atoms.
+
+        Parameters
+        ----------
+        ids : numpy.ndarray of int64, shape (n,)
+            Their numbers.
+        positions : numpy.ndarray of uint8
+            Bytes of as many positions.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n,)
+            Of which the core makes sure that they are ranks.
+
+        Raises
+        ------
+        UnsupportedError
+            A position is not finite.
+        AnalysisError
+            The function raised, or its answer is not one rank for each atom.
+        """
+        positions = positions.view(self._moment.dtype).reshape(-1, 3)
+        odd = ~np.isfinite(positions).all(axis=1)
+        if odd.any():
+            atom = int(odd.argmax())
+            x, y, z = positions[atom].tolist()
+            raise UnsupportedError(
+                f"{self._moment.name}: atom {ids[atom]} is at ({x}, {y}, {z}), nowhere; without "
+                "owner= it can be read"
+            )
+        positions.flags.writeable = False
+        try:
+            ranks = np.asarray(self._function(positions))
+        except Exception as error:
+            raise AnalysisError(f"owner= raised {type(error).__name__}: {error}") from error
+        if ranks.shape != (len(ids),) or ranks.dtype.kind not in "iu":
+            raise AnalysisError(
+                f"expected owner= to give whole numbers of ranks, shape ({len(ids)},), found "
+                f"{ranks.dtype} of shape {ranks.shape}"
+            )
+        return np.ascontiguousarray(ranks, dtype=np.int64)
+
+
+#: Formats of DL_POLY.
+_TEXT = ("CONFIG", "HISTORY")
+#: What part of a buffer, one in so many, the numbers of atoms may take.
+_PART = 8
+
+
+class Source:
+    """A file, and what it tells of its atoms whatever the frame.
+
+    Parameters
+    ----------
+    path : str
+        Of any format.
+    buffer : int
+        Bytes that a rank may hold beside its own atoms.
+
+    Attributes
+    ----------
+    format : str
+    n_atoms, n_frames : int
+
+    Raises
+    ------
+    UnsupportedError
+        It is of no format that we decode, or the numbers of its atoms have too many gaps.
+    DamagedFileError
+        Its first frame or its header is damaged.
+    OSError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: str, buffer: int):
+        file: TrajectoryFile = open_file(path)
+        self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
+        self._columns: dict[str, Column] = {}
+        self._numbering: Numbering | None = None
+        self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
+
+    def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
+        """The file with atoms where they stand in it; and what else it tells of them."""
+        from paceline.hdf5.topology import Column, columns_of
+
+        found = file.catalogue
+        if file.format == "H5MD":
+            self._columns = apart(columns_of, file.path, group=found.facts.get("group"))
+        if found.ids is None or found.id_order is None:
+            return file
+        numbering = self._numbering = Numbering.of(found.id_order)
+        if numbering.nbytes > buffer // _PART:
+            raise UnsupportedError(
+                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
+                f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
+            )
+        self._columns["ids"] = Column(found.ids.dataset.name, found.ids.rows, is_fixed=False)
+        n_places = found.ids.dataset.shape[1]
+        stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
+        return Hdf5File(file.path, file.fingerprint, stored)
+
+    def look_at(self, frame: int) -> Moment:
+        """Find a frame and what its atoms share.
+
+        Parameters
+        ----------
+        frame : int
+            Number of the frame; negative ones count from the end.
+
+        Returns
+        -------
+        Moment
+
+        Raises
+        ------
+        ValueError
+            There is no such frame.
+        DamagedFileError
+            Its header is damaged.
+        """
+        file = self._file
+        try:
+            number = range(file.n_frames)[frame]
+        except IndexError:
+            raise ValueError(
+                f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
+            ) from None
+        extents = extents_in(0, file, np.array([number], dtype=np.uint64))
+        if file.format in _TEXT and isinstance(file.member, IndexedMember):
+            return _of_text(file.member, extents, file.n_atoms)
+        # Of no atoms, but all fields: only so do all hands tell which of them the frame holds.
+        head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
+        hand = file.member.open(np.empty(0, dtype=np.int64), file.fields)
+        hand.read(extents, head, required=0, skip=False)
+        has_cell = bool(head.dimensions[0].any())
+        found = {name: column.of(number) for name, column in self._columns.items()}
+        rows = {name: row for name, row in found.items() if row is not None}
+        return Moment(
+            file.member,
+            extents,
+            fields_in(int(head.fields[0])),
+            head.dimensions[0].astype(np.float64) if has_cell else None,
+            _core.cell_vectors(head.dimensions)[0] if has_cell else None,
+            int(head.steps[0]),
+            float(head.times[0]),
+            file.n_atoms,
+            known=[name for name in rows if name != "ids"],
+            rows=rows,
+            numbering=self._numbering,
+        )
+
+
+def _of_text(member: IndexedMember, extents: Extents, n_atoms: int) -> Moment:
+    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
+    text = TextFrame(member.layout, member.fingerprint, offset, size)
+    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
+    vectors = dimensions = None
+    if cell is not None:
+        vectors = np.array(cell)
+        lengths, cosines = lengths_and_cosines(vectors)
+        dimensions = np.concatenate([lengths, angles_of(cosines)])
+    known = ["names", *(["masses", "charges"] if has_masses else [])]
+    return Moment(
+        member, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
+    )
+
 
 T = TypeVar("T")
 
@@ -113,7 +345,7 @@ class Reader:
         readers: int | None = None,
         buffer: int | str = "64 MiB",
     ):
-        from paceline.snapshot.communicator import Communicator, wait
+        from paceline.backends.mpi.comm import Communicator, wait
 
         duplicate, request = comm.Idup()
         wait(request)

@@ -6,8 +6,7 @@ workers and changes the positions of a block in place (`apply`).
 """
 
 from paceline.transform.base import Transform
-from paceline.transform.fitting import fit
-from paceline.transform.in_cell import center, wrap
-from paceline.transform.whole import unwrap
+from paceline.transform.periodic import center, unwrap, wrap
+from paceline.transform.superpose import fit
 
 __all__ = ["Transform", "center", "fit", "unwrap", "wrap"]

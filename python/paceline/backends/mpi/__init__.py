@@ -5,20 +5,19 @@ from typing import TYPE_CHECKING, Optional
 
 import cloudpickle
 
+from paceline._util.launcher import threads_a_rank, world
 from paceline.backends.base import Alone, Company
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.backends.mpi.session import present
 from paceline.errors import UnsupportedError
-from paceline.job import AnyJob, AnyWork
-from paceline.launch import threads_a_rank, world
-from paceline.outcome import Gathered, Outcome
-from paceline.timing import Abandoned
+from paceline.performance.records import Abandoned
+from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
 
-    from paceline.backends.mpi.together import Together
+    from paceline.backends.mpi.session import Together
 
 SCHEDULES = ("dynamic", "static")
 COLLECTS = ("gather", "one-sided")
@@ -91,7 +90,7 @@ class MPI(ForMDAnalysis):
         """Those who have called `run` together."""
         if self._session is not None:
             return Alone()
-        from paceline.backends.mpi.together import Together
+        from paceline.backends.mpi.session import Together
 
         self._together = Together(self._comm)
         return self._together
@@ -106,8 +105,8 @@ class MPI(ForMDAnalysis):
         WorkerError
             An analysis cannot be sent.
         """
-        from paceline.backends.mpi.leading import lead
-        from paceline.backends.mpi.messages import Run
+        from paceline.backends.mpi.coordinator import lead
+        from paceline.backends.mpi.worker import Run
 
         ranks = self._session or self._together
         assert ranks is not None, "outside of a session, run is called in a company"

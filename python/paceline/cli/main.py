@@ -1,0 +1,195 @@
+"""The command line: one module a subcommand."""
+
+import argparse
+import os
+import shlex
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from paceline._core import __version__
+from paceline._util.launcher import launched
+from paceline.cli import analyses as rdf
+from paceline.cli import analyses as rmsd
+from paceline.cli import analyses as rmsf
+from paceline.cli import bench, convert
+from paceline.cli import convert as repack
+from paceline.cli import files as index
+from paceline.cli import files as info
+from paceline.cli import files as join
+from paceline.cli import files as split
+from paceline.cli import files as validate
+from paceline.cli import performance as advise
+from paceline.cli import performance as predict
+from paceline.cli import performance as report
+from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
+
+#: In the order in which the help lists them.
+COMMANDS = (
+    info,
+    advise,
+    rmsd,
+    rmsf,
+    rdf,
+    convert,
+    repack,
+    split,
+    join,
+    validate,
+    index,
+    report,
+    predict,
+    bench,
+)
+
+#: Exit statuses: the data, the arguments, and Ctrl-C.
+BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
+
+EXAMPLES = """\
+examples:
+  paceline info md.xtc
+  paceline advise md.tpr md.xtc
+  paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
+  paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
+  paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
+  paceline convert md.trr md.xtc
+  paceline repack md.h5md --for atoms
+  paceline index run*/md.xtc
+  paceline split md.xtc -n 24
+  paceline validate run*/md.xtc
+  paceline report run.csv
+  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
+  paceline bench scaling rmsd md.tpr md.xtc --plot scaling.png
+
+paceline COMMAND --help explains each command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; by default the process's own.
+
+    Returns
+    -------
+    int
+        0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    size, _ = launched()
+    if size == 1:
+        return _main(argv)
+    # Never the same job many times: the other ranks work for the first.
+    from paceline.backends.mpi.session import run_on_first_rank
+
+    return run_on_first_rank(lambda: _status_of(argv))
+
+
+def _status_of(argv: Sequence[str]) -> int:
+    """Exit status of a command, where the process must not end by itself yet."""
+    try:
+        return _main(argv)
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else 0
+
+
+def _main(argv: Sequence[str]) -> int:
+    parser = _parser()
+    if not argv:
+        parser.print_help()
+        return 0
+    args = parser.parse_args(argv, argparse.Namespace(command_line=f"paceline {shlex.join(argv)}"))
+    status = 0
+    with warnings.catch_warnings():
+        warnings.showwarning = _Warnings().show
+        try:
+            _refuse_to_leave_idle(args)
+            status = args.run(args) or 0
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _let_go_of_output()  # whoever read it has enough
+        except KeyboardInterrupt:
+            print("paceline: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except Exception as error:
+            _let_go_of_output()
+            if args.debug:
+                traceback.print_exc()
+            else:
+                print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
+                for note in getattr(error, "__notes__", ()):
+                    print(f"paceline: {note}", file=sys.stderr)
+            return _status(error)
+    return status
+
+
+def _refuse_to_leave_idle(args: argparse.Namespace) -> None:
+    """Refuse a backend that uses one of several processes that were launched together."""
+    size, _ = launched()
+    backend = getattr(args, "backend", None)
+    if size > 1 and backend not in (None, "mpi"):
+        raise UnsupportedError(
+            f"--backend {backend} would use one of the {size} processes that mpirun or srun "
+            "started; leave it out to use all, or start paceline by itself"
+        )
+
+
+def _let_go_of_output() -> None:
+    """Write what can be written, so that Python does not fail at it once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="paceline",
+        description="Analyse molecular dynamics trajectories on every core.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"paceline {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        command = module.add_to(commands)
+        command.set_defaults(run=module.run)
+        command.add_argument("--debug", action="store_true", help="show where an error arose")
+    return parser
+
+
+def _status(error: Exception) -> int:
+    """Whether the arguments or the data are at fault."""
+    # By name: MDAnalysis's own is not worth importing it for.
+    if type(error).__name__ == "SelectionError":
+        return BAD_ARGUMENTS
+    if isinstance(error, UnsupportedError | FileNotFoundError | FileExistsError):
+        return BAD_ARGUMENTS
+    if isinstance(error, PacelineError):
+        return BAD_DATA
+    return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else BAD_DATA
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class _Warnings:
+    """Ours, each once; those of libraries are for programmers."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def show(
+        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
+    ) -> None:
+        if issubclass(category, PacelineWarning) and str(message) not in self._said:
+            self._said.add(str(message))
+            print(f"paceline: warning: {message}", file=sys.stderr)

@@ -1,0 +1,433 @@
+"""How an H5MD file is laid out: arguments of the commands that write one."""
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paceline._util.files import size_of_words
+from paceline.errors import UnsupportedError
+from paceline.hdf5.layout import parse_chunk, parse_compression, refuse_packed_space
+
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def seconds(text: str) -> float:
+    """Read a time with its unit.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> seconds("0.3ms"), seconds("2s")
+    (0.0003, 2.0)
+    """
+    for unit in sorted(SECONDS, key=len, reverse=True):
+        if text.endswith(unit):
+            try:
+                value = float(text.removesuffix(unit)) * SECONDS[unit]
+            except ValueError:
+                break
+            if math.isfinite(value) and value >= 0:
+                return value
+            break
+    raise argparse.ArgumentTypeError(f"expected a time such as 20us, 0.3ms or 2s, found {text!r}")
+
+
+#: Picoseconds in a unit of time.
+UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
+
+
+def positive(text: str) -> int:
+    """Read an integer above 0.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    int
+        The number.
+
+    Examples
+    --------
+    >>> positive("12")
+    12
+    """
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    return value
+
+
+def size(text: str) -> int:
+    """Read a number of bytes.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
+    >>> size("1.5GB")
+    1500000000
+    """
+    try:
+        return size_of_words(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def bound(text: str) -> tuple[str, float]:
+    """Read a frame number, or a time with its unit.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    tuple
+        ("frame", number) or ("time", picoseconds).
+
+    Examples
+    --------
+    >>> bound("100"), bound("2.5ns")
+    (('frame', 100), ('time', 2500.0))
+    """
+    for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
+        if text.endswith(unit):
+            try:
+                return "time", float(text.removesuffix(unit)) * factor
+            except ValueError:
+                break
+    try:
+        return "frame", int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a frame number or a time such as 100ps or 2.5ns, found {text!r}"
+        ) from None
+
+
+def duration(text: str) -> float:
+    """Read a time with its unit.
+
+    Parameters
+    ----------
+    text : str
+        What the user wrote.
+
+    Returns
+    -------
+    float
+        Picoseconds.
+
+    Examples
+    --------
+    >>> duration("2fs")
+    0.002
+    """
+    kind, value = bound(text)
+    if kind != "time":
+        raise argparse.ArgumentTypeError(f"expected a time with its unit such as 2ps, found {text}")
+    return value
+
+
+def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
+    """Add what every analysis can be told.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    select : str
+        Default selection.
+    """
+    add_system_arguments(parser, select=select)
+    add = parser.add_argument
+    add_frame_arguments(parser)
+    add_transform_arguments(parser)
+    add_worker_arguments(parser)
+    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
+    add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
+    add("--overwrite", action="store_true", help="replace files that exist")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="keep what is done in FILE until the end; if the command is killed, the same one goes "
+        "on from there",
+    )
+
+
+def add_system_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
+    """Add topology, trajectory and atoms.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    select : str
+        Default selection.
+    """
+    add = parser.add_argument
+    add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
+    add(
+        "trajectory",
+        nargs="+",
+        help='trajectory; several, or a pattern such as "md.part*.xtc", are one after another',
+    )
+    add(
+        "--select",
+        default=select,
+        metavar="TEXT",
+        help=f"atoms, in MDAnalysis's words [{select}]",
+    )
+
+
+def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which frames are taken.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
+    bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
+    add("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
+    add(
+        "--end",
+        "--stop",
+        type=bound,
+        metavar="T",
+        help="end: a frame number, itself left out as in a Python slice, or a time, included",
+    )
+    add("--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]")
+    add(
+        "--continuous",
+        action="store_true",
+        help="order trajectories by time, and leave out frames that a later one repeats",
+    )
+    add(
+        "--dt",
+        type=duration,
+        metavar="T",
+        help="time between frames, such as 2ps, in place of the times that the files have",
+    )
+    add_hdf5_arguments(parser)
+
+
+def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what some HDF5 files do not say themselves.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument_group("HDF5 files").add_argument
+    # Not --group, which is a selection where atoms are superimposed.
+    add("--particles", metavar="NAME", help="group of H5MD, where there are several")
+    add("--units", metavar="TEXT", help='of numbers that have none: "nm, ps"')
+    add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
+
+
+def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
+    """Those of some arguments that were given.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+    *names : str
+        What they are called, there and here.
+    **renamed : str
+        What they are called there, of those that are called otherwise here.
+
+    Returns
+    -------
+    dict
+        Keywords.
+
+    Examples
+    --------
+    >>> given(argparse.Namespace(step=2, begin=None, particles="all"), "begin", group="particles")
+    {'group': 'all'}
+    """
+    there = {**dict(zip(names, names, strict=True)), **renamed}
+    found = {name: getattr(args, called) for name, called in there.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is done to positions first.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
+    add("--unwrap", action="store_true", help="make molecules whole along their bonds")
+    add(
+        "--center",
+        nargs="?",
+        const="protein",
+        metavar="TEXT",
+        help="then move the center of these atoms to that of the cell [%(const)s]",
+    )
+    add(
+        "--wrap",
+        action="store_true",
+        help="then put molecules back into the cell, each as a whole",
+    )
+    add(
+        "--fit",
+        nargs="?",
+        const="protein and name CA",
+        metavar="TEXT",
+        help="then superpose these atoms on those of the first frame [%(const)s]",
+    )
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where blocks are computed, and what happens to damaged frames.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add_backend_arguments(parser)
+    add = parser.add_argument
+    add(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="end at a damaged frame, or leave it out and list it [%(default)s]",
+    )
+    add("--timings", action="store_true", help="show who did what for how long")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="say where the time went: a page .html, figures .png, .svg, or timings .csv, of which "
+        "'paceline report' makes either later",
+    )
+
+
+def add_backend_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where blocks are computed.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    """
+    add = parser.add_argument
+    add(
+        "--backend",
+        choices=("threads", "processes", "serial", "dask", "mpi"),
+        help="where blocks of frames are computed [threads; under mpirun or srun, mpi]",
+    )
+    add(
+        "--n-workers",
+        type=positive,
+        metavar="N",
+        help="workers [the CPUs this process may use]; of mpi, threads on each rank [1]",
+    )
+
+
+def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "none") -> None:
+    """Add where numbers stand in an H5MD file, and what is done to them.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the command.
+    compress : str
+        What the command does by default.
+    """
+    add = parser.add_argument_group("H5MD").add_argument
+    add(
+        "--chunk",
+        type=_checked(parse_chunk),
+        metavar="SHAPE",
+        help="frame: one frame a chunk; FRAMESxATOMS, such as 16x1000; contiguous: no chunks; "
+        "auto: what suits --for [auto]",
+    )
+    add(
+        "--for",
+        dest="for_",
+        choices=("frames", "atoms", "both"),
+        help="what the file will be read for: whole frames, few atoms through all frames, or both "
+        "[frames]",
+    )
+    add(
+        "--align",
+        type=size,
+        metavar="SIZE",
+        help="begin chunks at multiples of it, such as the stripe of a file system: 1MiB",
+    )
+    add(
+        "--compress",
+        type=_checked(parse_compression),
+        metavar="HOW",
+        help="none, gzip:1 to gzip:9 or, smaller but read more slowly where few atoms are wanted, "
+        f"shuffle+gzip:4 [{compress}]",
+    )
+
+
+def layout_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What was asked for of the layout.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    dict
+        Keywords: those of "chunk", "for_", "align" and "compress" that were given.
+
+    Raises
+    ------
+    UnsupportedError
+        They contradict each other.
+    """
+    if args.compress is not None:
+        refuse_packed_space(args.chunk == "contiguous", parse_compression(args.compress))
+    return given(args, "chunk", "for_", "align", "compress")
+
+
+def _checked(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """What a user wrote, once it is known to make sense."""
+
+    def read(text: str) -> str:
+        try:
+            parse(text)
+        except UnsupportedError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return read

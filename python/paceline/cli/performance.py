@@ -1,0 +1,484 @@
+"""paceline predict."""
+
+import argparse
+import itertools
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline._util.files import new_file
+from paceline.analysis.results import FIGURE_STYLE, Table
+from paceline.cli import analyses as rdf
+from paceline.cli.options import (
+    add_frame_arguments,
+    add_system_arguments,
+    add_transform_arguments,
+    positive,
+    seconds,
+    size,
+)
+from paceline.performance.components import COLOURS
+from paceline.scaling.predict import Prediction
+from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
+
+REPORT_EXAMPLES = """\
+examples:
+  paceline rmsd md.tpr md.xtc -o rmsd.csv --report run.csv
+  paceline report run.csv                  # makes run.html
+  paceline report run.csv -o figures.png
+"""
+
+
+def add_report(commands: Any) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "report",
+        help="why a run was as fast as it was, from its saved timings",
+        description="Make a report of timings that --report or Timings.to_csv saved: a page that "
+        "can be read anywhere, without a network, or its figures alone.",
+        epilog=REPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("timings", type=Path, help="what --report FILE.csv or Timings.to_csv wrote")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="page: .html; figures: .png, .svg [.html beside the timings]",
+    )
+    add("--overwrite", action="store_true", help="replace a file that exists")
+    return parser
+
+
+def run_report(args: argparse.Namespace) -> None:
+    """Do it."""
+    from paceline._util.files import refuse_impossible
+    from paceline.performance.html import refuse_unknown_report
+    from paceline.performance.text import many
+    from paceline.performance.timings import Timings
+
+    output = args.output or args.timings.with_suffix(".html")
+    refuse_unknown_report(output)
+    refuse_impossible(output, overwrite=args.overwrite)
+    timings = Timings.from_csv(args.timings)
+    timings.report(output, overwrite=args.overwrite)
+    frames = many(timings.n_frames, "frame")
+    print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
+
+
+ADVISE_EXAMPLES = """\
+examples:
+  paceline advise md.tpr md.xtc
+  paceline advise md.tpr md.xtc --for rmsf --unwrap --fit --begin 10ns
+  paceline advise md.tpr md.xtc --for rdf --select "name OW" --range 0 10
+  paceline advise md.tpr "md.part*.xtc" --select backbone --n-workers 16
+  paceline advise md.tpr md.xtc --tsv | cut -f 1,4
+"""
+
+#: Atoms that each analysis takes unless others are named, as its own command does.
+ADVISE_SELECT = {
+    "rmsd": "protein and name CA",
+    "rmsf": "protein and name CA",
+    "rdf": rdf.RDF_SELECT,
+}
+
+ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
+
+
+def add_advise(commands: Any) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "advise",
+        help="what an analysis would take, what bounds it, and what would help",
+        description="Measure an analysis on a few blocks from the middle of the trajectory, and "
+        "tell in some seconds how long all of it would take with 1, 2, 4 … workers, what bounds "
+        "it, how many workers pay off, and whether another file would be faster.",
+        epilog=ADVISE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_system_arguments(parser, select="as that analysis does")
+    parser.set_defaults(select=None)
+    add = parser.add_argument
+    add(
+        "--for",
+        dest="analysis",
+        choices=tuple(ADVISE_SELECT),
+        default="rmsd",
+        help="the analysis [%(default)s]",
+    )
+    add_frame_arguments(parser)
+    add_transform_arguments(parser)
+    add(
+        "--backend",
+        choices=("threads", "processes", "serial"),
+        help="where blocks of frames would be computed [threads]",
+    )
+    add("--n-workers", type=positive, metavar="N", help="ask about so many workers, too")
+    add(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="end at a damaged frame, or leave it out [%(default)s]",
+    )
+    add("--tsv", action="store_true", help="the times alone, tab-separated")
+    rdf.add_pair_arguments(parser.add_argument_group("with --for rdf"))
+    return parser
+
+
+def run_advise(args: argparse.Namespace) -> None:
+    """Do it."""
+    from paceline.cli.common import chain_options, transforms_of
+    from paceline.scaling.advise import advise
+    from paceline.universe import Universe
+
+    # A long file needs no index for it, which may take a minute to make.
+    options = {**chain_options(args), "sampled": not args.continuous}
+    universe = Universe(args.topology, *args.trajectory, **options)
+    if sys.stderr.isatty():
+        print("paceline: measuring, for some seconds", file=sys.stderr)
+    advice = advise(
+        _analysis(universe, args),
+        backend=args.backend,
+        n_workers=args.n_workers,
+        frames=_frames(universe.trajectory, args),
+        transforms=transforms_of(args),
+        on_error=args.on_error,
+    )
+    if not args.tsv:
+        print(advice)
+        return
+    print(*ADVISE_COLUMNS, sep="\t")
+    for n_workers, *times, efficiency in advice.rows():
+        cells = ("-" if math.isnan(value) else f"{value:.4g}" for value in times)
+        print(n_workers, *cells, f"{efficiency:.2f}", sep="\t")
+
+
+def _analysis(universe: Any, args: argparse.Namespace) -> Any:
+    """What advice is asked about."""
+    from paceline.analysis.rms import RMSD, RMSF
+    from paceline.cli.common import selected
+
+    if args.select is None:
+        args.select = ADVISE_SELECT[args.analysis]
+    if args.analysis == "rdf":
+        return rdf.rdf_of(universe, args)
+    return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
+
+
+def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
+    """Frames that were asked for; of a sample, as if all frames were known."""
+    from paceline.cli.common import frames_between
+    from paceline.scaling.advise import Outline
+
+    chain = getattr(trajectory, "chain", None)
+    if chain is not None and chain.is_sample:
+        trajectory = Outline(chain)
+    return frames_between(trajectory, args.begin, args.end)[:: args.step]
+
+
+#: What a run's time consists of, and its colour; waiting is darker than in bars, to be seen.
+PARTS = {
+    "t_start": ("start", "0.6"),
+    "t_open": ("open", COLOURS["open"]),
+    "t_io": ("read", COLOURS["read"]),
+    "t_decode": ("decode", COLOURS["decode"]),
+    "t_comp": ("compute", COLOURS["compute"]),
+    "t_wait": ("wait", "0.4"),
+    "t_comm": ("collect", COLOURS["communicate"]),
+}
+#: Of curves that are compared: Okabe and Ito's, which most can tell apart.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+Curves = Mapping[tuple[str, str], Sequence[Prediction]]
+
+
+def table_of(curves: Curves) -> Table:
+    """Columns of all predictions.
+
+    Parameters
+    ----------
+    curves : mapping of (str, str) to sequence of Prediction
+        By schedule and layout; the first of each is the one of which speed-up is told.
+
+    Returns
+    -------
+    Table
+        One row a prediction.
+    """
+    titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
+    titles += [f"{part} (s)" for part in PARTS]
+    columns: dict[str, list[Any]] = {title: [] for title in titles}
+    for (schedule, layout), found in curves.items():
+        first = found[0]
+        for one in found:
+            speed_up = first.n_workers * first.t_total / one.t_total
+            times = [getattr(one, part) for part in PARTS]
+            numbers = [one.t_total, speed_up, speed_up / one.n_workers, *times]
+            # A prediction is not known to more digits than these.
+            row = [schedule, layout, one.n_workers, *(float(f"{value:.4g}") for value in numbers)]
+            for title, value in zip(titles, row, strict=True):
+                columns[title].append(value)
+    return Table(
+        {title: np.array(values) for title, values in columns.items()},
+        x="workers",
+        y={"t_total (s)": "t_total"},
+        y_label="t_total (s)",
+    )
+
+
+def save_curves(curves: Curves, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Draw t_total against workers; of a single curve, its parts as well.
+
+    Parameters
+    ----------
+    curves : mapping of (str, str) to sequence of Prediction
+        By schedule and layout.
+    path : path-like
+        Ending in .pdf, .png, .svg or another that matplotlib knows.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
+        figure = Figure()
+        axes = figure.subplots()
+        draw_curves(curves, axes)
+        with new_file(path, overwrite=overwrite, binary=True) as file:
+            figure.savefig(file, format=Path(path).suffix[1:].lower())
+
+
+def draw_curves(curves: Curves, axes: Any) -> None:
+    """Draw into axes that are there.
+
+    Parameters
+    ----------
+    curves : mapping of (str, str) to sequence of Prediction
+        By schedule and layout.
+    axes : matplotlib.axes.Axes
+        Become logarithmic.
+    """
+    first = next(iter(curves.values()))
+    workers = [one.n_workers for one in first]
+    ideal = [first[0].t_total * first[0].n_workers / n for n in workers]
+    lowest = ideal[-1] / 10
+    axes.plot(workers, ideal, color="0.5", linestyle=":", label="perfect scaling")
+    if len(curves) == 1:
+        axes.plot(workers, [one.t_total for one in first], color="black", label="t_total")
+        for part, (name, colour) in PARTS.items():
+            times = [getattr(one, part) for one in first]
+            if max(times) > lowest:
+                axes.plot(workers, times, color=colour, label=name)
+    else:
+        for k, ((schedule, layout), found) in enumerate(curves.items()):
+            style = "--" if schedule == "static" else "-"
+            axes.plot(
+                [one.n_workers for one in found],
+                [one.t_total for one in found],
+                color=CYCLE[k % len(CYCLE)],
+                linestyle=style,
+                label=f"{schedule}, {layout}",
+            )
+    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="predicted time (s)")
+    axes.set_ylim(bottom=lowest)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
+
+
+PREDICT_EXAMPLES = """\
+examples:
+  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us --n-workers 16
+  paceline predict --frames 2512200 --bytes 12kB --read 315us --compute 90us \\
+      --file-system lustre --network infiniband --per-node 24 --n-workers 384 --plot scaling.png
+  paceline predict --frames 1000000 --bytes 570kB --decode 1.5ms --compute 2ms \\
+      --file-system nfs --per-node 24 --n-workers 24 96 384 --layout shared split h5md
+  paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
+      --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
+
+The times are those of one frame on one worker alone: `paceline advise`, or --timings of a run with
+--n-workers 1, tell them. The formula is in the manual, under "The model".
+"""
+#: Figures of a file system that can be given: option, how it is read, what it is.
+FIGURES = (
+    ("servers", positive, "N", "servers or disks that hold data"),
+    ("stripe_count", positive, "N", "those among which one file is divided"),
+    ("server_bandwidth", size, "SIZE", "bytes per second from each of them"),
+    ("node_bandwidth", size, "SIZE", "bytes per second into one node"),
+    ("latency", seconds, "TIME", "from asking for bytes to the first of them"),
+    ("t_request", seconds, "TIME", "what a request costs a server, beside its bytes"),
+    ("t_lock", seconds, "TIME", "how long a request to a shared file holds its node's lock"),
+    ("t_open", seconds, "TIME", "what a file takes that all open, one after another"),
+    ("t_metadata", seconds, "TIME", "what any open costs the metadata server"),
+)
+
+
+def add_predict(commands: Any) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "predict",
+        help="how long a run would take on so many workers",
+        description="Predict how long an analysis takes on any number of workers, from what one "
+        "frame costs one worker. It is arithmetic: nothing is read or run.",
+        epilog=PREDICT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_job(parser)
+    _add_workers(parser)
+    _add_file_system(parser)
+    add = parser.add_argument
+    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
+    add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
+    add("--overwrite", action="store_true", help="replace files that exist")
+    return parser
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("the job").add_argument
+    add("--frames", type=positive, required=True, metavar="N", help="frames of the run")
+    add("--bytes", type=size, required=True, metavar="SIZE", help="to be read of a frame")
+    add(
+        "--read",
+        type=seconds,
+        metavar="TIME",
+        help="waiting for a frame's bytes, as measured there [from the file system's figures]",
+    )
+    add("--decode", type=seconds, default=0.0, metavar="TIME", help="decoding a frame [0s]")
+    add("--compute", type=seconds, default=0.0, metavar="TIME", help="analysing a frame [0s]")
+    add("--result-bytes", type=size, default=16.0, metavar="SIZE", help="results of a frame [16]")
+
+
+def _add_workers(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("workers").add_argument
+    add(
+        "--n-workers",
+        type=positive,
+        nargs="+",
+        default=[64],
+        metavar="N",
+        help="these numbers of workers; one number: 1, 2, 4 … up to it [64]",
+    )
+    add("--per-node", type=positive, metavar="N", help="workers on a node [all on one]")
+    add(
+        "--schedule",
+        choices=SCHEDULES,
+        nargs="+",
+        default=["dynamic"],
+        help="blocks dealt as workers come free, or equal shares; both: compared [dynamic]",
+    )
+    add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
+    add("--start", type=seconds, default=0.0, metavar="TIME", help="until workers begin [0s]")
+    add(
+        "--t-deal",
+        type=seconds,
+        default=0.0,
+        metavar="TIME",
+        help="what a block costs the process that deals [0s]",
+    )
+    add("--spread", type=float, default=0.0, metavar="X", help="workers' standard deviation [0]")
+    add("--slow-fraction", type=float, default=0.0, metavar="X", help="part that is slow [0]")
+    add("--slow-factor", type=float, default=1.0, metavar="X", help="times as long they take [1]")
+
+
+def _add_file_system(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("file system and network").add_argument
+    add(
+        "--file-system",
+        choices=FILE_SYSTEMS,
+        default="ssd",
+        help="ready figures, of data sheets but for comet, which is fitted [%(default)s]",
+    )
+    for name, read, metavar, what in FIGURES:
+        add(f"--{name.replace('_', '-')}", type=read, metavar=metavar, help=what)
+    add(
+        "--layout",
+        choices=LAYOUTS,
+        nargs="+",
+        default=["shared"],
+        help="one file that all open, one file a worker, or one opened together; several: compared "
+        "[shared]",
+    )
+    add("--request-frames", type=positive, metavar="N", help="frames read at once [a block]")
+    add("--network", choices=NETWORKS, default="none", help="over which results come [%(default)s]")
+
+
+def run_predict(args: argparse.Namespace) -> None:
+    """Do it."""
+    from paceline._util.files import refuse_clashes, refuse_impossible
+    from paceline.analysis.results import Results, refuse_unknown_ending, refuse_unknown_figure
+    from paceline.performance.text import many, percent
+    from paceline.performance.text import seconds as seconds_in_words
+    from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
+
+    refuse_clashes(args.output, args.plot)
+    for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
+        if path is not None:
+            refuse(path)
+            refuse_impossible(path, overwrite=args.overwrite)
+    curves = _curves(args)
+    results = Results(table=table_of(curves), provenance={"command": args.command_line})
+    if args.plot is not None:
+        save_curves(curves, args.plot, overwrite=args.overwrite)
+    for (schedule, layout), found in curves.items():
+        best, last = fastest(found), last_that_pays(found)
+        print(
+            f"paceline: {schedule}, {layout}: fastest with {many(best.n_workers, 'worker')}, "
+            f"{seconds_in_words(best.t_total)}; efficiency is {percent(EFFICIENCY)} or more up to "
+            f"{last.n_workers}",
+            file=sys.stderr,
+        )
+    if args.output is not None:
+        results.save(args.output, overwrite=args.overwrite)
+    else:
+        results.write_table(sys.stdout, delimiter="\t")
+        sys.stdout.flush()
+
+
+def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
+    """Predictions for each schedule and layout that was asked for."""
+    from paceline.scaling.predict import FrameCost, Unevenness, doublings, sweep
+    from paceline.schedule.plan import LEAF_FRAMES
+
+    system = _file_system(args)
+    read = args.read
+    if read is None:
+        read = system.read_time(args.bytes, args.request_frames or args.block_frames or LEAF_FRAMES)
+    cost = FrameCost(read=read, decode=args.decode, compute=args.compute, bytes=args.bytes)
+    # Efficiencies are relative to one worker.
+    wanted = args.n_workers if len(args.n_workers) > 1 else doublings(args.n_workers[0])
+    return {
+        (schedule, layout): sweep(
+            cost,
+            args.frames,
+            sorted({1, *wanted}),
+            file_system=system,
+            per_node=args.per_node,
+            schedule=schedule,
+            layout=layout,
+            network=NETWORKS[args.network],
+            uneven=Unevenness(args.spread, args.slow_fraction, args.slow_factor),
+            block_frames=args.block_frames,
+            request_frames=args.request_frames,
+            result_bytes=args.result_bytes,
+            t_start=args.start,
+            t_deal=args.t_deal,
+        )
+        for schedule, layout in itertools.product(args.schedule, args.layout)
+    }
+
+
+def _file_system(args: argparse.Namespace) -> FileSystem:
+    """The chosen one, with the figures that were given in place of its own."""
+    given = {field.name: getattr(args, field.name) for field in fields(FileSystem)}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return replace(FILE_SYSTEMS[args.file_system], **chosen)

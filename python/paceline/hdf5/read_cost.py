@@ -1,0 +1,312 @@
+"""What it costs to read a dataset, by its layout: bytes read for each byte used. Pure.
+
+The core reads what is wanted of unfiltered numbers, and of gaps between them those that are
+shorter than another call would be; of compressed ones it reads whole chunks, each once a block.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline._util.files import size_in_words
+from paceline.hdf5.chunk_index import ABSENT, Dataset, Element, Filter
+
+#: Bytes between wanted ones that are read with them rather than skipped: the core's.
+GAP = 4096
+#: Bytes of neighbouring chunks, inflated, that the core keeps for the next frames.
+KEPT = 64 << 20
+#: Up to this part of a chunk of deflate alone no more is inflated, and read, than is wanted, and
+#: so many bytes to be sure.
+BEGINNING, SPARE = 0.6, 512
+#: Of a selection that stands for those that are usual, one atom in so many.
+ONE_IN = 20
+#: More bytes read for each byte used than this, and writing the file anew pays, if there are
+#: bytes enough to be worth anybody's time.
+WORTH, LITTLE = 4.0, 10_000_000
+
+_DEFLATE = 1
+_NAMES = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one way of reading costs.
+
+    Attributes
+    ----------
+    access : str
+        How it is read, in words.
+    read, used : int
+        Bytes read from the file, and bytes of the wanted numbers as they are stored.
+    """
+
+    access: str
+    read: int
+    used: int
+
+    @property
+    def ratio(self) -> float:
+        """Bytes read for each byte used."""
+        return self.read / self.used if self.used else 0.0
+
+
+def costs_of(element: Element, n_atoms: int) -> list[Cost]:
+    """What the usual ways of reading all frames cost.
+
+    Parameters
+    ----------
+    element : Element
+        The dataset, with its chunk table.
+    n_atoms : int
+        Of a frame.
+
+    Returns
+    -------
+    list of Cost
+        Empty where only HDF5's own library knows.
+
+    Examples
+    --------
+    >>> element = Element(Dataset("value", np.dtype("f4"), (100, 5000, 3), offset=512))
+    >>> found = costs_of(element, 5000)
+    >>> [(cost.access, cost.ratio) for cost in found][:2]
+    [('frame by frame', 1.0), ('the first 5 % of the atoms', 1.0)]
+    """
+    if element.dataset.detour or not all(element.dataset.shape):
+        return []
+    everything = np.arange(n_atoms)
+    share = f"{100 // ONE_IN} %"
+    few = max(1, n_atoms // ONE_IN)
+    return [
+        _cost(element, "frame by frame", everything, one_by_one=True),
+        _cost(element, f"the first {share} of the atoms", everything[:few]),
+        _cost(element, f"every {ONE_IN}th atom", everything[::ONE_IN]),
+        _cost(element, "everything", everything),
+    ]
+
+
+def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False) -> int:
+    """Bytes of the file that reading some atoms of all frames takes.
+
+    Parameters
+    ----------
+    element : Element
+        The dataset, with its chunk table.
+    atoms : numpy.ndarray of integers, shape (n,)
+        Atoms, rising.
+    one_by_one : bool
+        Whether each frame is read by itself, and not in blocks that end where chunks do.
+
+    Returns
+    -------
+    int
+    """
+    dataset = element.dataset
+    rows = _rows_of_places(element)[:, None]
+    columns = list(_columns(dataset, atoms))
+    numbers = [column.number for column in columns]
+    offsets, sizes = (part[:, numbers] for part in _stored(dataset, len(rows)))
+    read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
+    # How often a chunk is read: in blocks once, and so where it is kept for the next frame.
+    times = np.minimum(rows, 1)
+    if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT):
+        times = rows
+    there = (sizes > 0) & (rows > 0)
+    total = (read * times * there).sum()
+    if not dataset.filters and any(column.straight for column in columns):
+        return int(total)
+    # A gap between two chunks is read where it is short, as one within a chunk is.
+    gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
+    short = (gaps >= 0) & (gaps <= GAP)
+    if one_by_one:
+        within_place = np.diff(np.nonzero(there)[0]) == 0
+        short = short * within_place * np.broadcast_to(times, there.shape)[there][1:]
+    return int(total + (gaps * short).sum())
+
+
+def _of_chunks(
+    dataset: Dataset,
+    columns: "list[_Column]",
+    sizes: np.ndarray,
+    rows: np.ndarray,
+    *,
+    one_by_one: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each chunk the bytes that are read, where they begin, and where they end."""
+    of_row, first, end, between = (
+        np.array([getattr(column, name) for column in columns])
+        for name in ("of_row", "first", "end", "between")
+    )
+    if dataset.filters:
+        packed = _packed(dataset, sizes, rows, end)
+        return packed, np.zeros_like(first), packed
+    if one_by_one:
+        return np.broadcast_to(of_row, sizes.shape), first, end
+    # What is between two rows of a chunk is read with them.
+    read = rows * of_row + np.maximum(rows - 1, 0) * between
+    return read, first, (rows - 1) * _row_bytes(dataset) + end
+
+
+def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
+    """How a dataset lies in the file.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Of numbers of atoms.
+    n_atoms : int
+        Of a frame.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> layout_in_words(Dataset("value", np.dtype("f4"), (100, 50, 3), chunk=(25, 7, 3)), 50)
+    '25 frames × 7 atoms a chunk (2.1 kB)'
+    """
+    if dataset.chunk is None:
+        return "contiguous" if not dataset.detour else "known to HDF5 alone"
+    frames, atoms, part = _chunk_in_atoms(dataset)
+    if atoms >= n_atoms and part == 1:
+        words = "one frame a chunk" if frames == 1 else f"{frames} frames a chunk"
+    else:
+        words = f"{frames} frame{'s' * (frames != 1)} × {atoms:,} atoms a chunk"
+        words += "" if part == 1 else f", one of {part} parts of each"
+    n_bytes = math.prod(dataset.chunk) * dataset.dtype.itemsize
+    stages = " + ".join(map(_stage_in_words, dataset.filters))
+    return f"{words} ({size_in_words(n_bytes)}{f', {stages}' if stages else ''})"
+
+
+def advice(costs: list[Cost], *, command: str = "paceline repack") -> str:
+    """Whether writing the file anew pays, in words.
+
+    Parameters
+    ----------
+    costs : list of Cost
+        As `costs_of` gives them for positions.
+    command : str
+        What writes it anew.
+
+    Returns
+    -------
+    str
+    """
+    if not costs:
+        return f"pays: {command} writes what workers read without HDF5's library"
+    by_frames, first, _, everything = costs
+    if everything.read < LITTLE:
+        return "does not pay: there is little to be read"
+    if by_frames.ratio > WORTH * max(1.0, everything.ratio):
+        return f"pays for reading frame by frame: {command} --for frames"
+    if first.ratio > WORTH:
+        return f"pays where few atoms are read in all frames: {command} --for atoms"
+    return "does not pay"
+
+
+def _cost(element: Element, access: str, atoms: np.ndarray, *, one_by_one: bool = False) -> Cost:
+    n_rows = int(_rows_of_places(element).sum())
+    used = n_rows * len(atoms) * 3 * element.dataset.dtype.itemsize
+    return Cost(access, bytes_read(element, atoms, one_by_one=one_by_one), used)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What is wanted of a row of the chunks in one column: bytes, with the gaps that are read.
+
+    Its place among the columns, the first wanted byte and one past the last, those that are read,
+    and those between this row and the next that are read too. Long runs of float32 are read
+    straight to their places, without what is between them.
+    """
+
+    number: int
+    first: int
+    end: int
+    of_row: int
+    between: int
+    straight: bool
+
+
+def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
+    """Chunks side by side that hold any of the atoms."""
+    shape, chunk = dataset.shape, dataset.chunk or dataset.shape
+    # Without an axis of components each number stands for itself.
+    points = atoms if len(shape) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
+    # How many components of a point each of the chunks side by side has, padding left out.
+    parts = [1]
+    if len(shape) == 3:
+        parts = [min(chunk[2], shape[2] - k) for k in range(0, shape[2], chunk[2])]
+    step = dataset.dtype.itemsize * math.prod(chunk[2:])
+    columns = points // chunk[1]
+    for inside in np.split(points, np.flatnonzero(np.diff(columns)) + 1):
+        starts = inside % chunk[1] * step
+        for k, part in enumerate(parts):
+            number = int(inside[0] // chunk[1]) * len(parts) + k
+            yield _column(number, starts, part * dataset.dtype.itemsize, dataset)
+
+
+def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
+    """What is wanted of a row: from each of these bytes on, so many."""
+    gaps = np.diff(starts) - n
+    of_row = len(starts) * n + int(gaps[gaps <= GAP].sum())
+    first, end = int(starts[0]), int(starts[-1]) + n
+    gap = _row_bytes(dataset) - end + first
+    straight = not gaps.any() and (of_row >= GAP or gap == 0) and dataset.dtype.itemsize == 4
+    return _Column(number, first, end, of_row, gap if gap <= GAP and not straight else 0, straight)
+
+
+def _row_bytes(dataset: Dataset) -> int:
+    """Of a chunk."""
+    return math.prod((dataset.chunk or dataset.shape)[1:]) * dataset.dtype.itemsize
+
+
+def _packed(dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Bytes that are read of chunks: of deflate alone no more than the last wanted byte needs."""
+    if [stage.number for stage in dataset.filters] != [_DEFLATE]:
+        return sizes
+    of_row = _row_bytes(dataset)
+    share = ((rows - 1) * of_row + end) / ((dataset.chunk or dataset.shape)[0] * of_row)
+    return np.where(share < BEGINNING, np.minimum(sizes, sizes * share + SPARE), sizes)
+
+
+def _rows_of_places(element: Element) -> np.ndarray:
+    """Rows of each place along the first axis that frames are read from."""
+    dataset = element.dataset
+    n_rows = dataset.shape[0]
+    rows = np.arange(n_rows) if element.rows is None else np.unique(element.rows)
+    of_place = dataset.shape[0] if dataset.chunk is None else dataset.chunk[0]
+    return np.bincount(rows[rows != ABSENT] // of_place, minlength=-(-n_rows // of_place))
+
+
+def _stored(dataset: Dataset, n_places: int) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and bytes of the chunks, shape (n_places, chunks of one place)."""
+    if dataset.table is None:
+        return np.zeros((n_places, 1)), np.ones((n_places, 1))
+    # Offsets that no file has are too large for integers of NumPy's to be added to.
+    table = (dataset.table.offsets, dataset.table.sizes)
+    offsets, sizes = (part.astype(np.float64).reshape(n_places, -1) for part in table)
+    return offsets, sizes
+
+
+def _inflated(dataset: Dataset) -> int:
+    """Bytes of all chunks of one place."""
+    chunk = dataset.chunk or dataset.shape
+    across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))
+    return math.prod(chunk) * across * dataset.dtype.itemsize
+
+
+def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
+    """Frames and atoms of a chunk, and in how many parts the three numbers of an atom are."""
+    assert dataset.chunk is not None
+    frames, *rest = dataset.chunk
+    if len(rest) == 1:
+        return frames, max(1, rest[0] // 3), 1
+    return frames, rest[0], -(-dataset.shape[2] // rest[1])
+
+
+def _stage_in_words(stage: Filter) -> str:
+    name = _NAMES.get(stage.number, stage.name or f"filter {stage.number}")
+    return f"{name} {stage.values[0]}" if stage.number == _DEFLATE and stage.values else name

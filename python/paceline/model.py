@@ -1,0 +1,57 @@
+"""How long an analysis takes on so many workers: a prediction by arithmetic, nothing is run.
+
+`predict` is the whole of it; the formula, term by term, is told in the manual under "The model".
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.scaling.predict import FrameCost, Prediction, Unevenness, predict
+    from paceline.scaling.systems import (
+        FILE_SYSTEMS,
+        LAYOUTS,
+        NETWORKS,
+        SCHEDULES,
+        FileSystem,
+        Network,
+    )
+
+__all__ = [
+    "FILE_SYSTEMS",
+    "LAYOUTS",
+    "NETWORKS",
+    "SCHEDULES",
+    "FileSystem",
+    "FrameCost",
+    "Network",
+    "Prediction",
+    "Unevenness",
+    "predict",
+]
+
+# Imported when first used: the command line takes the names of systems alone.
+_HOMES = {
+    "FILE_SYSTEMS": "systems",
+    "LAYOUTS": "systems",
+    "NETWORKS": "systems",
+    "SCHEDULES": "systems",
+    "FileSystem": "systems",
+    "FrameCost": "cost",
+    "Network": "systems",
+    "Prediction": "formula",
+    "Unevenness": "sharing",
+    "predict": "formula",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline.model' has no attribute {name!r}")
+    value = getattr(import_module(f"paceline.model.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Timings of runs: records, metrics, stragglers, advice, figures, reports."""

@@ -1,0 +1,184 @@
+"""What figures of timings share: their style, boxes, units, and the names of workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from paceline.performance.components import GRID, INK, Part
+from paceline.performance.records import host_of
+from paceline.performance.text import short_names
+
+#: Of all figures: inches, and points.
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.facecolor": "none",
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 1,
+    "legend.handleheight": 1,
+    "legend.columnspacing": 1.4,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "savefig.dpi": 200,
+    # Text stays text.
+    "svg.fonttype": "none",
+}
+#: Hosts whose names find room along an axis.
+NAMED_HOSTS = 8
+#: Workers whose numbers do, all of them.
+NUMBERED_WORKERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit, and what to multiply numbers with to have them in it."""
+
+    name: str
+    factor: float
+
+
+def time_unit(seconds: float) -> Unit:
+    """A unit in which so long a time is a number that one can read.
+
+    Parameters
+    ----------
+    seconds : float
+        The longest time, s.
+
+    Returns
+    -------
+    Unit
+        From ms to h.
+    """
+    for least, name, length in ((7200, "h", 3600), (600, "min", 60), (0.5, "s", 1)):
+        if seconds >= least:
+            return Unit(name, 1 / length)
+    return Unit("ms", 1e3)
+
+
+def rate_unit(bytes_per_second: float) -> Unit:
+    """A unit in which such a rate is a number that one can read.
+
+    Parameters
+    ----------
+    bytes_per_second : float
+        The largest rate, bytes/s.
+
+    Returns
+    -------
+    Unit
+        From kB/s to GB/s.
+    """
+    for least, name in ((1e9, "GB/s"), (1e6, "MB/s")):
+        if bytes_per_second >= least:
+            return Unit(name, 1 / least)
+    return Unit("kB/s", 1e-3)
+
+
+def draw_boxes(
+    axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Part
+) -> None:
+    """Draw boxes of one part, all as one path: files of it are a tenth as large.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where.
+    left, right, bottom, top : numpy.ndarray, shape (n,), float
+        Their sides; what has no extent is left out.
+    part : Part
+        Gives the colour.
+    """
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    left, right, bottom, top = np.broadcast_arrays(left, right, bottom, top)
+    seen = (right > left) & (top > bottom)
+    left, right, bottom, top = (side[seen] for side in (left, right, bottom, top))
+    x = np.stack((left, right, right, left, left), axis=-1)
+    y = np.stack((bottom, bottom, top, top, bottom), axis=-1)
+    codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(left)
+    if codes:
+        corners = Path(np.stack((x, y), axis=-1).reshape(-1, 2), codes)
+        # Not `add_patch`: to fit the axes to every corner takes it a quarter of a page's time.
+        axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
+
+
+def add_legend(axes: Any, parts: Sequence[Part], *more: Any) -> None:
+    """Name parts above the axes, where no data are.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where.
+    parts : sequence of Part
+        With their colours.
+    *more : matplotlib.artist.Artist
+        Further ones, that have labels.
+    """
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=part.colour, label=part.label) for part in parts]
+    axes.legend(
+        handles=[*handles, *more],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=5 if len(handles) + len(more) > 9 else 9,
+        borderaxespad=0.2,
+        borderpad=0,
+    )
+
+
+def name_workers(axis: Any, workers: Sequence[str]) -> None:
+    """Number workers along an axis, at 1, 2 …, and name their hosts.
+
+    Parameters
+    ----------
+    axis : matplotlib.axis.Axis
+        Along which they are.
+    workers : sequence of str
+        Their names, those of a host together.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    n_workers = len(workers)
+    ticks = np.arange(1, n_workers + 1)
+    if n_workers > NUMBERED_WORKERS:
+        round_ones = MaxNLocator(10, integer=True, steps=[1, 2, 5, 10])
+        ticks = np.intersect1d(ticks, round_ones.tick_values(1, n_workers))
+    axis.set_ticks(ticks)
+    hosts = [(host, len(list(same))) for host, same in groupby(workers, host_of)]
+    if not 1 < len(hosts) <= NAMED_HOSTS:
+        return
+    ends = np.cumsum([n for _, n in hosts])
+    middles = [end - (n - 1) / 2 for end, (_, n) in zip(ends, hosts, strict=True)]
+    names = short_names([host for host, _ in hosts])
+    axis.remove_overlapping_locs = False
+    axis.set_ticks(middles, [names[host] for host, _ in hosts], minor=True)
+    upright = axis.axis_name == "y"
+    axis.set_tick_params(
+        which="minor", length=0, pad=24 if upright else 18, labelrotation=90 if upright else 0
+    )
+    if upright:
+        for label in axis.get_minorticklabels():
+            label.set_verticalalignment("center")
+    line = axis.axes.axhline if upright else axis.axes.axvline
+    for end in ends[:-1]:
+        line(end + 0.5, color=GRID, linewidth=0.8, zorder=0)

@@ -1,0 +1,297 @@
+"""What is said of a run, and numbers in words."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: From which number on how many decimals are shown; of smaller ones five.
+_DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
+
+
+def number(value: float) -> str:
+    """A number for a table, with decimals if it is small.
+
+    Parameters
+    ----------
+    value : float
+        The number; NaN where it is not known.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> number(0.00123), number(0.0123), number(12.34), number(1234.5), number(math.nan)
+    ('0.00123', '0.012', '12.34', '1,234', '–')
+    """
+    if not math.isfinite(value):
+        return _not_finite(value)
+    digits = next((d for least, d in _DECIMALS if abs(value) >= least), 5 if value else 0)
+    return f"{value:,.{digits}f}"
+
+
+def amount(n_bytes: float) -> str:
+    """Bytes in the largest unit of which there is one.
+
+    Parameters
+    ----------
+    n_bytes : float
+        Number of bytes; NaN where it is not known.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> amount(1_234_567_890), amount(12)
+    ('1.23 GB', '12 bytes')
+    """
+    if not math.isfinite(n_bytes):
+        return _not_finite(n_bytes)
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.3g} {unit}"
+    return f"{n_bytes:.0f} bytes"
+
+
+def many(count: int, thing: str) -> str:
+    """A number of things.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    thing : str
+        One of them.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> many(1, "worker"), many(20_000, "frame")
+    ('1 worker', '20,000 frames')
+    """
+    return f"{count:,} {thing}{'s' * (count != 1)}"
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """A text without its middle, if it is long.
+
+    Parameters
+    ----------
+    text : str
+        Of any length.
+    most : int
+        Characters to keep.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shortened("md.part0001.xtc, md.part0002.xtc", 20)
+    'md.part000…t0002.xtc'
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
+
+
+def _not_finite(value: float) -> str:
+    return "–" if math.isnan(value) else "∞"
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """What names are sorted by so that numbers in them count as such.
+
+    Parameters
+    ----------
+    name : str
+        Of a worker, or a host.
+
+    Returns
+    -------
+    list of tuple
+        To be compared with those of other names.
+
+    Examples
+    --------
+    >>> sorted(["node10:7:7", "node9:7:7", "node9:12:12"], key=natural)
+    ['node9:7:7', 'node9:12:12', 'node10:7:7']
+    """
+    pieces = re.findall(r"\d+|\D+", name)
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces]
+
+
+def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
+    """Names of hosts, as short as tells them apart.
+
+    Parameters
+    ----------
+    hosts : sequence of str
+        Their full names.
+    most : int
+        Characters, if that tells them apart.
+
+    Returns
+    -------
+    dict of str to str
+        By full name.
+
+    Examples
+    --------
+    >>> short_names(["node1.cluster.org", "node2.cluster.org"])
+    {'node1.cluster.org': 'node1', 'node2.cluster.org': 'node2'}
+    >>> short_names(["a.east.org", "a.west.org"])
+    {'a.east.org': 'a.east.org', 'a.west.org': 'a.west.org'}
+    >>> short_names(["10.0.0.7"])
+    {'10.0.0.7': '10.0.0.7'}
+    """
+    whole = {host: host for host in hosts}
+    # The first part of an address is no name.
+    first = {host: host.partition(".")[0] for host in hosts}
+    without_domain = {host: host if first[host].isdecimal() else first[host] for host in hosts}
+    for names in (without_domain, whole):
+        short = {host: shortened(name, most) for host, name in names.items()}
+        if len(set(short.values())) == len(short):
+            return short
+    return whole
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to know, and what to do about it.
+
+    Attributes
+    ----------
+    kind : str
+        One word or two: what it is about.
+    text : str
+        A short paragraph.
+    numbers : dict of str to float
+        On which it rests: attributes of the report, seconds, or shares from 0 to 1.
+    heuristic : str
+        Its number in Khoshlessan et al. 2020; empty for what is not among theirs.
+    """
+
+    kind: str
+    text: str
+    numbers: dict[str, float]
+    heuristic: str = ""
+
+
+def seconds(value: float) -> str:
+    """A time with two digits or three.
+
+    Parameters
+    ----------
+    value : float
+        s.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(7300)
+    ('1.2 ms', '1.2 s', '123 s', '2.0 h')
+    """
+    if value >= 3600:
+        return f"{value / 3600:.1f} h"
+    if value >= 100:
+        return f"{value:.0f} s"
+    if value >= 0.1 or value <= 0:
+        return f"{value:.2g} s" if value < 10 else f"{value:.1f} s"
+    return f"{1e3 * value:.2g} ms"
+
+
+def percent(share: float) -> str:
+    """A share of the whole.
+
+    Parameters
+    ----------
+    share : float
+        From 0 to 1.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> percent(0.256), percent(0.004)
+    ('26 %', '0.4 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def rate(value: float) -> str:
+    """Bytes a second.
+
+    Parameters
+    ----------
+    value : float
+        bytes/s.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> rate(1.234e9), rate(689.2e6), rate(1.2e3)
+    ('1.2 GB/s', '689 MB/s', '1.2 kB/s')
+    """
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if value >= one[1]), ("kB", 1e3))
+    number = value / factor
+    return f"{number:.{0 if number >= 100 else 1}f} {unit}/s"
+
+
+def times(ratio: float) -> str:
+    """A ratio with two digits.
+
+    Parameters
+    ----------
+    ratio : float
+        Not negative.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> times(0.0213), times(1.26), times(12.6), times(1260), times(float("inf"))
+    ('0.021', '1.3', '13', '1,300', 'any number of')
+    """
+    if math.isinf(ratio):
+        return "any number of"
+    return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def joined(words: Sequence[str]) -> str:
+    """Words as one list.
+
+    Parameters
+    ----------
+    words : sequence of str
+        At least one.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> joined(["one", "two", "three"])
+    'one, two and three'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

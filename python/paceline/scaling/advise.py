@@ -1,0 +1,644 @@
+"""Advice about a run: parts of it are done and timed, and the whole is predicted from them."""
+
+import math
+import os
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from paceline._util.files import size_in_words
+from paceline.backends.base import available_cpus
+from paceline.errors import UnsupportedError
+from paceline.performance.text import percent
+from paceline.runner import analyses_of
+from paceline.scaling.forecast import MAKERS, Findings, Forecast, Pace, Recoded, measure, recoded
+from paceline.scaling.rehearse import Costs, Rehearsal, disk_rates
+from paceline.schedule.plan import choose_frames
+from paceline.trajectory.chain import Chain
+from paceline.transform.base import Transform
+
+
+class Outline:
+    """Number and times of all frames, by those in the middle of one file.
+
+    Parameters
+    ----------
+    chain : paceline.trajectory.chain.Chain
+        A sample.
+
+    Attributes
+    ----------
+    n_frames : int
+        Number of frames, about.
+    """
+
+    def __init__(self, chain: Chain):
+        self._chain = chain
+        self.n_frames = chain.n_expected
+
+    def times(self) -> np.ndarray:
+        """Times of all frames, ps, if they are as far apart as those that are known.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_frames,)
+            NaN where no time is known.
+        """
+        known = self._chain.times()
+        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
+        # Medians: a file may hold the times of several runs.
+        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
+        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
+
+
+#: More workers pay off as long as each does so much of what one alone does.
+EFFICIENT = 0.7
+#: An analysis that wants no processor for more than this part of the time waits.
+WAITING = 0.5
+#: Workers for each processor that are asked about where they wait.
+PER_CPU_WAITING = 8
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a run would take, and what would help; print it for the words.
+
+    Attributes
+    ----------
+    what : str
+        The analyses.
+    files : tuple of str
+        The trajectory.
+    format : str
+        Of the first file.
+    size : int
+        Of all files, bytes.
+    n_atoms, n_wanted : int
+        Atoms of a frame, and those that are decoded.
+    n_frames : int
+        Frames of the run; estimated if `is_sample`.
+    is_sample : bool
+        Whether the file has no index yet, and only frames in its middle were looked for.
+    cached : float or None
+        How much of what the run reads was in memory before, from 0 to 1; None where that is not
+        told.
+    findings : Findings
+        What was measured.
+    rates : tuple of float or None
+        Bytes a second that one reader gets from the disk, and two together.
+    forecast : Forecast
+        How times follow from that.
+    others : tuple of Recoded
+        The same frames in other files.
+    cpus : int
+        CPUs that this process may use.
+    asked : int or None
+        Workers that the user asked about.
+    seconds : float
+        What it took to find all this.
+    """
+
+    what: str
+    files: tuple[str, ...]
+    format: str
+    size: int
+    n_atoms: int
+    n_wanted: int
+    n_frames: int
+    is_sample: bool
+    cached: float | None
+    findings: Findings
+    rates: tuple[float, float] | None
+    forecast: Forecast
+    others: tuple[Recoded, ...]
+    cpus: int
+    asked: int | None
+    seconds: float
+
+    @property
+    def backend(self) -> str:
+        """Where blocks would be computed."""
+        return self.findings.backend
+
+    @property
+    def waits(self) -> bool:
+        """Whether the analysis waits for something that is no processor."""
+        return self.findings.waiting > WAITING
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """Numbers of workers that are asked about."""
+        if self.backend == "serial":
+            return (1,)
+        most = self.cpus * (PER_CPU_WAITING if self.waits else 1)
+        powers = {2**k for k in range(most.bit_length())}
+        return tuple(sorted(powers | {2, self.cpus} | ({self.asked} if self.asked else set())))
+
+    def t_total(self, n_workers: int, file: str = "now") -> float:
+        """How long the run would take.
+
+        Parameters
+        ----------
+        n_workers : int
+            Workers.
+        file : {"now", "memory", "disk"}
+            Where its bytes are: as much in memory as now, all of them, or none.
+
+        Returns
+        -------
+        float
+            Seconds; of "disk" NaN where that could not be measured.
+        """
+        memory = self.forecast.t_total(self.findings.in_memory, n_workers)
+        if file == "memory":
+            return memory
+        disk = float("nan")
+        if self.findings.from_disk is not None:
+            disk = self.forecast.t_total(self.findings.from_disk, n_workers)
+        if file == "disk":
+            return disk
+        if file != "now":
+            raise ValueError(f"file must be 'now', 'memory' or 'disk', not {file!r}")
+        share = self._share
+        return memory if share == 1 else share * memory + (1 - share) * disk
+
+    @property
+    def _share(self) -> float:
+        """Of the bytes, what is taken to be in memory."""
+        return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
+
+    def efficiency(self, n_workers: int) -> float:
+        """What each of so many workers does of what one alone does."""
+        return self.t_total(1) / (n_workers * self.t_total(n_workers))
+
+    @cached_property
+    def n_workers(self) -> int:
+        """The most workers that pay off: each does 0.7 or more of what one alone does."""
+        best = 1
+        for n_workers in self.workers:
+            if self.efficiency(n_workers) < EFFICIENT:
+                break
+            best = n_workers
+        return best
+
+    @property
+    def pace(self) -> Pace:
+        """What frames cost where most bytes are now."""
+        disk = self.findings.from_disk
+        return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
+
+    @property
+    def costs(self) -> Costs:
+        """What a frame costs one of `n_workers`, now."""
+        return self.pace.costs(self.n_workers)
+
+    @property
+    def bound(self) -> str:
+        """What takes most of a worker's time: "read", "decode", "transform", "compute", "rest"."""
+        parts = self.costs.parts
+        return max(parts, key=parts.__getitem__)
+
+    def t_other(self, file: Recoded, where: str) -> float:
+        """How long the run would take on another file, by `n_workers`.
+
+        Parameters
+        ----------
+        file : Recoded
+            Of `others`.
+        where : {"memory", "disk"}
+            Where its bytes are.
+
+        Returns
+        -------
+        float
+            Seconds; of "disk" NaN where that could not be measured.
+        """
+        rate = None
+        if where == "disk":
+            if self.rates is None:
+                return float("nan")
+            rate = self.rates[min(self.n_workers, 2) - 1]
+        return self.forecast.t_recoded(self.findings.in_memory, file, self.n_workers, rate)
+
+    def t_convert(self, file: Recoded) -> float:
+        """Making another file by `n_workers`, s, but for what the disk takes to write it."""
+        decoding = self.forecast.t_convert(file, self.n_workers)
+        if self.rates is None or self.cached is None:
+            return decoding
+        from_disk = (1 - self.cached) * self.size / self.rates[min(self.n_workers, 2) - 1]
+        return max(decoding, from_disk)
+
+    def rows(self) -> Sequence[tuple[int, float, float, float, float]]:
+        """Workers, and seconds in memory, from the disk and now, and the efficiency."""
+        return [
+            (
+                n,
+                self.t_total(n, "memory"),
+                self.t_total(n, "disk"),
+                self.t_total(n),
+                self.efficiency(n),
+            )
+            for n in self.workers
+        ]
+
+    def __str__(self) -> str:
+
+        return told(self)
+
+
+#: Characters of a line of sentences.
+WIDTH = 88
+#: Another file is worth a word where it saves this part of the time.
+WORTHWHILE = 0.2
+#: What is read from memory should be there: but for so much.
+RESIDENT = 0.95
+
+_DOING = {
+    "read": "reading bytes",
+    "decode": "decoding frames",
+    "transform": "transforming positions",
+    "compute": "the analysis itself",
+    "rest": "dealing blocks, and waiting for the interpreter",
+}
+
+
+def told(advice: "Advice") -> str:
+    """All of it.
+
+    Parameters
+    ----------
+    advice : Advice
+        The numbers.
+
+    Returns
+    -------
+    str
+        Several paragraphs, without a line break at the end.
+    """
+    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
+    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
+    return "\n\n".join(filter(None, texts))
+
+
+def _wrapped(line: str) -> str:
+    """An item of a list on as many lines as it takes."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _subject(advice: "Advice") -> Iterator[str]:
+    first, *more = map(os.path.basename, advice.files)
+    names = f"{first} and {len(more)} more" if more else first
+    about = "about " if advice.is_sample else ""
+    size = f", {size_in_words(advice.size)}" if advice.size else ""
+    yield (
+        f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
+        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
+    )
+    workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
+    yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
+    if advice.is_sample:
+        yield "the number of frames is estimated: the file has no index yet (paceline index)"
+    yield from _where(advice)
+
+
+def _where(advice: "Advice") -> Iterator[str]:
+    """Where the bytes are."""
+    resident = advice.findings.resident
+    if resident is not None and resident < RESIDENT:
+        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
+    if advice.cached is None:
+        yield "how much of what it reads is in memory now is not known here"
+    elif advice.findings.from_disk is None:
+        yield (
+            f"{percent(advice.cached)} of what it reads is in memory now; how fast the rest comes "
+            "from the disk could not be measured"
+        )
+    else:
+        yield f"{percent(advice.cached)} of what it reads is in memory now"
+
+
+def _frame(advice: "Advice") -> Iterator[str]:
+    """What a frame costs."""
+    columns = {"memory": advice.findings.in_memory}
+    if advice.findings.from_disk is not None:
+        columns["disk"] = advice.findings.from_disk
+    counts = (1,) if advice.backend == "serial" else (1, 2)
+    heads = [f"{where} ×{n}" for where in columns for n in counts]
+    costs = [pace.costs(n) for pace in columns.values() for n in counts]
+    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
+    rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
+    yield from _aligned([("µs a frame, from, × workers", *heads), *rows])
+    yield f"{size_in_words(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
+    if advice.rates is not None:
+        one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
+        yield f"one reader gets {one} from the disk, two together {two}"
+
+
+def _times(advice: "Advice") -> Iterator[str]:
+    """The whole run."""
+    heads = ["workers", "from memory", "from the disk", "now", "efficiency"]
+    rows = [
+        (str(n), *(_seconds(value) for value in times), f"{efficiency:.2f}")
+        for n, *times, efficiency in advice.rows()
+    ]
+    yield from _aligned([tuple(heads), *rows])
+
+
+def _verdict(advice: "Advice") -> Iterator[str]:
+    """What bounds it, and how many workers pay off."""
+    costs, best = advice.costs, advice.n_workers
+    share = costs.parts[advice.bound] / costs.seconds
+    yield f"- {percent(share)} of the time of {_each(best)} is {_DOING[advice.bound]}."
+    if advice.waits and advice.bound == "compute":
+        yield (
+            "- The analysis waits for something other than a processor: more workers than the "
+            f"{advice.cpus} CPUs pay off."
+        )
+    if advice.backend != "serial":
+        yield _paying(advice)
+    yield from _lock(advice)
+
+
+def _paying(advice: "Advice") -> str:
+    best = advice.n_workers
+    time = f"{_seconds(advice.t_total(best))}"
+    beyond = [n for n in advice.workers if n > best]
+    if beyond:
+        more = (
+            f"with {beyond[0]} ({_seconds(advice.t_total(beyond[0]))}) each would do "
+            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
+        )
+    elif best > 2:
+        more = "beyond 2 this is estimated"
+    else:
+        more = f"this process may use {advice.cpus} CPUs"
+    workers = "1 worker pays" if best == 1 else f"{best} workers pay"
+    return f"- {workers} off: {time}; {more}."
+
+
+def _lock(advice: "Advice") -> Iterator[str]:
+    """Threads that hold each other up, and whether processes do not."""
+    processes = advice.findings.processes
+    if processes is None:
+        return
+    threads = advice.findings.in_memory
+    slower = threads.two.costs.compute / threads.one.costs.compute
+    one = f"Each of two threads computes for {slower:.1f} times as long as one alone"
+    by_processes = advice.forecast.t_total(processes, 2)
+    by_threads = advice.t_total(2, "memory")
+    start = f"{_seconds(processes.two.fixed)} for their start among it"
+    if by_processes < by_threads:
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
+            f"{_seconds(by_processes)} in place of {_seconds(by_threads)}, {start}: "
+            "backend processes."
+        )
+    elif processes.two.costs.seconds < threads.two.costs.seconds / (1 + WORTHWHILE):
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
+            f"but 2 of them would take {_seconds(by_processes)} of so short a run, {start}."
+        )
+    else:
+        yield f"- {one}, and so does each of two processes: other work slows this machine down."
+
+
+def _other_files(advice: "Advice") -> Iterator[str]:
+    """Other formats and layouts."""
+    if not advice.others:
+        return
+    best = advice.n_workers
+    heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
+    here = (
+        f"this file ({advice.format})",
+        size_in_words(advice.size),
+        size_in_words(round(advice.findings.in_memory.one.n_bytes)),
+        _seconds(advice.t_total(best, "memory")),
+        _seconds(advice.t_total(best, "disk")),
+        "-",
+    )
+    rows = [
+        (
+            _name(file),
+            size_in_words(round(file.frame_bytes * advice.n_frames)),
+            size_in_words(round(file.n_bytes)),
+            _seconds(advice.t_other(file, "memory")),
+            _seconds(advice.t_other(file, "disk")),
+            _seconds(advice.t_convert(file)),
+        )
+        for file in advice.others
+    ]
+    yield from _aligned([(*heads, "from the disk", "to make it"), here, *rows])
+    yield ""
+    yield from _best_file(advice)
+    yield _splitting(advice)
+
+
+def _best_file(advice: "Advice") -> Iterator[str]:
+    """The file that would save most, if one does."""
+    # Files of which the disk's part is not known are compared by the rest.
+    from_disk = advice.pace is advice.findings.from_disk and advice.rates is not None
+    where = "disk" if from_disk else "memory"
+    now = advice.t_total(advice.n_workers, where)
+    best = min(advice.others, key=lambda file: advice.t_other(file, where))
+    saved = now - advice.t_other(best, where)
+    if saved < WORTHWHILE * now:
+        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
+        return
+    runs = math.ceil(advice.t_convert(best) / saved)
+    after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
+    rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
+    yield (
+        f"- {_name(best)}{rounded}, would take {_seconds(now - saved)} in place of "
+        f"{_seconds(now)}; making it costs {_seconds(advice.t_convert(best))} and what the disk "
+        f"takes to write it, and pays off {after}."
+    )
+
+
+def _splitting(advice: "Advice") -> str:
+    opening = _seconds(advice.findings.in_memory.two.opening)
+    return (
+        "- Splitting the file would change nothing on this machine: workers read one file side by "
+        f"side, and opening it takes each {opening}."
+    )
+
+
+def _elsewhere(advice: "Advice") -> Iterator[str]:
+    """What one machine cannot tell."""
+    one = advice.findings.in_memory.one
+    costs = one.costs
+    computing = costs.compute + costs.transform + costs.rest
+    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
+    yield (
+        f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
+        f"--decode {_given(costs.decode)} --compute {_given(computing)} \\\n"
+        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
+    )
+
+
+def _name(file: "Recoded") -> str:
+    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
+
+
+def _workers(n: int) -> str:
+    return "1 worker" if n == 1 else f"{n} workers"
+
+
+def _each(n: int) -> str:
+    return "the worker" if n == 1 else f"each of {n} workers"
+
+
+def _seconds(value: float) -> str:
+    """A time that a person can take in."""
+    if math.isnan(value):
+        return "-"
+    if value < 0.1:
+        return f"{value * 1e3:.1f} ms"
+    if value < 100:
+        return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+    if value < 6000:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:.1f} h"
+
+
+def _given(value: float) -> str:
+    """A time as `paceline predict` takes it."""
+    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
+    return f"{float(f'{value * factor:.3g}'):g}{unit}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        yield "  ".join((first.ljust(widths[0]), *cells))
+
+
+def advise(
+    analyses: Any,
+    *,
+    backend: str | None = None,
+    n_workers: int | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int | None = None,
+    frames: Sequence[int] | np.ndarray | None = None,
+    transforms: Sequence[Transform] = (),
+    on_error: str = "raise",
+) -> Advice:
+    """Tell what a run would take, what bounds it, and what would help; in some seconds.
+
+    A few blocks from the middle of the trajectory are analysed by one worker and by two, from
+    memory and from the disk, and the whole run is predicted from that (see `paceline.model`). The
+    analyses are left as they are.
+
+    Parameters
+    ----------
+    analyses : analysis or sequence of analyses
+        As for `paceline.run`, of one Universe.
+    backend : {"threads", "processes", "serial"}, optional
+        Where blocks of frames would be computed; "threads" by default. Where threads hold each
+        other up, processes are tried as well.
+    n_workers : int, optional
+        Workers that are asked about, beside 1, 2, 4 … up to the CPUs that this process may use.
+    start, stop, step : int, optional
+        Frames, as in a slice.
+    frames : sequence of int or of bool, optional
+        Frames one by one, instead of a slice.
+    transforms : sequence of transformations
+        What is done to positions first.
+    on_error : {"raise", "skip"}
+        What to do with a frame that cannot be read or transformed.
+
+    Returns
+    -------
+    Advice
+        Print it for the words; its attributes are the numbers.
+
+    Raises
+    ------
+    UnsupportedError
+        Another backend, several Universes, or an analysis that writes a file.
+    ValueError
+        No frames, or fewer than one worker.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.rms import RMSD
+    >>> advice = paceline.advise(RMSD(paceline.Universe(PSF, DCD), select="name CA"))
+    >>> advice.n_frames, advice.format, advice.workers[:2]
+    (98, 'DCD', (1, 2))
+    """
+    begun = time.perf_counter()
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    if n_workers is not None and n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
+    if backend not in (None, *MAKERS):
+        raise UnsupportedError(
+            f"advice is about workers of this machine: threads, processes or serial, not "
+            f"{backend!r}; paceline.model.predict tells of others"
+        )
+    asked = analyses_of(analyses)
+    universe = asked[0].atomgroup.universe
+    if any(one.atomgroup.universe is not universe for one in asked):
+        raise UnsupportedError("advice is about the analyses of one Universe at a time")
+    chosen = choose_frames(_n_frames(universe), start, stop, step, frames)
+    rehearsal = Rehearsal(asked, transforms, chosen, skip_damaged=on_error == "skip")
+    if not rehearsal.trajectory.shareable:
+        backend = "serial"
+    # Before anything is read or let go of.
+    cached = rehearsal.in_memory_now()
+    findings = measure(rehearsal, backend or "threads")
+    what = " and ".join(one.name for one in asked)
+    return _advice(rehearsal, findings, what, len(chosen), cached, n_workers, begun)
+
+
+def _n_frames(universe: Any) -> int:
+    """Frames of a trajectory, estimated where only some of them were looked for."""
+    chain = getattr(universe.trajectory, "chain", None)
+    return universe.trajectory.n_frames if chain is None else chain.n_expected
+
+
+def _advice(
+    rehearsal: Rehearsal,
+    findings: Findings,
+    what: str,
+    n_frames: int,
+    cached: float | None,
+    n_workers: int | None,
+    begun: float,
+) -> Advice:
+    """All that was measured, put together."""
+    trajectory = rehearsal.trajectory
+    chain = getattr(trajectory, "chain", None)
+    sizes = {} if chain is None else {core.path: core.size for core in chain.cores}
+    largest = max(sizes, key=sizes.__getitem__, default=None)
+    return Advice(
+        what=what,
+        files=tuple(sizes) or (str(trajectory.provenance()["trajectory"]),),
+        format="read by MDAnalysis" if chain is None else chain.cores[0].format,
+        size=sum(sizes.values()),
+        n_atoms=trajectory.n_atoms,
+        n_wanted=rehearsal.source.n_wanted,
+        n_frames=n_frames,
+        is_sample=rehearsal.is_sample,
+        cached=cached,
+        findings=findings,
+        rates=None if largest is None else disk_rates(largest),
+        forecast=Forecast(n_frames, rehearsal.block_frames),
+        others=tuple(
+            [] if chain is None else recoded(chain, rehearsal.source, rehearsal.middle(64))
+        ),
+        cpus=available_cpus(),
+        asked=n_workers,
+        seconds=time.perf_counter() - begun,
+    )

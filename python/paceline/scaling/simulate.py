@@ -1,0 +1,134 @@
+"""Workers that take blocks, event by event: what the closed formulas are checked against.
+
+Blocks are dealt as `paceline.schedule.scheduler.Dealer` deals them, by a clock of its own.
+"""
+
+import heapq
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.schedule.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a simulated run went.
+
+    Attributes
+    ----------
+    end : float
+        When the last block was done, s.
+    done_by : list of int
+        The worker whose result counted, for each block.
+    n_repeated : int
+        How many times a block was dealt once more.
+    """
+
+    end: float
+    done_by: list[int]
+    n_repeated: int
+
+
+def simulate(blocks: Sequence[float], slowness: Sequence[float]) -> Course:
+    """Deal blocks to workers as they come free, and once more those that are overdue.
+
+    Parameters
+    ----------
+    blocks : sequence of float
+        What each takes a worker that is not slow, s; all have as many frames.
+    slowness : sequence of float
+        How many times as long each worker takes; 1 where it is not slow.
+
+    Returns
+    -------
+    Course
+
+    Examples
+    --------
+    >>> simulate([1.0] * 8, [1.0, 3.0]).done_by
+    [0, 1, 0, 0, 0, 1, 0, 0]
+    """
+    return _Run(blocks, slowness).course()
+
+
+class _Run:
+    """One simulated run: its clock, and what a `Dealer` would know."""
+
+    def __init__(self, blocks: Sequence[float], slowness: Sequence[float]):
+        self._blocks = blocks
+        self._slowness = slowness
+        self._upcoming = 0
+        self._done_by = [-1] * len(blocks)
+        self._n_left = len(blocks)
+        self._since = [0.0] * len(blocks)
+        # Blocks that were dealt so many times, longest since first: only its first can be the
+        # next one overdue. Those done in the meantime are passed over.
+        self._dealt: list[deque[tuple[float, int]]] = [deque()]
+        self._paces: deque[float] = deque(maxlen=REMEMBERED)
+        self._events: list[tuple[float, int, int]] = []
+        self._idle: deque[int] = deque()
+        self._n_repeated = 0
+
+    def course(self) -> Course:
+        """Run until every block is done."""
+        for worker in range(len(self._slowness)):
+            self._give(worker, 0.0)
+        now = 0.0
+        while self._n_left:
+            overdue = self._next_overdue(now) if self._idle else None
+            if overdue is not None and overdue[0] < self._events[0][0]:
+                now, level = overdue
+                self._repeat(self._idle.popleft(), level, now)
+                continue
+            now, worker, block = heapq.heappop(self._events)
+            self._finish(worker, block, now)
+            if self._n_left:
+                self._give(worker, now)
+        return Course(now, self._done_by, self._n_repeated)
+
+    def _give(self, worker: int, now: float) -> None:
+        if self._upcoming < len(self._blocks):
+            block, self._upcoming = self._upcoming, self._upcoming + 1
+            self._begin(worker, block, 0, now)
+        else:
+            self._idle.append(worker)
+
+    def _repeat(self, worker: int, level: int, now: float) -> None:
+        _, block = self._dealt[level].popleft()
+        self._n_repeated += 1
+        self._begin(worker, block, level + 1, now)
+
+    def _begin(self, worker: int, block: int, level: int, now: float) -> None:
+        if level == len(self._dealt):
+            self._dealt.append(deque())
+        self._dealt[level].append((now, block))
+        self._since[block] = now
+        heapq.heappush(
+            self._events, (now + self._blocks[block] * self._slowness[worker], worker, block)
+        )
+
+    def _finish(self, worker: int, block: int, now: float) -> None:
+        if self._done_by[block] < 0:
+            self._done_by[block] = worker
+            self._n_left -= 1
+            self._paces.append(now - self._since[block])
+
+    def _next_overdue(self, now: float) -> tuple[float, int] | None:
+        """When a block is overdue next, and how many times it was dealt again."""
+        allowed = UNKNOWN
+        if self._paces:
+            allowed = max(SHORTEST, OVERDUE * statistics.median_low(self._paces))
+        first = []
+        for level, dealt in enumerate(self._dealt):
+            while dealt and self._done_by[dealt[0][1]] >= 0:
+                dealt.popleft()
+            if dealt:
+                since = dealt[0][0]
+                first.append((since, since + allowed * 2**level, level))
+        if not first:
+            return None
+        when = max(now, min(due for _, due, _ in first))
+        # Of several that are overdue by then, the one that somebody has sat on for longest.
+        return when, min((since, level) for since, due, level in first if due <= when)[1]

@@ -1,0 +1,1 @@
+"""Schedule the blocks of a run: plan, tasks, workers, reduction, collection."""

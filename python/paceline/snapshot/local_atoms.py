@@ -1,0 +1,450 @@
+"""What one rank hands over: its own atoms, and what it says of the frame."""
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import FIELDS
+from paceline.errors import UnwritableError
+from paceline.snapshot.container import Heading
+
+
+def cell_of(box: Any) -> np.ndarray | None:
+    """Vectors of a cell, of whatever a user calls a box.
+
+    Parameters
+    ----------
+    box : array-like, shape (6,) or (3, 3), or None
+        Lengths (Å) and angles (degrees) as in MDAnalysis's dimensions, zeros where there is no
+        cell; or vectors (Å), one a row.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (3, 3), or None
+        Å. Of lengths and angles, the first along x and the second in the plane of x and y.
+
+    Raises
+    ------
+    UnwritableError
+        It is no cell that has a volume.
+
+    Examples
+    --------
+    >>> cell_of([10, 20, 30, 90, 90, 90]).tolist()
+    [[10.0, 0.0, 0.0], [0.0, 20.0, 0.0], [0.0, 0.0, 30.0]]
+    >>> cell_of([0, 0, 0, 0, 0, 0]) is None
+    True
+    """
+    if box is None:
+        return None
+    numbers = np.array(box, dtype=np.float64)
+    if numbers.shape not in ((6,), (3, 3)):
+        raise UnwritableError(
+            "expected a box of lengths and angles, shape (6,), or of vectors, shape (3, 3), found "
+            f"shape {numbers.shape}"
+        )
+    if numbers.shape == (6,) and not numbers[:3].any():
+        return None
+    with np.errstate(all="ignore"):
+        vectors = numbers if numbers.shape == (3, 3) else _vectors(*numbers.tolist())
+        volume = abs(np.linalg.det(vectors))
+    if not 0 < volume < np.inf:
+        raise UnwritableError(f"expected a box that has a volume, found {numbers.tolist()}")
+    return vectors
+
+
+def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: float) -> np.ndarray:
+    """Vectors of lengths and angles; NaN where there is no such cell."""
+    # The sine of what lacks to a right angle makes that angle's cosine exactly 0.
+    cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))
+    if not (min(a, b, c) > 0 and min(alpha, beta, gamma) > 0 and max(alpha, beta, gamma) < 180):
+        return np.full((3, 3), np.nan)
+    sin_c = np.sqrt(1 - cos_c**2)
+    y = (cos_a - cos_b * cos_c) / sin_c
+    rest = 1 - cos_b**2 - y**2
+    z = np.sqrt(rest) if rest > 0 else np.nan
+    return np.array([[a, 0, 0], [b * cos_c, b * sin_c, 0], [c * cos_b, c * y, c * z]])
+
+
+def lengths_and_cosines(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of a cell's vectors, and cosines of the angles between them.
+
+    Parameters
+    ----------
+    cell : numpy.ndarray of float64, shape (3, 3)
+        Å.
+
+    Returns
+    -------
+    lengths : numpy.ndarray of float64, shape (3,)
+        A, B and C, Å.
+    cosines : numpy.ndarray of float64, shape (3,)
+        Of α (between the second and the third), β and γ.
+    """
+    lengths = np.linalg.norm(cell, axis=1)
+    pairs = np.array([[1, 2], [0, 2], [0, 1]])
+    dots = (cell[pairs[:, 0]] * cell[pairs[:, 1]]).sum(axis=1)
+    return lengths, dots / (lengths[pairs[:, 0]] * lengths[pairs[:, 1]])
+
+
+def angles_of(cosines: np.ndarray) -> np.ndarray:
+    """Angles of cosines.
+
+    Parameters
+    ----------
+    cosines : numpy.ndarray of float64
+        From -1 to 1.
+
+    Returns
+    -------
+    numpy.ndarray of float64
+        Degrees; of 0 exactly 90.
+    """
+    return 90 - np.degrees(np.arcsin(cosines.clip(-1, 1)))
+
+
+#: Characters of a name.
+WIDTH = 8
+_BLANK, _LAST = ord(" "), ord("~")
+#: Names that are looked at together: what that takes of memory shall not grow with them.
+_AT_A_TIME = 2**16
+#: Kinds of names that are looked for one after another.
+_KINDS = 16
+
+
+def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
+    """Turn names into characters.
+
+    Parameters
+    ----------
+    names : array-like of str or bytes, shape (n,), or ndarray of uint8, shape (n, 8)
+        Of 1 to 8 printable ASCII characters.
+    ids : numpy.ndarray of int64, shape (n,)
+        Of the atoms, for messages.
+
+    Returns
+    -------
+    numpy.ndarray of uint8, shape (n, 8)
+
+    Raises
+    ------
+    UnwritableError
+        One is no such name, or their number is another.
+
+    Examples
+    --------
+    >>> names_as_bytes(["Na+"], np.array([1])).tobytes()
+    b'Na+     '
+    """
+    codes = _codes(np.asarray(names))
+    if len(codes) != len(ids):
+        raise UnwritableError(f"expected names of {len(ids)} atoms, found those of {len(codes)}")
+    if _are_few(codes):
+        return codes
+    found = np.full((len(ids), WIDTH), _BLANK, dtype=np.uint8)
+    for first in range(0, len(ids), _AT_A_TIME):
+        some = slice(first, first + _AT_A_TIME)
+        _put(codes[some], found[some], ids[some])
+    return found
+
+
+def _are_few(codes: np.ndarray) -> bool:
+    """Whether names are as they have to be, and of few kinds: 6 ms become 0.6 for 108,000."""
+    if codes.dtype != np.uint8 or codes.shape[1] != WIDTH or not codes.flags.c_contiguous:
+        return False
+    others = codes.view(np.uint64)[:, 0]
+    for _ in range(_KINDS):
+        if len(others) == 0:
+            return True
+        name = others[:1].tobytes().rstrip(b" ")
+        if not name or not all(_BLANK < code <= _LAST for code in name):
+            return False
+        others = others[others != others[0]]
+    return False
+
+
+def _codes(names: np.ndarray) -> np.ndarray:
+    """Numbers of characters as they lie in memory, a name a row; 0 behind the last."""
+    if names.dtype == np.uint8 and names.ndim == 2:
+        return names
+    if len(names) == 0:
+        return np.empty((0, WIDTH), dtype=np.uint8)
+    if names.dtype.kind == "O":
+        names = names.astype(str)
+    if names.dtype.kind not in "US" or names.ndim != 1:
+        raise UnwritableError(
+            f"expected names as text of shape (n,), found {names.dtype} of shape {names.shape}"
+        )
+    kind = np.uint32 if names.dtype.kind == "U" else np.uint8
+    in_a_row: Any = np.ascontiguousarray(names, names.dtype.newbyteorder("="))
+    return in_a_row.view(kind).reshape(len(names), -1)
+
+
+def _put(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
+    """Put characters of some names over blanks, and refuse what would not be read as one name."""
+    near = codes[:, :WIDTH]
+    np.copyto(found[:, : near.shape[1]], near, where=near != 0, casting="unsafe")
+    blank = found == _BLANK
+    # Readers take what stands behind a blank for the next column.
+    within = blank[:, :-1] & ~blank[:, 1:]
+    wrong = (blank[:, :1], within, found < _BLANK, codes > _LAST, codes[:, WIDTH:])
+    # To look at all characters first halves the time: 13 ms become 6 for 108,000 names.
+    if not any(one.any() for one in wrong):
+        return
+    odd = np.logical_or.reduce([one.any(axis=1) for one in wrong])
+    for atom in np.flatnonzero(odd):
+        text = "".join(map(chr, codes[atom])).rstrip("\0 ")
+        raise UnwritableError(
+            f"atom {ids[atom]}: expected a name of 1 to {WIDTH} printable ASCII characters without "
+            f"blanks, found {text!r}"
+        )
+
+
+@dataclass(frozen=True)
+class Own:
+    """Atoms of one rank, in any order.
+
+    Attributes
+    ----------
+    heading : Heading
+        Of the frame.
+    ids : numpy.ndarray of int64, shape (n,)
+        From 1 to the number of all atoms.
+    positions : numpy.ndarray of float32 or float64, shape (n, 3)
+        Å.
+    velocities, forces : numpy.ndarray of the same type, shape (n, 3), or None
+        Å/ps and kJ/(mol·Å).
+    names : numpy.ndarray of uint8, shape (n, 8), or None
+        Filled up with blanks.
+    masses, charges : numpy.ndarray of float64, shape (n,), or None
+        u and e.
+    """
+
+    heading: Heading
+    ids: np.ndarray
+    positions: np.ndarray
+    velocities: np.ndarray | None
+    forces: np.ndarray | None
+    names: np.ndarray | None
+    masses: np.ndarray | None
+    charges: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        ids: Any,
+        vectors: Mapping[str, Any],
+        names: Any,
+        numbers: Mapping[str, Any],
+        *,
+        box: Any,
+        step: int,
+        time: float,
+    ) -> Self:
+        """Make arrays of the core's types of whatever a user has.
+
+        Parameters
+        ----------
+        ids : array-like of int, shape (n,)
+            As above, like all that follows.
+        vectors : mapping
+            "positions", "velocities" and "forces", each array-like or None.
+        names : array-like or None
+            See `names_as_bytes`.
+        numbers : mapping
+            "masses" and "charges", each array-like or None.
+        box : array-like or None
+            See `cell_of`.
+        step : int
+            Of the simulation.
+        time : float
+            ps.
+
+        Returns
+        -------
+        Own
+
+        Raises
+        ------
+        UnwritableError
+            Shapes or types are others.
+        """
+        for name, one in {"ids": ids, "names": names, **vectors, **numbers}.items():
+            _refuse_masked(name, one)
+        heading = Heading(_step(step), _time(time), cell_of(box))
+        found = _ids(ids)
+        if vectors["positions"] is None:
+            raise UnwritableError(
+                "expected positions, found None: a rank without atoms gives shape (0, 3)"
+            )
+        arrays = {name: _array(name, one) for name, one in vectors.items() if one is not None}
+        single = all(one.dtype == np.float32 for one in arrays.values())
+        kind = np.float32 if single else np.float64
+        taken: dict[str, Any] = {
+            name: _numbers(name, one, kind, (len(found), 3)) for name, one in arrays.items()
+        }
+        taken |= {
+            name: _numbers(name, one, np.float64, (len(found),))
+            for name, one in numbers.items()
+            if one is not None
+        }
+        for name in numbers:
+            _refuse_odd(name, taken.get(name), found)
+        if names is not None:
+            taken["names"] = names_as_bytes(names, found)
+        beside: dict[str, Any] = dict.fromkeys(
+            ["velocities", "forces", "names", "masses", "charges"]
+        )
+        return cls(heading, found, **(beside | taken))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Vectors that there are."""
+        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+
+    @property
+    def double(self) -> bool:
+        """Whether vectors have 64 bits a number."""
+        return self.positions.dtype == np.float64
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        for field in fields(self)[1:]:
+            if getattr(self, field.name) is not None:
+                yield field.name, getattr(self, field.name)
+
+    def copied(self) -> Self:
+        """The same in arrays that nobody else has."""
+        copies: dict[str, Any] = {name: array.copy() for name, array in self._arrays()}
+        return replace(self, **copies)
+
+    def without(self, *names: str) -> Self:
+        """The same without some of it."""
+        nothing: dict[str, Any] = dict.fromkeys(names)
+        return replace(self, **nothing)
+
+    def as_double(self, double: bool) -> Self:
+        """The same with vectors of 64 or of 32 bits: for a rank without atoms, which has no say."""
+        kind = np.float64 if double else np.float32
+        vectors: dict[str, Any] = {
+            name: getattr(self, name).astype(kind, copy=False) for name in self.fields
+        }
+        return replace(self, **vectors)
+
+    def told(self) -> dict[str, Any]:
+        """What other ranks must say, too."""
+        cell = self.heading.cell
+        return {
+            "step": self.heading.step,
+            "time": self.heading.time,
+            "box": None if cell is None else cell.tolist(),
+            "fields": self.fields,
+            **{name: getattr(self, name) is not None for name in ("names", "masses", "charges")},
+            "type": str(self.positions.dtype) if len(self.ids) else None,
+        }
+
+    def for_core(self) -> "_core.SnapshotAtoms":
+        """As the core takes it."""
+        return (
+            self.ids,
+            self.positions,
+            self.velocities,
+            self.forces,
+            self.names,
+            self.masses,
+            self.charges,
+        )
+
+
+def refuse_disagreement(told: list[dict[str, Any]]) -> None:
+    """Raise `UnwritableError` where one rank says something else than another.
+
+    Parameters
+    ----------
+    told : list of dict
+        By rank; what is None under "type" may be anything.
+    """
+    if all(one is told[0] for one in told):
+        return
+    for name in told[0]:
+        values = [(rank, one[name]) for rank, one in enumerate(told)]
+        if name == "type":
+            values = [pair for pair in values if pair[1] is not None]
+        for rank, value in values:
+            if value != values[0][1]:
+                raise UnwritableError(
+                    f"ranks disagree about {name}: {values[0][1]} on rank {values[0][0]}, {value} "
+                    f"on rank {rank}"
+                )
+
+
+def _step(step: Any) -> int:
+    """A step, which nothing is rounded to."""
+    try:
+        found = operator.index(step)
+    except TypeError:
+        raise UnwritableError(f"expected a whole number as step, found {step!r}") from None
+    if not -(2**63) <= found < 2**63:
+        raise UnwritableError(f"expected a step of 64 bits, found {found}")
+    return found
+
+
+def _time(time: Any) -> float:
+    try:
+        found = float(time)
+    except (TypeError, ValueError):
+        raise UnwritableError(f"expected a number of ps as time, found {time!r}") from None
+    if not np.isfinite(found):
+        raise UnwritableError(f"expected a finite time, found {found} ps")
+    return found
+
+
+def _refuse_masked(name: str, values: Any) -> None:
+    """Raise where numbers are there that a user says are not."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n_masked = np.ma.count_masked(values)
+        raise UnwritableError(
+            f"expected {name} of which none is masked, found {n_masked} masked: a file has no "
+            "masks; fill them in, or leave the field out"
+        )
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise UnwritableError(
+            f"expected {name} in rows of the same length, found some of other lengths"
+        ) from None
+
+
+def _ids(ids: Any) -> np.ndarray:
+    found = _array("ids", ids)
+    if found.ndim != 1:
+        raise UnwritableError(f"expected ids of shape (n,), found {found.shape}")
+    if found.size and found.dtype.kind not in "iu":
+        raise UnwritableError(f"expected whole numbers as ids, found {found.dtype}")
+    if found.dtype == np.uint64 and found.size and found.max() >= 2**63:
+        raise UnwritableError(f"id {found.max()} is out of range")
+    return np.ascontiguousarray(found, dtype=np.int64)
+
+
+def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = _array(name, found)
+    if array.dtype.kind not in "iuf":
+        raise UnwritableError(f"expected numbers as {name}, found {array.dtype}")
+    if array.shape != shape:
+        raise UnwritableError(f"expected {name} of shape {shape}, found {array.shape}")
+    return np.ascontiguousarray(array, dtype=kind)
+
+
+def _refuse_odd(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
+    """Raise for numbers that are not finite, also where the core does not see them."""
+    if numbers is not None and not np.isfinite(numbers).all():
+        atom = np.flatnonzero(~np.isfinite(numbers))[0]
+        raise UnwritableError(f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}")

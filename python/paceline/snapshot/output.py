@@ -1,0 +1,368 @@
+"""A file in which frames lie one after another behind a head that counts them."""
+
+import contextlib
+import errno
+import os
+from abc import abstractmethod
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from paceline._util.files import (
+    create_temporary,
+    publish,
+    refuse_impossible,
+    refuse_special,
+    temporary_name,
+    writing_to,
+)
+from paceline.errors import FileChangedError
+from paceline.snapshot.container import Container, Contents, Heading, Place, Settings, refuse_other
+
+#: What file systems say that keep no room.
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class Output:
+    """A file of which one process writes the headers, while others write the atoms.
+
+    Parameters
+    ----------
+    path : str
+        Final name.
+    descriptor : int
+        Open for reading and writing.
+    temporary : pathlib.Path, optional
+        What it is called until it is published.
+
+    Attributes
+    ----------
+    path : str
+        Final name.
+    """
+
+    def __init__(self, path: str, descriptor: int, temporary: Path | None = None):
+        self.path = path
+        self._descriptor = descriptor
+        self._temporary = temporary
+
+    @classmethod
+    def new(cls, path: str) -> Self:
+        """Make a file that appears under its name when it is published.
+
+        Parameters
+        ----------
+        path : str
+            Final name.
+
+        Returns
+        -------
+        Output
+
+        Raises
+        ------
+        OSError
+            It cannot be made.
+        """
+        temporary = temporary_name(path)
+        with writing_to(path):
+            return cls(path, create_temporary(temporary, path), temporary)
+
+    @classmethod
+    def existing(cls, path: str) -> Self:
+        """Open a file that is to grow.
+
+        Parameters
+        ----------
+        path : str
+            Its name.
+
+        Returns
+        -------
+        Output
+
+        Raises
+        ------
+        OSError
+            It cannot be opened, or not written.
+        FileExistsError
+            It is no regular file.
+        """
+        refuse_special(path)
+        return cls(path, os.open(path, os.O_RDWR))
+
+    @property
+    def name(self) -> str:
+        """What the file is called now."""
+        return os.fspath(self._temporary or self.path)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the file has its name."""
+        return self._temporary is None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read bytes, fewer where the file ends.
+
+        Parameters
+        ----------
+        offset, size : int
+            Which.
+
+        Returns
+        -------
+        bytes
+        """
+        pieces = []
+        while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
+            pieces.append(piece)
+            offset, size = offset + len(piece), size - len(piece)
+        return b"".join(pieces)
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Write all of some bytes to their place.
+
+        Parameters
+        ----------
+        offset : int
+            Of the first.
+        data : bytes-like
+            What.
+
+        Raises
+        ------
+        OSError
+            The system could not write.
+        """
+        left = memoryview(data)
+        with writing_to(self.path):
+            while left:
+                done = os.pwrite(self._descriptor, left, offset)
+                left, offset = left[done:], offset + done
+
+    def reserve(self, offset: int, size: int) -> None:
+        """Make sure that there is room on the disk for bytes, where the system can do that.
+
+        Parameters
+        ----------
+        offset, size : int
+            Which.
+
+        Raises
+        ------
+        OSError
+            There is none; what the file holds is as it was.
+        """
+        if size > 0 and hasattr(os, "posix_fallocate"):
+            with writing_to(self.path):
+                try:
+                    os.posix_fallocate(self._descriptor, offset, size)
+                except OSError as error:
+                    if error.errno not in _CANNOT_RESERVE:
+                        raise
+
+    def cut(self, size: int) -> None:
+        """Leave only the first bytes, or let the file have so many.
+
+        Parameters
+        ----------
+        size : int
+            So many.
+        """
+        with writing_to(self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        with writing_to(self.path):
+            os.fsync(self._descriptor)
+
+    def refuse_replaced(self) -> None:
+        """Raise where the name is another file's now, to which other processes would write.
+
+        Raises
+        ------
+        FileChangedError
+            It is, or nothing has the name.
+        """
+        try:
+            same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise FileChangedError(
+                f"{self.path}: expected the file to which frames were written, found another or "
+                "none: leave it alone until the writer is closed"
+            )
+
+    def publish(self, *, overwrite: bool) -> None:
+        """Let the file appear under its name, if it has not yet.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Whether a file of that name may be replaced.
+
+        Raises
+        ------
+        FileExistsError
+            There is a file of that name and it is not to be replaced.
+        """
+        if self._temporary is None:
+            return
+        refuse_impossible(self.path, overwrite=overwrite)
+        with writing_to(self.path):
+            publish(self._temporary, self.path)
+        self._temporary = None
+
+    def close(self) -> None:
+        """Let go of the file; one that has not appeared is removed."""
+        os.close(self._descriptor)
+        if self._temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+
+#: An offset, and the bytes that belong there.
+Piece = tuple[int, bytes]
+
+
+class Frame(NamedTuple):
+    """Where a frame is, and what stands in it beside atoms.
+
+    Attributes
+    ----------
+    starts : tuple of int
+        Offset of atom 1 in each section.
+    furniture : list of (int, bytes)
+        Offset and bytes of all else. It is written behind the atoms, so that a frame that was not
+        finished shows by what it lacks.
+    end : int
+        Offset behind it.
+    """
+
+    starts: tuple[int, ...]
+    furniture: list[Piece]
+    end: int
+
+
+class Series(Container):
+    """A file that grows by a frame at a time.
+
+    Parameters
+    ----------
+    settings : Settings
+        Which file, and whether it is there.
+
+    Raises
+    ------
+    FileExistsError
+        It is there, and neither to grow nor to be replaced.
+    AtomCountError
+        It is to grow, and has another number of atoms.
+    DamagedFileError, UnsupportedError
+        It is to grow, and is not of this format, or of a kind of it that we do not continue.
+    OSError
+        It cannot be opened.
+    """
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self._output: Output | None = None
+        self._contents: Contents | None = None
+        self._frame: Frame | None = None
+        self._end = 0
+        if settings.append and os.path.exists(settings.path):
+            output = Output.existing(settings.path)
+            try:
+                self._contents = self._open(output)
+            except BaseException:
+                output.close()
+                raise
+            self._output = output
+        else:
+            refuse_impossible(settings.path, overwrite=settings.overwrite)
+
+    @abstractmethod
+    def _open(self, output: Output) -> Contents:
+        """Understand a file that is to grow: sets `n_frames` and `_end`."""
+
+    @abstractmethod
+    def _head(self, contents: Contents, heading: Heading) -> bytes:
+        """What a new file begins with."""
+
+    @abstractmethod
+    def _next(self, contents: Contents, heading: Heading) -> Frame:
+        """The frame that begins at `_end`."""
+
+    def _count(self, output: Output, size: int, counted: int) -> None:
+        """Count the frames of a file that is to grow: of `size` bytes each, from `_end` on.
+
+        More than the head tells of are there where a program died before it told, and with them
+        perhaps a part of another, which lacks what is written last.
+        """
+        present = max(output.size - self._end, 0) // size
+        self.n_frames = max(min(counted, present), 0)
+        while self.n_frames < present and self._is_whole(output, self._end + self.n_frames * size):
+            self.n_frames += 1
+        self._end += self.n_frames * size
+
+    def _is_whole(self, output: Output, start: int) -> bool:
+        """Whether a frame has all that is written behind its atoms."""
+        return False
+
+    @abstractmethod
+    def _counts(self, n_frames: int) -> list[Piece]:
+        """What tells in the head that there are so many frames."""
+
+    def place(self, contents: Contents, heading: Heading) -> Place:
+        """Make room for the next frame."""
+        if self._contents is not None:
+            refuse_other(self._settings.path, contents, self._contents)
+        if self._output is None:
+            head = self._head(contents, heading)
+            output = self._output = Output.new(self._settings.path)
+            output.write(0, head)
+            self._end = len(head)
+        else:
+            self._output.refuse_replaced()
+        frame = self._frame = self._next(contents, heading)
+        self._contents = contents
+        # What a killed job left may be longer than this frame, and be read as frames behind it.
+        if self._output.size > self._end:
+            self._output.cut(self._end)
+        return Place(self._output.name, frame.starts)
+
+    def commit(self) -> None:
+        """Write what stands beside the atoms, and count the frame."""
+        assert self._output is not None
+        assert self._frame is not None
+        for offset, data in (*self._frame.furniture, *self._counts(self.n_frames + 1)):
+            self._output.write(offset, data)
+        if self._settings.sync:
+            self._output.sync()
+        self._output.publish(overwrite=self._settings.overwrite)
+        self.n_frames += 1
+        self._end = self._frame.end
+
+    def cut_back(self) -> None:
+        """Leave only the frames that count."""
+        if self._output is None:
+            return
+        if not self._output.is_published:
+            self._contents = None
+            self.close()
+            return
+        for offset, data in self._counts(self.n_frames):
+            self._output.write(offset, data)
+        self._output.cut(self._end)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._output is not None:
+            output, self._output = self._output, None
+            output.close()

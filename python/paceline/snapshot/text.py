@@ -1,0 +1,212 @@
+"""DL_POLY: one configuration, CONFIG or REVCON, and HISTORY, a series of them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.files import refuse_impossible
+from paceline.block import field_bits
+from paceline.errors import UnsupportedError, UnwritableError
+from paceline.snapshot.container import (
+    Container,
+    Contents,
+    Heading,
+    Place,
+    Settings,
+    refuse_other_count,
+)
+from paceline.snapshot.output import Frame, Output, Piece, Series
+
+Made = TypeVar("Made")
+
+#: Bytes of a record, with its line feed, and of an atom's name.
+RECORD, NAME = 73, 8
+#: Fields by keytrj.
+_LEVELS = (
+    ("positions",),
+    ("positions", "velocities"),
+    ("positions", "velocities", "forces"),
+)
+
+
+class Config(Container):
+    """A file of one configuration, which every frame replaces.
+
+    Parameters
+    ----------
+    settings : Settings
+        Which file.
+
+    Raises
+    ------
+    UnsupportedError
+        It is to grow.
+    FileExistsError
+        It is there and not to be replaced.
+    """
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        if settings.append:
+            raise UnsupportedError(
+                f"{settings.path} holds one configuration, to which none can be added; to replace "
+                "it say overwrite=True"
+            )
+        refuse_impossible(settings.path, overwrite=settings.overwrite)
+        self._output: Output | None = None
+        self._head = b""
+
+    def place(self, contents: Contents, heading: Heading) -> Place:
+        """Make a new file."""
+        path = self._settings.path
+        self._head = _named(
+            path,
+            lambda: _core.dlpoly_config_head(
+                self._settings.title,
+                self._settings.n_atoms,
+                field_bits(contents.fields),
+                **_moment(self._settings, heading),
+            ),
+        )
+        self._output = Output.new(path)
+        return Place(self._output.name, (len(self._head),))
+
+    def commit(self) -> None:
+        """Put it in the place of the one before."""
+        assert self._output is not None
+        self._output.write(0, self._head)
+        if self._settings.sync:
+            self._output.sync()
+        self._output.publish(overwrite=self._settings.overwrite or self.n_frames > 0)
+        self.n_frames += 1
+        self.close()
+
+    def cut_back(self) -> None:
+        """Leave the one before."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._output is not None:
+            output, self._output = self._output, None
+            output.close()
+
+
+class History(Series):
+    """A HISTORY that is being written, of records of 73 bytes."""
+
+    _imcon: int
+    _atom_size: int
+    #: Where the first frame begins, and bytes of it before its atoms.
+    _first: int
+    _frame_head: int
+
+    def _head(self, contents: Contents, heading: Heading) -> bytes:
+        self._imcon = _named(self._settings.path, lambda: _core.dlpoly_imcon(_rows(heading.cell)))
+        self._atom_size = RECORD * (1 + len(contents.fields))
+        return self._head_of(contents, 0)
+
+    def _head_of(self, contents: Contents, n_frames: int) -> bytes:
+        return _named(
+            self._settings.path,
+            lambda: _core.dlpoly_history_head(
+                self._settings.title,
+                self._settings.n_atoms,
+                field_bits(contents.fields),
+                imcon=self._imcon,
+                n_frames=n_frames,
+            ),
+        )
+
+    def _next(self, contents: Contents, heading: Heading) -> Frame:
+        head = _named(
+            self._settings.path,
+            lambda: _core.dlpoly_frame_head(
+                self._settings.n_atoms,
+                field_bits(contents.fields),
+                **_moment(self._settings, heading),
+            ),
+        )
+        start = self._end + len(head)
+        end = start + self._settings.n_atoms * self._atom_size
+        return Frame((start,), [(self._end, head)], end)
+
+    def _counts(self, n_frames: int) -> list[Piece]:
+        assert self._contents is not None
+        return [(RECORD, self._head_of(self._contents, n_frames)[RECORD:])]
+
+    def _open(self, output: Output) -> Contents:
+        path = self._settings.path
+        records = output.read(0, 7 * RECORD)
+        numbers = self._numbers(records)
+        keytrj, self._imcon, n_atoms, counted, _ = numbers
+        refuse_other_count(path, n_atoms, self._settings.n_atoms)
+        contents = Contents(_LEVELS[keytrj], self._imcon > 0)
+        self._atom_size = RECORD * (2 + keytrj)
+        self._first = self._end = 2 * RECORD
+        self._frame_head = 4 * RECORD
+        size = self._frame_head + n_atoms * self._atom_size
+        self._count(output, size, counted)
+        for frame in {0, self.n_frames - 1} if self.n_frames else ():
+            if not self._is_whole(output, self._first + frame * size):
+                raise UnsupportedError(
+                    f'{path}, frame {frame}: expected "timestep" at byte '
+                    f"{self._first + frame * size}: only a HISTORY whose frames are of one size, "
+                    "in records of 73 bytes, can be continued"
+                )
+        return contents
+
+    def _numbers(self, records: bytes) -> list[int]:
+        """keytrj, imcon, atoms, frames and records of the second record."""
+        line = records[RECORD : 2 * RECORD]
+        try:
+            numbers = [int(word) for word in line.split()]
+        except ValueError:
+            numbers = []
+        whole = len(line) == RECORD and records[RECORD - 1] == line[-1] == ord("\n")
+        if not whole or len(numbers) != 5 or numbers[0] not in (0, 1, 2) or min(numbers) < 0:
+            found = line.decode("ascii", "backslashreplace").strip()
+            raise UnsupportedError(
+                f"{self._settings.path}: only a HISTORY of DL_POLY_4 or 5, in records of 73 bytes, "
+                f"can be continued: expected keytrj, imcon, atoms, frames and records at byte "
+                f"{RECORD}, found {found!r}"
+            )
+        return numbers
+
+    def _is_whole(self, output: Output, start: int) -> bool:
+        return output.read(start, 8) == b"timestep"
+
+    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+        """Names in the first frame: frames have masses and charges of their own."""
+        if self._output is None or self.n_frames == 0 or fact != "names":
+            return None
+        start = self._first + self._frame_head + first * self._atom_size
+        data = np.frombuffer(self._output.read(start, n_atoms * self._atom_size), dtype=np.uint8)
+        return data.reshape(n_atoms, self._atom_size)[:, :NAME]
+
+
+def _rows(cell: np.ndarray | None) -> list[list[float]] | None:
+    return None if cell is None else cell.tolist()
+
+
+def _moment(settings: Settings, heading: Heading) -> dict[str, Any]:
+    """What DL_POLY tells of a moment; a step's length follows from time and steps, if need be."""
+    dt = settings.dt
+    if dt is None:
+        dt = heading.time / heading.step if heading.step else 0.0
+    return {
+        "step": heading.step,
+        "dt": dt,
+        "time": heading.time,
+        "cell": _rows(heading.cell),
+    }
+
+
+def _named(path: str, make: Callable[[], Made]) -> Made:
+    """Call something, and name the file in its error."""
+    try:
+        return make()
+    except UnwritableError as error:
+        raise UnwritableError(f"{path}: {error}") from None

@@ -1,0 +1,1 @@
+"""Trajectories: open, index, chain, read, split and join."""

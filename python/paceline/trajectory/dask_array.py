@@ -1,0 +1,188 @@
+"""Frames as a lazy Dask array: read when something of them is computed, and where."""
+
+import pickle
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline.backends.base import available_cpus
+from paceline.block import Decoded, field_bits
+from paceline.errors import MissingDataError, UnsupportedError
+from paceline.schedule.plan import Task, make_plan
+from paceline.trajectory.source import Extents, FrameReader, FrameSource
+
+if TYPE_CHECKING:
+    import dask.array
+    from MDAnalysis import AtomGroup
+
+
+def dask_array(
+    atomgroup: "AtomGroup",
+    *,
+    field: str = "positions",
+    start: int | None = None,
+    stop: int | None = None,
+    step: int | None = None,
+    block_frames: int | None = None,
+) -> "dask.array.Array":
+    """Frames of a group of atoms as a lazy Dask array.
+
+    Nothing is read until something of it is computed. A chunk is a block of frames, and is read by
+    paceline wherever Dask computes it; workers load neither MDAnalysis nor the topology.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms, in this order.
+    field : {"positions", "velocities", "forces"}
+        What of them.
+    start, stop, step : int, optional
+        Frames, as in a slice.
+    block_frames : int, optional
+        Frames in a chunk, rounded up to 16 times a power of two (of large systems to fewer times
+        one); chosen by default so that a chunk is within 16 MiB.
+
+    Returns
+    -------
+    dask.array.Array of float32, shape (n_frames, n_atoms, 3)
+        Å; velocities Å/ps, forces kJ/(mol·Å). A damaged frame raises `DamagedFileError` when its
+        chunk is computed.
+
+    Raises
+    ------
+    UnsupportedError
+        Dask is not installed, or frames are read or changed by MDAnalysis, which only one thread
+        can do.
+    MissingDataError
+        The file does not hold the field.
+    ValueError
+        There is no such field, no atom, or no frame.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> positions = paceline.dask_array(ca)
+    >>> positions.shape, positions.dtype
+    ((98, 214, 3), dtype('float32'))
+    >>> positions.mean(axis=0).compute().shape
+    (214, 3)
+    """
+    try:
+        import dask.array
+        from dask.base import tokenize
+        from dask.highlevelgraph import HighLevelGraph
+    except ImportError as error:
+        raise UnsupportedError(
+            "dask_array needs the package dask; install it with: pip install 'paceline[dask]'"
+        ) from error
+    frames = _Frames(atomgroup, field, slice(start, stop, step), block_frames)
+    name = f"paceline-{field}-{tokenize(*frames.identity)}"
+    shape = (len(frames.plan.frames), len(frames.indices), 3)
+    graph = HighLevelGraph.from_collections(name, frames.graph(name), dependencies=[])
+    sizes = tuple(task.stop - task.first for task in frames.plan.tasks())
+    return dask.array.Array(
+        graph, name, (sizes, shape[1:2], shape[2:]), meta=np.empty((0, 0, 0), dtype=np.float32)
+    )
+
+
+class _Frames:
+    """Frames that were asked for, planned."""
+
+    def __init__(self, atomgroup: Any, field: str, frames: slice, block_frames: int | None):
+        from paceline.trajectory.mdanalysis import open_trajectory
+
+        field_bits([field])
+        self._trajectory = open_trajectory([atomgroup.atoms])
+        path = self._trajectory.provenance()["trajectory"]
+        if not self._trajectory.shareable:
+            raise UnsupportedError(
+                f"{path}: its frames are read or changed by MDAnalysis, which only one thread "
+                "can do; convert it, or leave transformations to paceline"
+            )
+        if field not in self._trajectory.fields:
+            held = " and ".join(self._trajectory.fields)
+            raise MissingDataError(f"{path}: {field} are asked for, but it holds {held} only")
+        numbers = np.arange(self._trajectory.n_frames)[frames]
+        if len(numbers) == 0:
+            raise ValueError(
+                f"no frames are left: the trajectory has {self._trajectory.n_frames}, "
+                "none was chosen"
+            )
+        self.indices = np.asarray(atomgroup.atoms.indices, dtype=np.int64)
+        atoms = np.unique(self.indices)
+        self._columns = None
+        if not np.array_equal(atoms, self.indices):
+            self._columns = np.searchsorted(atoms, self.indices)
+        self._field = field
+        self._source = self._trajectory.frame_source(atoms, [field], [field])
+        self.plan = make_plan(
+            numbers,
+            n_atoms=self._trajectory.n_atoms,
+            n_wanted=len(atoms),
+            frame_bytes=self._trajectory.frame_bytes(atoms),
+            n_workers=available_cpus(),
+            block_frames=block_frames,
+            chunk_frames=self._trajectory.chunk_frames,
+        )
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What makes two arrays the same."""
+        frames = self.plan.frames, self.plan.block_frames
+        provenance = self._trajectory.provenance()
+        return provenance["trajectory"], provenance["fingerprint"], self.indices, *frames
+
+    def graph(self, name: str) -> Mapping[Any, Any]:
+        """Dask's graph: the source once, and each chunk with its own slice of the index."""
+        shared = f"source-{name}"
+        chunks = {
+            (name, task.number, 0, 0): (_read_chunk, shared, self._packed(task))
+            for task in self.plan.tasks()
+        }
+        return {shared: _SharedSource(self._source, self._columns, self._field), **chunks}
+
+    def _packed(self, task: Task) -> bytes:
+        """Frame numbers of a chunk and where they are.
+
+        As bytes, for Dask would hand out arrays that begin at any byte of a message, which the
+        core refuses.
+        """
+        frames = self.plan.frame_numbers(task)
+        return pickle.dumps((frames, self._trajectory.extents(frames)))
+
+
+class _SharedSource:
+    """Where a Dask worker's chunks come from; each of its threads opens the files for itself."""
+
+    def __init__(self, source: FrameSource, columns: np.ndarray | None, field: str):
+        self._source = source
+        self._columns = columns
+        self._field = field
+        self._here = threading.local()
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return _unpack, (pickle.dumps((self._source, self._columns, self._field)),)
+
+    def read(self, frames: np.ndarray, extents: Extents) -> np.ndarray:
+        """Read the field, ndarray of float32, shape (n_frames, n_atoms, 3)."""
+        decoded = Decoded.room_for(frames, self._source.n_wanted, [self._field])
+        self._reader().read(extents, decoded, skip=False)
+        values = getattr(decoded, self._field)
+        return values if self._columns is None else values[:, self._columns]
+
+    def _reader(self) -> FrameReader:
+        if not hasattr(self._here, "reader"):
+            self._here.reader = self._source.open()
+        return self._here.reader
+
+
+def _unpack(packed: bytes) -> _SharedSource:
+    return _SharedSource(*pickle.loads(packed))
+
+
+def _read_chunk(source: _SharedSource, packed: bytes) -> np.ndarray:
+    return source.read(*pickle.loads(packed))

@@ -1,0 +1,498 @@
+"""MDAnalysis's reader protocol over our decoders.
+
+The class is passed to MDAnalysis explicitly. It has no class attribute `format`, by which
+MDAnalysis would register it for everybody who merely imports this module.
+"""
+
+import math
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import MDAnalysis
+import numpy as np
+from MDAnalysis.coordinates.base import ReaderBase
+from MDAnalysis.core._get_readers import get_writer_for
+from MDAnalysis.lib.util import store_init_arguments
+
+from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
+from paceline.hdf5.collective import read_together
+from paceline.hdf5.options import Asked
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.schedule.plan import make_plan
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import open_file, read_headers, warn
+from paceline.trajectory.source import Clock, FileFrames, Member, OpenFiles, TrajectoryFile
+
+
+def positions_in(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
+    """Positions of some atoms in some frames.
+
+    Parameters
+    ----------
+    chain : Chain
+        The files.
+    atoms : numpy.ndarray of int64, shape (n_atoms,)
+        Atoms of the files, in any order.
+    frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers in the trajectory.
+
+    Returns
+    -------
+    numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
+        Å; None where a frame has no positions.
+
+    Raises
+    ------
+    DamagedFileError
+        A frame cannot be read.
+    OSError
+        The system could not read a file.
+    """
+    decoded, columns = np.unique(atoms, return_inverse=True)
+    as_decoded = np.array_equal(decoded, atoms)
+    plan = make_plan(
+        frames,
+        n_atoms=chain.n_atoms,
+        n_wanted=len(decoded),
+        frame_bytes=chain.bytes_per_frame,
+        n_workers=1,
+        chunk_frames=chain.chunk_frames,
+    )
+    wanted = None if len(decoded) == chain.n_atoms else decoded
+    source = FileFrames(chain.members, wanted, len(decoded), ("positions",), (), Clock())
+    files = source.open()
+    positions = np.empty((len(frames), len(atoms), 3), dtype=np.float32)
+    for task in plan.tasks():
+        numbers = plan.frame_numbers(task)
+        room = positions[task.first : task.stop]
+        block = Decoded.room_for(numbers, len(decoded), () if as_decoded else ("positions",))
+        if as_decoded:
+            block = replace(block, positions=room)
+        files.read(chain.extents(numbers), block, skip=False)
+        if not (block.fields & field_bits(["positions"])).all():
+            return None
+        if not as_decoded:
+            assert block.positions is not None
+            np.take(block.positions, columns, axis=1, out=room)
+    return positions
+
+
+class SeriesReader(ReaderBase):
+    """A reader whose frames can be had in one array.
+
+    Attributes
+    ----------
+    chain : paceline.trajectory.chain.Chain
+        The files and their frame indexes.
+    sub : numpy.ndarray of int64 or None
+        Atoms of the files that are its own, where these are not all.
+    """
+
+    chain: Chain
+    sub: np.ndarray | None
+    #: Ranks that read each frame at once, if any do.
+    _together: Any
+
+    def timeseries(
+        self,
+        asel: Any = None,
+        atomgroup: Any = None,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        order: str | None = None,
+    ) -> np.ndarray:
+        """Positions of many frames in one array.
+
+        Parameters
+        ----------
+        asel, atomgroup : AtomGroup, optional
+            Atoms; all by default. MDAnalysis prefers the second name.
+        start, stop, step : int, optional
+            Frames, as in a slice.
+        order : str, optional
+            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
+            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
+
+        Returns
+        -------
+        numpy.ndarray of float32
+            Å, after transformations.
+        """
+        order = order if order is not None else "afc" if self.format == "DCD" else "fac"
+        frames = range(*self.check_slice_indices(start, stop, step))
+        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
+        rising = frames if frames.step > 0 else frames[::-1]
+        series = None
+        # The first name is deprecated, which MDAnalysis says itself.
+        if sorted(order) == ["a", "c", "f"] and asel is None:
+            series = self._series(atomgroup, rising)
+        if series is None:
+            bounds = rising.start, rising.stop, rising.step
+            series = super().timeseries(asel, atomgroup, *bounds, order)
+        else:
+            series = series.transpose(["fac".index(axis) for axis in order])
+            self.rewind()  # where MDAnalysis's ends
+        return series if rising is frames else np.flip(series, order.index("f"))
+
+    def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
+        """Positions in frames that rise; None where they have to be looked at one by one."""
+        by_itself = self.transformations or self._together is not None or not len(frames)
+        if by_itself or (atoms is not None and len(atoms) == 0):
+            return None
+        indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
+        indices = indices if self.sub is None else self.sub[indices]
+        try:
+            return positions_in(self.chain, indices.astype(np.int64), np.array(frames))
+        except OSError as error:
+            raise ReadError(str(error)) from error
+
+
+#: Readers that have files open at the same time.
+OPEN_READERS = 16
+
+#: Their files, those that were read last at the end.
+_open: OrderedDict[int, weakref.ref[OpenFiles]] = OrderedDict()
+
+
+def take_turn(files: OpenFiles) -> None:
+    """Let a reader have its files open, and no more than some others.
+
+    Parameters
+    ----------
+    files : OpenFiles
+        Of the reader that is about to read.
+    """
+    _open.pop(id(files), None)
+    _open[id(files)] = weakref.ref(files)
+    while len(_open) > OPEN_READERS:
+        _, oldest = _open.popitem(last=False)
+        if (others := oldest()) is not None:
+            others.let_go()
+
+
+#: Whether MDAnalysis's own reader fills one Timestep again and again: of DCD files it does not
+#: before its version 3.
+_REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
+
+
+def _format_of(chain: Chain) -> str:
+    """The name by which MDAnalysis calls the format of a chain's first file."""
+    name = chain.cores[0].format
+    return "NCDF" if name == "NetCDF" else name
+
+
+class Reader(SeriesReader):
+    """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
+
+    Parameters
+    ----------
+    filename : path-like or sequence of path-like
+        The trajectory.
+    convert_units : bool
+        Must be True: positions are in Å and times in ps.
+    sub : array of int, optional
+        Atoms of the file that the topology describes, where it does not describe all.
+    refresh_offsets : bool
+        Make the frame index anew.
+    dt : float, optional
+        Time between frames, ps, in place of what the file says.
+    n_atoms : int, optional
+        Atoms that the topology has.
+    continuous : bool
+        Order the files by time, and leave out of each the frames that a later one repeats.
+    group, units, dataset : optional
+        Of an HDF5 file: its group of particles, where there are several; the units of its
+        numbers, where it names none; its dataset of positions, where it is of no known structure.
+    driver : {"mpio"}, optional
+        Let HDF5's own library read it through MPI-IO, for which h5py must be built with MPI.
+    comm : mpi4py.MPI.Comm, optional
+        As MDAnalysis's reader wants it with `driver`. Each worker opens the file by itself, for
+        it reads when it is free.
+    collective : bool
+        Let the ranks of `comm` open the file together, and read each frame at once: a script that
+        all of them run goes to as many frames on each. Analyses are not run so.
+    sampled : bool
+        Whether some frames in its middle are enough of a long file that has no index yet: for a
+        first look.
+    **kwargs
+        `time_offset`, ps, added to all times.
+
+    Attributes
+    ----------
+    chain : paceline.trajectory.chain.Chain
+        The files and their frame indexes.
+    filename : str
+        The file that the current frame is in.
+    sub : numpy.ndarray of int64 or None
+        As given.
+    t_init : float
+        What opening took, seconds.
+
+    Raises
+    ------
+    AtomCountError
+        A file has another number of atoms than `n_atoms`, or than the first.
+    UnsupportedError
+        `convert_units` is False, or a file is of no format that we decode, or none has a whole
+        frame.
+    """
+
+    filename: str
+    units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
+
+    @store_init_arguments
+    def __init__(
+        self,
+        filename: Any,
+        convert_units: bool = True,
+        sub: Any = None,
+        refresh_offsets: bool = False,
+        dt: float | None = None,
+        n_atoms: int | None = None,
+        continuous: bool = False,
+        group: str | None = None,
+        units: str | Mapping[str, str] | None = None,
+        dataset: str | None = None,
+        driver: str | None = None,
+        comm: Any = None,
+        collective: bool = False,
+        sampled: bool = False,
+        **kwargs: Any,
+    ):
+        names = list(filename) if isinstance(filename, list | tuple) else [filename]
+        if dt is not None:
+            kwargs["dt"] = dt
+        super().__init__(names[0], convert_units=convert_units, **kwargs)
+        if not convert_units:
+            raise UnsupportedError(
+                f"{self.filename}: convert_units=False is not supported; "
+                "positions are always in Å and times in ps"
+            )
+        if comm is not None and driver is None:
+            raise UnsupportedError(f'{self.filename}: comm= is for driver="mpio"')
+        if collective and comm is None:
+            raise UnsupportedError(
+                f'{self.filename}: collective=True needs driver="mpio" and comm='
+            )
+        # Kept for copies, which may be made in other processes.
+        self._kwargs |= {"comm": None, "collective": False}
+        self._together = comm if collective else None
+        begun = time.perf_counter()
+        self.chain = Chain(
+            names,
+            n_atoms=n_atoms if sub is None else None,
+            asked=Asked(group, units, dataset, driver),
+            refresh=refresh_offsets,
+            continuous=continuous,
+            # Times that are not believed tell nothing of restarts.
+            quiet=dt is not None or sampled,
+            sampled=sampled,
+        )
+        self.t_init = time.perf_counter() - begun
+        # An attribute of the instance: see the module's first lines.
+        self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
+        self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
+        self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
+        if n_atoms not in (None, self.n_atoms):
+            error = AtomCountError(
+                f"{self.filename}: the topology has {n_atoms} atoms, sub= names {self.n_atoms}"
+            )
+            error.found = self.n_atoms
+            raise error
+        self._clock = Clock(self.chain.cores[0].first, dt)
+        self._frame = -1
+        self._observed: list[str] = []
+        self._connect()
+        self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
+        if dt is None:
+            self.ts.dt = self._file_dt()
+        try:
+            self._read_frame(0)
+        except DamagedFileError as error:
+            # The other frames may be whole, and an analysis may be told to leave this one out.
+            warn(f"{error}; its positions are NaN")
+            self.ts.positions[:] = np.nan
+            self._frame = self.ts.frame = 0
+
+    def _connect(self) -> None:
+        """Make ready to read; a file is opened for its first frame that is asked for."""
+        atoms = self._columns = None
+        if self.sub is not None:
+            atoms, self._columns = np.unique(self.sub, return_inverse=True)
+        n_decoded = self.n_atoms if atoms is None else len(atoms)
+        fields = fields_in(self.chain.fields)
+        self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
+        members: Sequence[Member] = self.chain.members
+        if self._together is not None:
+            members = read_together(self.chain.cores, self._together)
+        self._files = FileFrames(members, atoms, n_decoded, fields, (), self._clock).open()
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether all ranks read each frame at once."""
+        return self._together is not None
+
+    @property
+    def core(self) -> TrajectoryFile:
+        """The file and its frame index; of several files they are in `chain.cores`."""
+        if len(self.chain.cores) > 1:
+            raise AttributeError("this trajectory is a chain of files; see chain.cores")
+        return self.chain.cores[0]
+
+    @property
+    def observables(self) -> Mapping[str, Any]:
+        """Energies and the like of the HDF5 file that the current frame is in, by name."""
+        return getattr(self._file_here, "observables", {})
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """Masses, charges and what else that file tells of its particles, by name."""
+        return getattr(self._file_here, "properties", {})
+
+    @property
+    def _file_here(self) -> TrajectoryFile:
+        member, _ = self.chain.extent(max(self._frame, 0))
+        return self.chain.cores[member]
+
+    @property
+    def filenames(self) -> list[str]:
+        """Files that have frames of the trajectory, in its order."""
+        return list(self.chain.names)
+
+    @property
+    def clock(self) -> Clock:
+        """Times as the user asked for them, by `dt` and `time_offset`."""
+        return replace(self._clock, offset=self._ts_kwargs.get("time_offset", 0.0))
+
+    def _file_dt(self) -> float:
+        """Time between frames, ps: the first header's, else between its first two, else 0."""
+        core = self.chain.cores[0]
+        if core.dt is not None:
+            return core.dt
+        _, times, _ = read_headers(core, range(min(2, core.n_frames)))
+        between = times[-1] - times[0]
+        return float(between) if np.isfinite(between) else 0.0
+
+    @property
+    def n_frames(self) -> int:
+        """Number of whole frames."""
+        return self.chain.n_frames
+
+    def times(self) -> np.ndarray:
+        """Times of all frames, without reading them.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_frames,)
+            ps; NaN where a frame's time is not known.
+        """
+        return self.clock(np.arange(self.n_frames), self.chain.times())
+
+    @classmethod
+    def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
+        """Number of atoms of a file."""
+        return open_file(filename, notes=False).n_atoms
+
+    def _read_frame(self, frame: int) -> Any:
+        decoded = self._decoded
+        member, extents = self.chain.extent(frame)
+        take_turn(self._files)
+        try:
+            self._files.hand(member).read(extents, decoded, required=0, skip=False)
+        except OSError as error:
+            # MDAnalysis would take it for the end of the trajectory.
+            raise ReadError(str(error)) from error
+        if self.chain.cores[member].format == "DCD" and not _REUSES_DCD:
+            self.ts = self.ts.copy()
+        ts = self.ts
+        for field in FIELDS:
+            held = bool(decoded.fields[0] & field_bits([field]))
+            setattr(ts, f"has_{field}", held)
+            if held:
+                values = getattr(decoded, field)[0]
+                setattr(ts, field, values if self._columns is None else values[self._columns])
+        ts.dimensions = decoded.dimensions[0]
+        self._frame = ts.frame = frame
+        self.filename = self.chain.names[member]
+        self._observe(self.chain.cores[member], int(extents.frames[0]), int(decoded.steps[0]))
+        # The Timestep adds `time_offset` itself.
+        ts.time = float(self._clock(np.array([frame]), decoded.times)[0])
+        return ts
+
+    def _observe(self, core: TrajectoryFile, frame: int, step: int) -> None:
+        """Show on the Timestep what was observed at its step."""
+        data = self.ts.data
+        for name in self._observed:
+            del data[name]
+        found = core.observables.at(step, frame) if isinstance(core, Hdf5File) else {}
+        # These names are MDAnalysis's own.
+        self._observed = [name for name in found if name not in ("step", "time", "dt")]
+        data.update((name, found[name]) for name in self._observed)
+        data["step"] = step
+
+    def _read_next_timestep(self, ts: Any = None) -> Any:
+        if self._frame + 1 >= self.n_frames:
+            raise EOFError
+        return self._read_frame(self._frame + 1)
+
+    def _reopen(self) -> None:
+        self.ts.frame = 0
+        self._frame = -1
+
+    def close(self) -> None:
+        """Nothing: a file closes with the last reference to it."""
+
+    def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
+        """MDAnalysis's writer for this file's own format.
+
+        Parameters
+        ----------
+        filename : path-like
+            What to write.
+        n_atoms : int, optional
+            By default as many as this trajectory has.
+        **kwargs
+            For the writer.
+
+        Returns
+        -------
+        MDAnalysis.coordinates.base.WriterBase
+        """
+        kind = _format_of(self.chain)
+        if kind == "DCD":
+            # A DCD file's times are in its header, the others' in their frames.
+            kwargs.setdefault("dt", self.ts.dt)
+        if kind == "NCDF":
+            kwargs.setdefault("velocities", self.ts.has_velocities)
+            kwargs.setdefault("forces", self.ts.has_forces)
+        if n_atoms is None:
+            n_atoms = self.n_atoms
+        writer = get_writer_for(filename, format=kind, multiframe=True)
+        return writer(filename, n_atoms=n_atoms, **kwargs)
+
+    def __repr__(self) -> str:
+        more = len(self.filenames) - 1
+        return (
+            f"<{type(self).__name__} {self.filenames[0]} {f'and {more} more ' if more else ''}"
+            f"with {self.n_frames} frames of {self.n_atoms} atoms>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in ("_files", "_columns", "_decoded"):
+            del state[name]
+        state["chain"] = self.chain.record()
+        state["_together"] = None  # other processes read by themselves
+        state["t_init"] = math.nan  # what it takes to reopen is part of other times
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.chain = Chain.reopen(state["chain"])
+        self._connect()

@@ -1,0 +1,142 @@
+"""All atoms moved as a rigid body, onto a reference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.errors import SelectionError
+from paceline.schedule.tasks import Transform as Transformation
+from paceline.transform.base import (
+    Made,
+    Transform,
+    describe,
+    known_weights,
+    masses_of,
+    read_frame,
+    refuse_other_masses,
+    refuse_updating,
+    select,
+)
+
+_NORMALS = {None: None, "yz": 0, "xz": 1, "xy": 2}
+#: Corresponding atoms may differ in mass by this much, u.
+_TOL_MASS = 0.1
+
+
+def fit(
+    atomgroup: Any,
+    reference: Any = None,
+    *,
+    weights: str | None = None,
+    rotation: bool = True,
+    plane: str | None = None,
+) -> Transform:
+    """Move all atoms as a rigid body, so that a group lies on its reference.
+
+    It is `MDAnalysis.transformations.fit_rot_trans`, or without rotation `fit_translation`. The
+    rotation is that of the least RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis &
+    Theobald 2010, J. Comput. Chem. 31, 1561). The group must be whole.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or str
+        The group, or its selection.
+    reference : AtomGroup or Universe, optional
+        As many atoms to move it onto; of these, a selection takes its part. By default the same
+        atoms in the first frame of the trajectory. Positions in the trajectory that is analysed
+        (the first frame, or the current one where a reference was taken from it) are changed by
+        the transformations before this one; those of another Universe are taken as they are.
+    weights : {"mass"}, optional
+        Weigh the atoms by mass.
+    rotation : bool
+        False only makes the centres meet.
+    plane : {"xy", "yz", "xz"}, optional
+        Move only in this plane, and rotate only about its normal: of the best rotation's angles
+        about the axes x, y, z, that one.
+
+    Returns
+    -------
+    Transform
+        For `paceline.run(…, transforms=[…])`. In the run, it raises `SelectionError` where the
+        group and its reference do not correspond.
+
+    Raises
+    ------
+    ValueError
+        An unknown plane or weights.
+
+    Examples
+    --------
+    >>> from paceline.transform import fit
+    >>> fit("name CA", weights="mass").parameters()
+    "fit('name CA', reference=frame 0, weights=mass)"
+    """
+    if plane not in _NORMALS:
+        raise ValueError(f"plane must be 'xy', 'yz' or 'xz', not {plane!r}")
+    return _Fit(atomgroup, reference, known_weights(weights), rotation, plane)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    atomgroup: Any
+    reference: Any
+    weights: str | None
+    rotation: bool
+    plane: str | None
+
+    @property
+    def turns(self) -> bool:
+        return self.rotation
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        mobile, fixed = self._groups(universe)
+        wanted = np.union1d(wanted, mobile.indices)
+        return np.union1d(wanted, fixed.indices) if fixed.universe is universe else wanted
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
+    ) -> Transformation:
+        mobile, fixed = self._groups(universe)
+        if fixed.universe is universe:
+            frame = 0 if self.reference is None else universe.trajectory.ts.frame
+            positions = read_frame(universe, frame, atoms, before)
+            positions = positions[np.searchsorted(atoms, fixed.indices)]
+        else:
+            positions = fixed.positions
+        return Made(
+            "fit",
+            len(atoms),
+            np.searchsorted(atoms, mobile.indices),
+            positions.astype(np.float64),
+            None if self.weights is None else masses_of(mobile, "fit"),
+            self.rotation,
+            _NORMALS[self.plane],
+        )
+
+    def _groups(self, universe: Any) -> tuple[Any, Any]:
+        """Atoms that move, and atoms that they are moved onto."""
+        mobile = fixed = select(self.atomgroup, universe, "fit")
+        if self.reference is not None:
+            refuse_updating(self.reference, "fit")
+            fixed = self.reference.atoms
+            if isinstance(self.atomgroup, str):
+                fixed = fixed.select_atoms(self.atomgroup)
+        if len(mobile) != len(fixed):
+            raise SelectionError(
+                f"fit: {len(mobile)} atoms cannot be moved onto {len(fixed)} atoms of the reference"
+            )
+        if self.rotation and len(mobile) < 3:
+            raise SelectionError(
+                f"fit: {len(mobile)} atoms have no orientation; take three or more, "
+                "or rotation=False"
+            )
+        refuse_other_masses(mobile, fixed, _TOL_MASS, "fit")
+        return mobile, fixed
+
+    def parameters(self) -> str:
+        reference = "frame 0" if self.reference is None else f"{self.reference}"
+        rotation = None if self.rotation else False
+        options = {"weights": self.weights, "rotation": rotation, "plane": self.plane}
+        return describe("fit", self.atomgroup, reference=reference, **options)

@@ -1,0 +1,1 @@
+"""Write frames to trajectory files, in order."""
