@@ -12,85 +12,68 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "paceline"
 CRATES = ROOT / "crates"
 
-#: Each name may import those of the groups before its own.
-PYTHON_LAYERS = (
+#: Packages and modules may import those of earlier rows, and of their own.
+ORDER = (
     ("_core", "errors"),
-    ("launch", "machine", "pagecache"),
-    ("files", "progress", "digest"),
-    ("journal", "room", "stopping"),
-    ("copying", "ordered", "shipped"),
-    ("timing",),
-    ("report",),
-    ("pages",),
-    ("leaves", "merging"),
-    ("plan",),
-    ("block",),
-    ("frames",),
-    ("indexed",),
-    ("job",),
-    ("outcome",),
-    ("worker",),
-    ("backends",),
-    ("model",),
-    ("collect",),
+    ("_util",),
+    ("block", "performance"),
+    ("schedule.plan", "trajectory.source"),
     ("hdf5",),
-    ("opening",),
-    ("restarts", "joining", "pieces"),
-    ("chain",),
-    ("coordinates",),
-    ("series_reader", "turns"),
-    ("reader",),
-    ("foreign", "universe_frames"),
-    ("trajectory", "universe", "subfile"),
-    ("transform", "arrays"),
-    ("passes",),
-    ("identity",),
-    ("checkpoint",),
+    ("trajectory",),
+    ("schedule", "universe"),
+    ("backends", "transform"),
+    ("schedule.trajectory_run",),
+    ("checkpoint", "mpi"),
     ("runner",),
-    ("advice",),
-    ("mpi",),
     ("analysis",),
-    ("encoding",),
+    ("writers",),
     ("convert", "h5md_writer", "snapshot"),
     ("scaling",),
+    ("timing", "report", "advice", "model"),
     ("cli",),
 )
-#: A thing's method may hand it on to what shows it, imported when it is called.
-SHOWN_BY = {("timing", "report")}
-#: Only these know HDF5's library: how files are read, how they are made, and how they grow.
+#: Modules that call HDF5's library.
 KNOW_H5PY = {
-    *("hdf5/native.py", "hdf5/node.py", "hdf5/group.py", "hdf5/array.py", "hdf5/mpio.py"),
-    *("hdf5/making.py", "hdf5/copies.py"),
-    *(f"snapshot/containers/{name}.py" for name in ("h5md", "h5md_continued", "catalogue")),
+    "hdf5/file.py",
+    "hdf5/repack.py",
+    "hdf5/writer.py",
+    "snapshot/deferred_file.py",
+    "snapshot/h5md.py",
 }
-#: Only these know MDAnalysis; a worker process loads the others, and so loads it never.
-HEAVY = (
-    "series_reader",
-    "reader",
-    "foreign",
-    "trajectory",
-    "universe",
-    "universe_frames",
-    "h5md_writer",
-    "cli",
-)
+#: Modules that import MDAnalysis; a worker process imports none of them.
+HEAVY = ("cli", "h5md_writer", "trajectory.mdanalysis", "trajectory.reader", "universe")
 
-PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE) + sorted(
-    path for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__")
-)
+PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
 def level(layers: tuple[tuple[str, ...], ...], name: str) -> int:
-    """Place of a module in the order; a module without a place fails the test."""
-    for place, names in enumerate(layers):
-        if name in names:
-            return place
-    raise AssertionError(f"{name!r} has no place in the order of imports; give it one")
+    """Row of a module, or of the package that it is in; a module without a row fails."""
+    while name:
+        for place, names in enumerate(layers):
+            if name in names:
+                return place
+        name = name.rpartition(".")[0]
+    raise AssertionError("a module has no place in the order of imports; give it one")
 
 
-def module_of(path: Path, folder: Path) -> str:
-    """Layer that a file belongs to: the first part of its path."""
-    return path.relative_to(folder).with_suffix("").parts[0]
+def name_of(path: Path) -> str:
+    """Dotted name of a module within the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in PYTHON_FILES} | {"_core": None}
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a module imports, also inside functions."""
+    found = set()
+    for name in python_imports(path, ast.parse(path.read_text(encoding="utf-8"))):
+        package, _, inner = name.partition(".")
+        while package == "paceline" and inner and inner not in MODULES:
+            inner = inner.rpartition(".")[0]
+        if package == "paceline" and inner:
+            found.add(inner)
+    return found - {name_of(path)}
 
 
 def python_imports(path: Path, tree: ast.AST) -> Iterator[str]:
@@ -117,28 +100,28 @@ def at_module_level(node: ast.AST) -> Iterator[ast.stmt]:
         yield from at_module_level(child)
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
 def test_python_imports_only_what_comes_before(path):
-    here = module_of(path, PACKAGE)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    at_once = {
-        name for statement in at_module_level(tree) for name in python_imports(path, statement)
-    }
-    for name in python_imports(path, tree):
-        package, _, inner = name.partition(".")
-        if package != "paceline":
-            continue
-        module = inner.partition(".")[0]
-        if (here, module) in SHOWN_BY and name not in at_once:
-            continue
-        assert module == here or level(PYTHON_LAYERS, module) < level(PYTHON_LAYERS, here), (
-            f"{path.relative_to(ROOT)} imports {name}: paceline.{here} comes before it"
-        )
+    here = name_of(path)
+    for module in imported(path):
+        same = module.partition(".")[0] == here.partition(".")[0]
+        assert level(ORDER, module) < level(ORDER, here) or (
+            same and level(ORDER, module) == level(ORDER, here)
+        ), f"{here} imports {module}, which comes after it"
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_reaches_itself():
+    # A package's __init__ hands on names of its modules, which may import the package's own.
+    graph = {name_of(path): imported(path) for path in PYTHON_FILES if path.stem != "__init__"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
 def test_workers_load_no_mdanalysis(path):
-    if module_of(path, PACKAGE) in HEAVY:
+    if name_of(path).startswith(HEAVY):
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
     forbidden = ("MDAnalysis", *(f"paceline.{name}" for name in HEAVY))

@@ -1,7 +1,7 @@
 """Finished work of a run, kept so that the same run can go on after it was killed.
 
-The checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which a
-run is recognised, and the size of its blocks. Each other record is a pickle: the number of a
+The checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which
+a run is recognised, and the size of its blocks. Each other record is a pickle: the number of a
 trajectory, a `Page` of its results with each subtree's partial results pickled by themselves, and
 the clock.
 """

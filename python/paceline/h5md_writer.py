@@ -15,8 +15,8 @@ from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
 from paceline._util.files import refuse_impossible
+from paceline._util.machine import available_cpus
 from paceline.analysis.base import describe_atoms
-from paceline.backends.base import available_cpus
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.layout import Storage, choose_layout, parse_compression
 from paceline.hdf5.metadata import Atoms, Description, command_of_process

@@ -32,23 +32,23 @@ __all__ = [
 
 # Imported when first used: the command line takes the names of systems alone.
 _HOMES = {
-    "FILE_SYSTEMS": "systems",
-    "LAYOUTS": "systems",
-    "NETWORKS": "systems",
-    "SCHEDULES": "systems",
-    "FileSystem": "systems",
-    "FrameCost": "cost",
-    "Network": "systems",
-    "Prediction": "formula",
-    "Unevenness": "sharing",
-    "predict": "formula",
+    "FILE_SYSTEMS": "paceline.scaling.systems",
+    "LAYOUTS": "paceline.scaling.systems",
+    "NETWORKS": "paceline.scaling.systems",
+    "SCHEDULES": "paceline.scaling.systems",
+    "FileSystem": "paceline.scaling.systems",
+    "FrameCost": "paceline.scaling.predict",
+    "Network": "paceline.scaling.systems",
+    "Prediction": "paceline.scaling.predict",
+    "Unevenness": "paceline.scaling.predict",
+    "predict": "paceline.scaling.predict",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'paceline.model' has no attribute {name!r}")
-    value = getattr(import_module(f"paceline.model.{_HOMES[name]}"), name)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from paceline.backends.base import Backend, Company, available_cpus, company_of
+from paceline._util.machine import available_cpus
+from paceline.backends.base import Backend, Company, company_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
 from paceline.backends.mpi import MPI

@@ -1,12 +1,10 @@
 """What all backends have in common."""
 
-import math
-import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from paceline._util.machine import available_cpus
 from paceline.performance.records import Abandoned
 from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
 
@@ -139,64 +137,3 @@ def company_of(backend: Backend) -> Company:
     Company
     """
     return backend.company() if hasattr(backend, "company") else Alone()
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use: affinity, cgroup quota and SLURM's word, the least.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> 1 <= available_cpus() <= os.cpu_count()
-    True
-    """
-    counts = [os.cpu_count() or 1]
-    if hasattr(os, "sched_getaffinity"):
-        counts.append(len(os.sched_getaffinity(0)))
-    counts.extend(_cgroup_quotas())
-    slurm = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    if slurm.isdigit():
-        counts.append(int(slurm))
-    return max(1, min(counts))
-
-
-def _cgroup_quotas(
-    root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> Iterator[int]:
-    """CPU quotas of this process's cgroup and those above it, rounded up."""
-    try:
-        lines = own.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2: "max 100000" or "150000 100000"
-            for folder in _upwards(root, path):
-                quota, _, period = _words(folder / "cpu.max").partition(" ")
-                if quota.isdigit() and period.isdigit():
-                    yield math.ceil(int(quota) / int(period))
-        elif "cpu" in controllers.split(","):  # version 1: microseconds, -1 for none
-            for folder in _upwards(root / "cpu", path):
-                quota = _words(folder / "cpu.cfs_quota_us")
-                period = _words(folder / "cpu.cfs_period_us")
-                if quota.isdigit() and period.isdigit():
-                    yield math.ceil(int(quota) / int(period))
-
-
-def _upwards(root: Path, path: str) -> Iterator[Path]:
-    folder = root / path.strip("/")
-    while folder != root:
-        yield folder
-        folder = folder.parent
-    yield root
-
-
-def _words(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 
 from paceline._core import __version__
-from paceline.backends.base import available_cpus
+from paceline._util.machine import available_cpus
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError

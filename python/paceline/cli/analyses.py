@@ -41,6 +41,7 @@ def add_rmsd(commands: Any) -> argparse.ArgumentParser:
         metavar="TEXT",
         help="further atoms: their RMSD after the same superposition; may be repeated",
     )
+    parser.set_defaults(run=run_rmsd, analysis_of=rmsd_of)
     return parser
 
 
@@ -86,6 +87,7 @@ def add_rmsf(commands: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_analysis_arguments(parser, select="protein and name CA")
+    parser.set_defaults(run=run_rmsf, analysis_of=rmsf_of)
     return parser
 
 
@@ -127,6 +129,7 @@ def add_rdf(commands: Any) -> argparse.ArgumentParser:
     )
     add_analysis_arguments(parser, select=RDF_SELECT)
     add_pair_arguments(parser)
+    parser.set_defaults(run=run_rdf, analysis_of=rdf_analysis_of)
     return parser
 
 

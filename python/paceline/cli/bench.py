@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 from paceline._core import __version__
 from paceline._util.files import refuse_clashes, refuse_impossible, size_in_words
 from paceline._util.launcher import launched
-from paceline._util.machine import describe_machine, describe_system, describe_versions
+from paceline._util.machine import (
+    available_cpus,
+    describe_machine,
+    describe_system,
+    describe_versions,
+)
 from paceline._util.signals import Stopping
-from paceline.backends.base import available_cpus
-from paceline.cli import analyses as rdf
-from paceline.cli import analyses as rmsd
-from paceline.cli import analyses as rmsf
+from paceline.cli.analyses import add_rdf, add_rmsd, add_rmsf
 from paceline.cli.options import positive
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.scaling.measure import (
@@ -548,8 +550,8 @@ is not counted comes first. Runs go on in turn over the numbers of workers, so t
 the machine disturbs all alike. Ctrl-C ends it; what was measured until then is kept.
 """
 
-#: Analyses of the command line: modules with `add_to` and `analysis_of`.
-ANALYSES = (rmsd, rmsf, rdf)
+#: Analyses of the command line that can be measured.
+ANALYSES = (add_rmsd, add_rmsf, add_rdf)
 
 
 def add_bench(commands: Any) -> argparse.ArgumentParser:
@@ -594,12 +596,13 @@ def add_bench(commands: Any) -> argparse.ArgumentParser:
         required=True,
         parser_class=argparse.ArgumentParser,
     )
-    for module in ANALYSES:
-        parser = module.add_to(analyses)
+    for add_analysis in ANALYSES:
+        parser = add_analysis(analyses)
         parser.description, parser.epilog = BENCH_DESCRIPTION, BENCH_EXAMPLES
         parser.conflict_handler = "resolve"
         _add_options(parser)
-        parser.set_defaults(analysis_of=module.analysis_of)
+        parser.set_defaults(run=run_bench)
+    bench.set_defaults(run=run_bench)
     return bench
 
 

@@ -236,7 +236,6 @@ def run_analysis(
     most_frames : int, optional
         Leave out those after so many.
     """
-
     frames = frames_between(universe.trajectory, args.begin, args.end)[:: args.step]
     analysis.run(
         backend=args.backend,

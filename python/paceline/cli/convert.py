@@ -66,6 +66,7 @@ def add_convert(commands: Any) -> argparse.ArgumentParser:
     add_worker_arguments(parser)
     add_layout_arguments(parser)
     add("--overwrite", action="store_true", help="replace a file that exists")
+    parser.set_defaults(run=run_convert)
     return parser
 
 
@@ -155,12 +156,13 @@ def add_repack(commands: Any) -> argparse.ArgumentParser:
         metavar="N",
         help="threads that read and compress [the CPUs this process may use]",
     )
+    parser.set_defaults(run=run_repack)
     return parser
 
 
 def run_repack(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.backends.base import available_cpus
+    from paceline._util.machine import available_cpus
     from paceline.hdf5.repack import repack
 
     size = os.path.getsize(args.file)

@@ -156,6 +156,7 @@ def add_info(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5")
     parser.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
     add_hdf5_arguments(parser)
+    parser.set_defaults(run=run_info)
     return parser
 
 
@@ -217,6 +218,7 @@ def add_index(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5")
     parser.add_argument("--refresh", action="store_true", help="make it anew")
     add_hdf5_arguments(parser)
+    parser.set_defaults(run=run_index)
     return parser
 
 
@@ -263,6 +265,7 @@ def add_validate(commands: Any) -> argparse.ArgumentParser:
     add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_hdf5_arguments(parser)
+    parser.set_defaults(run=run_validate)
     return parser
 
 
@@ -355,6 +358,7 @@ def add_split(commands: Any) -> argparse.ArgumentParser:
         metavar="N",
         help="pieces written at a time [the CPUs this process may use]",
     )
+    parser.set_defaults(run=run_split)
     return parser
 
 
@@ -405,6 +409,7 @@ def add_join(commands: Any) -> argparse.ArgumentParser:
         metavar="N",
         help="files copied at a time [the CPUs this process may use]",
     )
+    parser.set_defaults(run=run_join)
     return parser
 
 

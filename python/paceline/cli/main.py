@@ -1,4 +1,4 @@
-"""The command line: one module a subcommand."""
+"""Parse the command line, run a command, and turn errors into exit statuses."""
 
 import argparse
 import os
@@ -11,37 +11,29 @@ from typing import Any
 
 from paceline._core import __version__
 from paceline._util.launcher import launched
-from paceline.cli import analyses as rdf
-from paceline.cli import analyses as rmsd
-from paceline.cli import analyses as rmsf
-from paceline.cli import bench, convert
-from paceline.cli import convert as repack
-from paceline.cli import files as index
-from paceline.cli import files as info
-from paceline.cli import files as join
-from paceline.cli import files as split
-from paceline.cli import files as validate
-from paceline.cli import performance as advise
-from paceline.cli import performance as predict
-from paceline.cli import performance as report
+from paceline.cli.analyses import add_rdf, add_rmsd, add_rmsf
+from paceline.cli.bench import add_bench
+from paceline.cli.convert import add_convert, add_repack
+from paceline.cli.files import add_index, add_info, add_join, add_split, add_validate
+from paceline.cli.performance import add_advise, add_predict, add_report
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
-#: In the order in which the help lists them.
+#: Commands, in the order in which the help lists them.
 COMMANDS = (
-    info,
-    advise,
-    rmsd,
-    rmsf,
-    rdf,
-    convert,
-    repack,
-    split,
-    join,
-    validate,
-    index,
-    report,
-    predict,
-    bench,
+    add_info,
+    add_advise,
+    add_rmsd,
+    add_rmsf,
+    add_rdf,
+    add_convert,
+    add_repack,
+    add_split,
+    add_join,
+    add_validate,
+    add_index,
+    add_report,
+    add_predict,
+    add_bench,
 )
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
@@ -156,9 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"paceline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        command = module.add_to(commands)
-        command.set_defaults(run=module.run)
+    for add_command in COMMANDS:
+        command = add_command(commands)
         command.add_argument("--debug", action="store_true", help="show where an error arose")
     return parser
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline._util.files import new_file
 from paceline.analysis.results import FIGURE_STYLE, Table
-from paceline.cli import analyses as rdf
+from paceline.cli.analyses import RDF_SELECT, add_pair_arguments, rdf_of
 from paceline.cli.options import (
     add_frame_arguments,
     add_system_arguments,
@@ -55,6 +55,7 @@ def add_report(commands: Any) -> argparse.ArgumentParser:
         help="page: .html; figures: .png, .svg [.html beside the timings]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
+    parser.set_defaults(run=run_report)
     return parser
 
 
@@ -87,7 +88,7 @@ examples:
 ADVISE_SELECT = {
     "rmsd": "protein and name CA",
     "rmsf": "protein and name CA",
-    "rdf": rdf.RDF_SELECT,
+    "rdf": RDF_SELECT,
 }
 
 ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
@@ -129,7 +130,8 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
         help="end at a damaged frame, or leave it out [%(default)s]",
     )
     add("--tsv", action="store_true", help="the times alone, tab-separated")
-    rdf.add_pair_arguments(parser.add_argument_group("with --for rdf"))
+    add_pair_arguments(parser.add_argument_group("with --for rdf"))
+    parser.set_defaults(run=run_advise)
     return parser
 
 
@@ -169,7 +171,7 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
     if args.select is None:
         args.select = ADVISE_SELECT[args.analysis]
     if args.analysis == "rdf":
-        return rdf.rdf_of(universe, args)
+        return rdf_of(universe, args)
     return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
 
 
@@ -340,6 +342,7 @@ def add_predict(commands: Any) -> argparse.ArgumentParser:
     add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    parser.set_defaults(run=run_predict)
     return parser
 
 

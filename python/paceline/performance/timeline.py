@@ -32,7 +32,7 @@ class Stream:
     start, end : numpy.ndarray, shape (n_blocks,), float
         Of the block, s since blocks were first dealt.
     parts : numpy.ndarray, shape (n_parts, n_blocks), float
-        Length of each of `paceline.performance.components.WORKING`, s; of an attempt that did not count, of
+        Length of each of `components.WORKING`, s; of an attempt that did not count, of
         the last one alone.
     comm : numpy.ndarray, shape (n_blocks,), float
         From `end` until the results were in their place, s.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.files import size_in_words
-from paceline.backends.base import available_cpus
+from paceline._util.machine import available_cpus
 from paceline.errors import UnsupportedError
 from paceline.performance.text import percent
 from paceline.runner import analyses_of

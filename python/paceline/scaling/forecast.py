@@ -12,7 +12,8 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from paceline import _core
-from paceline.backends.base import Backend, available_cpus
+from paceline._util.machine import available_cpus
+from paceline.backends.base import Backend
 from paceline.backends.processes import Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads

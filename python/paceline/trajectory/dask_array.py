@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paceline.backends.base import available_cpus
+from paceline._util.machine import available_cpus
 from paceline.block import Decoded, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.schedule.plan import Task, make_plan

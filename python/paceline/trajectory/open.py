@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
-from paceline.backends.base import available_cpus
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
 from paceline.hdf5.options import NOTHING_ASKED, Asked

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from paceline._util.files import new_files, refuse_impossible, writing_to
+from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
-from paceline.backends.base import available_cpus
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError
 from paceline.trajectory.chain import refuse_different, warn_of_times
