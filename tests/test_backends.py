@@ -72,7 +72,8 @@ if __name__ == "__main__":
     if backend == "spawned":
         backend = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
     def loaded(block):
-        heavy = {"MDAnalysis", "matplotlib", "scipy", "paceline.universe", "paceline.trajectory.reader"}
+        ours = {"paceline.universe", "paceline.trajectory.reader"}
+        heavy = ours | {"MDAnalysis", "matplotlib", "scipy"}
         return np.full(len(block), len(heavy & set(sys.modules)))
     atoms = paceline.Universe(*sys.argv[2:]).atoms
     loaded = paceline.TimeSeries(loaded, atoms)

@@ -178,7 +178,7 @@ def rust_code(path: Path) -> str:
 
 
 def rust_uses(code: str, depth: int) -> set[str]:
-    """Names from the crate's root: `crate::{module, other::Thing}`, or `super::` that goes so far."""
+    """Names from the crate's root: `crate::{module, other::Thing}`, or as many `super::`."""
     start = r"(?<![\w:])(?:crate::|" + "super::" * depth + ")"
     names = set(re.findall(start + r"(\w+)", code))
     for group in re.finditer(start + r"\{", code):

@@ -17,8 +17,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 from lammps_atoms import own_atoms  # noqa: E402
 
-from paceline.snapshot import Writer
-from paceline.trajectory.open import open_file
+from paceline.snapshot import Writer  # noqa: E402
+from paceline.trajectory.open import open_file  # noqa: E402
 
 NAMES = ("nacl.h5md", "nacl.nc", "nacl.dcd", "HISTORY", "REVCON")
 EVERY, SNAPSHOTS = 10, 4
