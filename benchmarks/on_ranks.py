@@ -91,7 +91,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
     from mpi4py import MPI
 
     import paceline
-    from paceline.schedule.trajectory_run import Pass
+    from paceline.schedule.trajectory_run import TrajectoryRun
     from paceline.schedule.worker import Worker
     from paceline.timing import Timings
 
@@ -102,7 +102,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
         series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
         begun = time.perf_counter()
-        one = Pass([series], ())
+        one = TrajectoryRun([series], ())
         one.deal(frames(int(n_frames)), skip_damaged=False, n_workers=world.size, block_frames=16)
         one.collect(0, Timings(), ExitStack())
         jobs, works = [one.job], list(one.works(0, world.size))
@@ -175,19 +175,19 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     from mpi4py import MPI
 
     from paceline.backends.mpi.comm import wait_for as wait
-    from paceline.backends.mpi.gather import Keeper, gather
+    from paceline.backends.mpi.gather import LocalResults, gather
     from paceline.schedule.plan import Leaves
-    from paceline.schedule.tasks import Job, Outcome, Part
+    from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
 
     world = MPI.COMM_WORLD
-    part = Part("rows", Work(0, 1, 1, False), None)
+    part = WorkerAnalysis("rows", Work(0, 1, 1, False), None)
     job = Job(None, (), [part], Leaves(16), False)
-    keeper = Keeper([job], [int(n_blocks)])
+    keeper = LocalResults([job], [int(n_blocks)])
     bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)
     for number in blocks_of(world.rank, world.size, int(n_blocks)):
         first, n = bounds[number], bounds[number + 1] - bounds[number]
         rows = np.repeat(np.arange(first, first + n, dtype=float)[:, None], 3, axis=1)
-        keeper.report(Outcome(0, 0, number, first, n, [rows], rows[:, 0].copy(), [], []))
+        keeper.report(BlockResult(0, 0, number, first, n, [rows], rows[:, 0].copy(), [], []))
         keeper.settle([True])
     comm = counting_comm(world)
     world.Barrier()

@@ -94,10 +94,10 @@ class SlowReader:
 
 
 def slow_pass(turn: Turn) -> Any:
-    """What makes jobs whose source is slow, in the place of `paceline.schedule.trajectory_run.Pass`."""
-    from paceline.schedule.trajectory_run import Pass
+    """Make jobs whose source is slow, in the place of `TrajectoryRun`."""
+    from paceline.schedule.trajectory_run import TrajectoryRun
 
-    class SlowPass(Pass):
+    class SlowPass(TrajectoryRun):
         def deal(self, *arguments: Any, **options: Any) -> None:
             super().deal(*arguments, **options)
             self.job = replace(self.job, source=SlowSource(self.job.source, turn))

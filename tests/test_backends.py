@@ -11,8 +11,8 @@ import pytest
 from helpers.barrier import meet
 
 import paceline
+from paceline._util import machine as cpu_counts
 from paceline.backends import available_cpus, make_backend
-from paceline.backends import base as backends_base
 
 SCRIPT = """
 import sys
@@ -133,7 +133,7 @@ def machine(monkeypatch):
     """64 CPUs, all for this process, until a test says otherwise."""
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    monkeypatch.setattr(backends_base, "_cgroup_quotas", lambda: iter(()))
+    monkeypatch.setattr(cpu_counts, "_cgroup_quotas", lambda: iter(()))
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     return monkeypatch
 
@@ -153,7 +153,7 @@ def test_affinity_and_slurm_and_quota_limit(machine):
     assert available_cpus() == 3
     machine.setenv("SLURM_CPUS_PER_TASK", "nonsense")
     assert available_cpus() == 4
-    machine.setattr(backends_base, "_cgroup_quotas", lambda: iter([8, 2]))
+    machine.setattr(cpu_counts, "_cgroup_quotas", lambda: iter([8, 2]))
     assert available_cpus() == 2
     machine.setenv("SLURM_CPUS_PER_TASK", "0")
     assert available_cpus() == 1
@@ -161,7 +161,7 @@ def test_affinity_and_slurm_and_quota_limit(machine):
 
 
 def quotas(root, own):
-    return list(backends_base._cgroup_quotas(root, own))
+    return list(cpu_counts._cgroup_quotas(root, own))
 
 
 def test_quota_of_cgroup_version_2(tmp_path):

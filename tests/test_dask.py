@@ -35,7 +35,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.schedule import scheduler as clocks
-from paceline.schedule.tasks import Calls, Outcome
+from paceline.schedule.tasks import BlockResult, FunctionJob
 from paceline.timing import BlockTiming
 
 #: Workers are killed at so many random moments.
@@ -370,7 +370,7 @@ def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
 
     client.cancel = cancel
     client.scatter = lambda jobs, **options: dict.fromkeys(jobs)
-    assert list(Session(client, 1, [Calls("len", b"")]).run([])) == []
+    assert list(Session(client, 1, [FunctionJob("len", b"")]).run([])) == []
 
 
 #: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
@@ -460,7 +460,7 @@ def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
 def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):
     def outcome(host, start, end):
         timing = BlockTiming(0, 0, 0, 16, f"{host}:1:2", start, end, *[0] * 9)
-        return Outcome(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
+        return BlockResult(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
 
     def stamps(host, start, end, now):
         monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: now)

@@ -35,8 +35,8 @@ from paceline.hdf5.chunk_index import ABSENT
 from paceline.hdf5.conventions import catalogue_of
 from paceline.hdf5.dataset import series_of
 from paceline.hdf5.file import Array, File
-from paceline.hdf5.h5py_reader import DetourHand
-from paceline.hdf5.reader import ChunkHand
+from paceline.hdf5.h5py_reader import H5pyReader
+from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.units import factor_of, units_given
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
@@ -720,7 +720,7 @@ class TestAtomsThatMove:
             assert (ts.positions == wanted).all()
 
     @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
-    @pytest.mark.parametrize("kind", [ChunkHand, DetourHand])
+    @pytest.mark.parametrize("kind", [ChunkReader, H5pyReader])
     @pytest.mark.parametrize(("number", "found"), [(4, "4 twice"), (77, "no 3")])
     def test_one_that_is_there_twice_or_not_is_damage(self, tmp_path, kind, number, found):
         there = [np.arange(9)] * N_FRAMES
@@ -751,7 +751,7 @@ class TestAtomsThatMove:
             file["particles/atoms/id/value"][2, 3] = 4
 
         file = open_file(str(edit(path, repeat)))
-        hand = DetourHand(file.member, None, 7)
+        hand = H5pyReader(file.member, None, 7)
         calls, part = [], Array.part
         monkeypatch.setattr(Array, "part", lambda *args: calls.append(args) or part(*args))
         n_calls = []

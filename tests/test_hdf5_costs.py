@@ -8,7 +8,7 @@ import pytest
 import paceline
 from paceline.block import Decoded
 from paceline.hdf5.chunk_index import Dataset, Element, Filter, Table
-from paceline.hdf5.options import Asked
+from paceline.hdf5.options import Hdf5Options
 from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
@@ -183,7 +183,9 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
     numbers = np.random.default_rng(1).normal(0, 20, (40, 3000, 3)).astype("f4").round(2)
     with h5py.File(path, "w") as file:
         file.create_dataset("pos", data=numbers, **REAL[name])
-    file = open_file(path, asked=Asked(dataset="pos", units={"length": "Angstrom"}), notes=False)
+    file = open_file(
+        path, asked=Hdf5Options(dataset="pos", units={"length": "Angstrom"}), notes=False
+    )
     element = file.catalogue.elements["positions"]
     universe = MDAnalysis.Universe.empty(3000)
     universe.trajectory = Reader(path, dataset="pos", units={"length": "Angstrom"})

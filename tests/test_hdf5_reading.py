@@ -28,8 +28,8 @@ from paceline.errors import (
 from paceline.hdf5 import conventions as dialects
 from paceline.hdf5 import trajectory as file
 from paceline.hdf5.file import File
-from paceline.hdf5.h5py_reader import DetourHand
-from paceline.hdf5.reader import ChunkHand
+from paceline.hdf5.h5py_reader import H5pyReader
+from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.schedule import plan
 from paceline.trajectory.open import open_file
@@ -144,7 +144,7 @@ def test_both_hands_say_the_same(path):
 
 def compare_hands(file, frames, judged, atoms):
     blocks = []
-    for kind in (ChunkHand, DetourHand):
+    for kind in (ChunkReader, H5pyReader):
         n = file.n_atoms if atoms is None else len(atoms)
         block = Decoded.room_for(frames, n, FIELDS, judged=judged)
         extents = extents_in(0, file, frames.astype(np.uint64))

@@ -219,7 +219,7 @@ def deal_for_real(monkeypatch, blocks, slowness):
     clock = Clock()
     monkeypatch.setattr(dealing, "time", clock)
     works = [SimpleNamespace(job=0, level=0, number=k, n_frames=1) for k in range(len(blocks))]
-    dealer = dealing.Dealer(works)
+    dealer = dealing.Scheduler(works)
     events, idle, done_by = [], list(range(len(slowness))), {}
     while not dealer.finished:
         while idle and (work := dealer.next() or dealer.again()) is not None:

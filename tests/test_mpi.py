@@ -21,11 +21,11 @@ from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
 import paceline
 from paceline._util.launcher import launched, world
 from paceline.backends.mpi import worker as crew
-from paceline.backends.mpi.worker import Answer, Member
+from paceline.backends.mpi.worker import Answer, RankWorker
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.schedule.plan import Leaves
-from paceline.schedule.scheduler import Shares
-from paceline.schedule.tasks import Job, Outcome, Part
+from paceline.schedule.scheduler import StealingPartition
+from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
 
 pytest.importorskip("mpi4py")
 
@@ -228,7 +228,7 @@ def blocks(n):
 @pytest.mark.parametrize("n_workers", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("options", [{}, {"fixed": True}, {"in_order": True}])
 def test_every_block_is_dealt_once(n_workers, options):
-    shares, dealt = Shares(blocks(30), n_workers, **options), []
+    shares, dealt = StealingPartition(blocks(30), n_workers, **options), []
     # The first worker is the quickest by far, and the last does nothing until the end.
     for worker in [*[0] * 40, *range(n_workers)] * 40:
         dealt.append([work.number for work in shares.take(worker, 1 + 16 * (worker % 3))])
@@ -242,7 +242,7 @@ def test_every_block_is_dealt_once(n_workers, options):
 
 
 def test_a_batch_is_of_one_job():
-    taken = Shares(blocks(30), 1).take(0, 10**6)
+    taken = StealingPartition(blocks(30), 1).take(0, 10**6)
     assert [work.number for work in taken] == list(range(20))
 
 
@@ -261,7 +261,7 @@ class Slow:
 
 def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
     monkeypatch.setattr(crew, "Worker", Slow)
-    threads = crew.Crew(1, None)
+    threads = crew.ComputeThreads(1, None)
     threads.give(0, blocks(5))
     while threads._done.qsize() < 5:
         time.sleep(0.01)
@@ -285,7 +285,7 @@ class ReadAhead(Slow):
 
 def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
     monkeypatch.setattr(crew, "Worker", ReadAhead)
-    threads = crew.Crew(1, None)
+    threads = crew.ComputeThreads(1, None)
     threads.give(0, blocks(4))
     n_done = 0
     while n_done < 4:
@@ -295,11 +295,11 @@ def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
 
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
-    part = Part("rows", None, None)
-    member = Member([Job(None, (), [part], Leaves(16), False)], [3], 0)
+    part = WorkerAnalysis("rows", None, None)
+    member = RankWorker([Job(None, (), [part], Leaves(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)
-        member.keeper.report(Outcome(0, 0, number, 16 * number, 16, [rows], rows, [], []))
+        member.keeper.report(BlockResult(0, 0, number, 16 * number, 16, [rows], rows, [], []))
     with pytest.raises(AnalysisError, match="as from the other blocks"):
         member.take(Answer([True, True, True]))
     assert isinstance(member.settle(Answer()), AnalysisError)

@@ -11,7 +11,7 @@ import pytest
 
 from paceline.analysis.rms import RMSD
 from paceline.report import advice_of, report_of
-from paceline.timing import Abandoned, BlockTiming, Timings
+from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 #: Seconds of the parts of a block of 100 frames, where nothing else is said.
 USUAL = {"open": 0.0, "read": 0.1, "decode": 0.2, "transform": 0.0, "compute": 0.5}
@@ -177,7 +177,7 @@ def test_waiting_counts_while_there_are_blocks_to_be_dealt():
 
 def attempt(worker, start, end, *, number=9, came=False):
     made = block(number, worker, start, open=0, read=0, decode=0, compute=0, rest=end - start)
-    return Abandoned(made, came)
+    return DuplicateAttempt(made, came)
 
 
 def test_who_hangs_at_its_only_block_is_named():
@@ -194,7 +194,7 @@ def test_who_hangs_at_its_only_block_is_named():
 
 def test_what_came_too_late_counts_with_its_parts():
     blocks = [one for k in range(2) for one in row_of_blocks(f"a:{k}:1", 4, first=4 * k)]
-    late = Abandoned(block(9, "a:2:1", 0, read=2.0), came=True)
+    late = DuplicateAttempt(block(9, "a:2:1", 0, read=2.0), came=True)
     assert named(timings(blocks, abandoned=[late])) == [("a:2:1", "reading", BOTH)]
 
 

@@ -21,7 +21,7 @@ from paceline.performance.metrics import on_one_clock
 from paceline.performance.text import number, percent
 from paceline.performance.timeline import stream_of
 from paceline.report import advice_of, report_of
-from paceline.timing import Abandoned, BlockTiming, Timings
+from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 MS = 1_000_000
 #: Elements that have no end.
@@ -235,7 +235,9 @@ def test_attempts_that_did_not_count_are_drawn_to_the_end_of_the_run():
     end = max(block.end for block in timings.blocks)
     first = timings.blocks[0]
     timings.abandoned = [
-        Abandoned(replace(first, worker=worker, start=end - 5 * MS, end=end + 10**12), came=False)
+        DuplicateAttempt(
+            replace(first, worker=worker, start=end - 5 * MS, end=end + 10**12), came=False
+        )
         for worker in ("b:1:1", "")
     ]
     stream = stream_of(timings)

@@ -1,4 +1,4 @@
-"""Runs of blocks: aligned, long enough to be worth dealing, the same numbers as block by block."""
+"""Batches of blocks: aligned, long enough, and the same numbers as block by block."""
 
 import threading
 import time
@@ -14,9 +14,9 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.executor import submit
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler as runs_module
-from paceline.schedule.scheduler import RUN_SECONDS, Dealer, Runs, do_run
+from paceline.schedule.scheduler import RUN_SECONDS, Scheduler, TaskBatches, do_run
 from paceline.schedule.worker import Worker
-from paceline.timing import Abandoned
+from paceline.timing import DuplicateAttempt
 
 FRAMES = 16
 
@@ -73,7 +73,7 @@ def outcome(run, seconds_per_block):
 
 def cut(jobs, works, seconds_per_block):
     """All runs, each done before the next one is dealt."""
-    runs, found = Runs(jobs, works, 2), []
+    runs, found = TaskBatches(jobs, works, 2), []
     for run in runs:
         found.append(run)
         runs.took(outcome(run, seconds_per_block))
@@ -93,7 +93,7 @@ def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
 
 
 def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
-    runs = Runs([job()], map(work, range(4096)), 2)
+    runs = TaskBatches([job()], map(work, range(4096)), 2)
     first = [next(runs) for _ in range(8)]
     assert [run.level for run in first] == [0] * 8
     runs.took(outcome(first[0], 0.001))
@@ -107,7 +107,7 @@ def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.045])
 def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, seconds):
     n_blocks = 64 * n_workers + 3
-    runs = Runs([job()], map(work, range(n_blocks)), n_workers)
+    runs = TaskBatches([job()], map(work, range(n_blocks)), n_workers)
     runs.took(outcome(next(runs), seconds))
     left = n_blocks - 1
     for run in runs:
@@ -127,7 +127,7 @@ def test_blocks_that_were_done_before_are_no_part_of_a_run():
 
 def test_each_job_has_its_own_pace_and_no_run_has_two():
     works = [work(k, job) for job in (0, 1) for k in range(100)]
-    runs, found = Runs([job(), job()], works, 2), []
+    runs, found = TaskBatches([job(), job()], works, 2), []
     for run in runs:
         found.append(run)
         runs.took(outcome(run, 0.3 if run.job else 0.01))
@@ -157,7 +157,7 @@ def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_g
 
 
 def test_a_dealer_deals_runs_as_it_deals_blocks():
-    dealer = Dealer(cut([job()], map(work, range(10)), 0.1))
+    dealer = Scheduler(cut([job()], map(work, range(10)), 0.1))
     dealt = []
     while (run := dealer.next()) is not None:
         dealt.append(run)
@@ -184,7 +184,7 @@ def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
             future.set_result(SimpleNamespace(job=0, level=0, number=work.number))
             return future
 
-    dealer = Dealer(map(SimpleBlock, range(6)))
+    dealer = Scheduler(map(SimpleBlock, range(6)))
     sealed = [SimpleNamespace(key_alone=lambda: None)]
     timed, found = SimpleNamespace(took=lambda outcome: None), []
     with pytest.raises(BrokenExecutor):
@@ -235,7 +235,7 @@ def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypa
         if len(found) == 2:
             released.set()
             assert ended.wait(60)
-    assert found[2:] == [Abandoned("its timing", came=True)]
+    assert found[2:] == [DuplicateAttempt("its timing", came=True)]
 
 
 class InRuns:
@@ -245,7 +245,7 @@ class InRuns:
     n_workers = 3
 
     def run(self, jobs, works):
-        worker, runs = Worker(jobs.__getitem__), Runs(jobs, works, self.n_workers)
+        worker, runs = Worker(jobs.__getitem__), TaskBatches(jobs, works, self.n_workers)
         for run in runs:
             outcome = do_run(worker, jobs[run.job], run)
             runs.took(outcome)

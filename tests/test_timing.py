@@ -12,7 +12,7 @@ import paceline
 from paceline.analysis.rms import RMSD
 from paceline.backends import Threads
 from paceline.errors import TimingsError
-from paceline.timing import Abandoned, BlockTiming, Timings
+from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 PARTS = (
     "t_init_traj",
@@ -73,7 +73,7 @@ def test_csv_keeps_what_the_whole_run_needs(tmp_path):
         t_init_top=0.1,
         t_comm=1 / 3,
         blocks=[block(3, "node1:1:1", 7, 8)],
-        abandoned=[hung(4, "", 9, 1), Abandoned(block(5, "b:1:1", 7, 8), True)],
+        abandoned=[hung(4, "", 9, 1), DuplicateAttempt(block(5, "b:1:1", 7, 8), True)],
         n_workers=4,
         schedule="static",
         trajectory='a "strange"\n# name, é.xtc',
@@ -99,7 +99,7 @@ class Ahead(Threads):
 
     def run(self, jobs, works):
         for outcome in super().run(jobs, works):
-            if isinstance(outcome, Abandoned):
+            if isinstance(outcome, DuplicateAttempt):
                 yield outcome
                 continue
             ahead = [
@@ -219,7 +219,9 @@ def block(number, worker, start, length, n_frames=100):
 
 def hung(number, worker, start, length):
     """An attempt that never came."""
-    return Abandoned(replace(block(number, worker, start, length), compute=0, calls=0), False)
+    return DuplicateAttempt(
+        replace(block(number, worker, start, length), compute=0, calls=0), False
+    )
 
 
 def test_a_slow_worker_is_named():

@@ -2,7 +2,7 @@
 
 The checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which
 a run is recognised, and the size of its blocks. Each other record is a pickle: the number of a
-trajectory, a `Page` of its results with each subtree's partial results pickled by themselves, and
+trajectory, a `Record` of its results with each subtree's partial results pickled by themselves, and
 the clock.
 """
 
@@ -26,9 +26,9 @@ from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Mark, Page, cut, pickled, uppermost
-from paceline.schedule.tasks import Outcome
-from paceline.schedule.trajectory_run import Pass
+from paceline.schedule.collect import Cursor, Record, cut, pickled, uppermost
+from paceline.schedule.tasks import BlockResult
+from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.trajectory.open import warn
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 Fact = tuple[str, str, str]
 
 
-def facts(passes: Sequence["Pass"]) -> list[Fact]:
+def facts(passes: Sequence["TrajectoryRun"]) -> list[Fact]:
     """All that the bits of the results depend on, but for the machine.
 
     Parameters
     ----------
-    passes : sequence of Pass
+    passes : sequence of TrajectoryRun
         Dealt.
 
     Returns
@@ -96,7 +96,7 @@ def _fact(what: str, shown: str, *compared: Any) -> Fact:
     return what, shown, digest(*(compared or (shown,)))
 
 
-def _of_pass(one: "Pass") -> Iterator[Fact]:
+def _of_pass(one: "TrajectoryRun") -> Iterator[Fact]:
     provenance, source = one.trajectory.provenance(), one.job.source
     yield _fact("trajectory", str(provenance["trajectory"]), provenance["fingerprint"])
     yield _fact("times", f"{source.clock}", vars(source.clock))
@@ -166,8 +166,8 @@ class Checkpoint:
         self._journal = Journal(path)
         self._records = self._journal.records()
         self._stopping = Stopping()
-        self._passes: Sequence[Pass] = ()
-        self._marks: list[Mark] = []
+        self._passes: Sequence[TrajectoryRun] = ()
+        self._marks: list[Cursor] = []
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
         self._whole = True
@@ -225,12 +225,12 @@ class Checkpoint:
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
-    def begin(self, passes: Sequence[Pass], timings: Timings) -> None:
+    def begin(self, passes: Sequence[TrajectoryRun], timings: Timings) -> None:
         """Put back what is kept.
 
         Parameters
         ----------
-        passes : sequence of Pass
+        passes : sequence of TrajectoryRun
             Ready to collect.
         timings : Timings
             Of this run; becomes that of both, as if this one had begun when the other one ended.
@@ -259,7 +259,7 @@ class Checkpoint:
         with self._stopping.held():
             restored = self._restore(passes)
             self._passes = passes
-            self._marks = [Mark() for _ in passes]
+            self._marks = [Cursor() for _ in passes]
             self._sizes = [{} for _ in passes]
             self._due = time.monotonic() + INTERVAL
             self._bare = not restored
@@ -267,7 +267,7 @@ class Checkpoint:
                 self._rewrite()
             self._begun = True
 
-    def _restore(self, passes: Sequence[Pass]) -> bool:
+    def _restore(self, passes: Sequence[TrajectoryRun]) -> bool:
         """Whether there was anything."""
         nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in passes]
         clock = None
@@ -277,7 +277,7 @@ class Checkpoint:
             passes[number].collected.restore(replace(page, nodes={}))
         for one, kept in zip(passes, nodes, strict=True):
             values = {key: self._loaded(kept[key]) for key in uppermost(kept)}
-            one.collected.restore(Page(nodes=values))
+            one.collected.restore(Record(nodes=values))
         if clock is not None:
             elapsed = clock.now - clock.dealt
             self._timings.precede(elapsed, clock.dealt, clock.t_comm)
@@ -292,12 +292,12 @@ class Checkpoint:
                 f"{error}; delete it to begin anew"
             ) from error
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BlockResult) -> None:
         """Put the results of one or several blocks where they belong, and keep them soon.
 
         Parameters
         ----------
-        outcome : Outcome
+        outcome : BlockResult
             Of these blocks.
         """
         with self._stopping.held():
@@ -333,11 +333,11 @@ class Checkpoint:
             self._bare = False
             self._count(number, page, mark)
 
-    def _record(self, number: int, page: Page) -> bytes:
+    def _record(self, number: int, page: Record) -> bytes:
         clock = _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
         return pickle.dumps((number, page, clock), 5)
 
-    def _count(self, number: int, page: Page, mark: Mark) -> None:
+    def _count(self, number: int, page: Record, mark: Cursor) -> None:
         """Take note of what the journal has, and of how much of that is of no use now."""
         sizes = self._sizes[number]
         sizes.update((key, len(data)) for key, data in page.nodes.items())
@@ -346,19 +346,19 @@ class Checkpoint:
 
     def _rewrite(self) -> None:
         """Write all that is of use to a new file, which takes this one's place."""
-        pages = [one.collected.since(Mark()) for one in self._passes]
+        pages = [one.collected.since(Cursor()) for one in self._passes]
         whole = [pickled(page) for page, _ in pages]
         self._journal.rewrite(self._all_records(whole))
         self._dead, self._sizes = 0, [{} for _ in pages]
         for number, (_, mark) in enumerate(pages):
             self._count(number, whole[number], mark)
 
-    def _all_records(self, pages: Sequence[Page]) -> Iterator[bytes]:
+    def _all_records(self, pages: Sequence[Record]) -> Iterator[bytes]:
         yield self._header
         for number, page in enumerate(pages):
             for span in page.spans:
                 for part in cut(span, ROWS_BYTES):
-                    yield self._record(number, Page([part]))
+                    yield self._record(number, Record([part]))
             yield self._record(number, replace(page, spans=[]))
 
     def finish(self) -> None:
@@ -389,7 +389,7 @@ class Checkpoint:
             error.add_note(f"{kept}; {how_to_go_on()}")
 
 
-def _refuse_impossible(passes: Sequence[Pass]) -> None:
+def _refuse_impossible(passes: Sequence[TrajectoryRun]) -> None:
     for one in passes:
         for part in one.job.parts:
             if part.per_block:

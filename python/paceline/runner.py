@@ -17,13 +17,13 @@ from paceline._core import __version__
 from paceline._util.files import refuse_clashes
 from paceline._util.progress import Progress
 from paceline.backends import make_backend
-from paceline.backends.base import Backend, Company, company_of
+from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.checkpoint import Checkpoint
-from paceline.performance.records import Abandoned
+from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import choose_frames
-from paceline.schedule.tasks import Gathered, Outcome
-from paceline.schedule.trajectory_run import Analysis, Pass
+from paceline.schedule.tasks import BlockResult, CollectedResult
+from paceline.schedule.trajectory_run import Analysis, TrajectoryRun
 from paceline.transform.base import Transform
 
 #: What a run gives to an analysis.
@@ -127,7 +127,7 @@ def run(
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
     asked = analyses_of(analyses)
-    with company_of(workers) as company:
+    with collective_run_of(workers) as company:
         if company.leads:
             path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
             outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in asked)
@@ -173,7 +173,7 @@ def _run(
 ) -> None:
     """Run analyses here and now; `choose` gives the frames wanted of so many."""
     begun = time.monotonic_ns()
-    passes = [Pass(some, transforms) for some in _by_universe(analyses)]
+    passes = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
     for number, one in enumerate(passes):
         one.deal(
             choose(one.trajectory.n_frames),
@@ -196,7 +196,7 @@ def _run(
         one.finish(timings)
 
 
-def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
+def _timings(workers: Backend, passes: Sequence[TrajectoryRun], begun: int) -> Timings:
     """What is known of them before any block is dealt."""
     return Timings(
         workers.name if any(one.trajectory.shareable for one in passes) else "serial",
@@ -215,7 +215,7 @@ def _timings(workers: Backend, passes: Sequence[Pass], begun: int) -> Timings:
 
 
 def _do(
-    workers: Backend, passes: Sequence[Pass], kept: Checkpoint | None, *, show: bool | None
+    workers: Backend, passes: Sequence[TrajectoryRun], kept: Checkpoint | None, *, show: bool | None
 ) -> None:
     """Every block that is not done yet, each added to its pass."""
     shared = [one for one in passes if one.trajectory.shareable]
@@ -230,8 +230,8 @@ def _do(
 
 
 def _outcomes(
-    backend: Backend, passes: Sequence[Pass], kept: Checkpoint | None
-) -> Iterator[Outcome]:
+    backend: Backend, passes: Sequence[TrajectoryRun], kept: Checkpoint | None
+) -> Iterator[BlockResult]:
     """Every block of some passes, done and added to its pass."""
     works = chain.from_iterable(
         one.works(number, backend.n_workers) for number, one in enumerate(passes)
@@ -240,10 +240,10 @@ def _outcomes(
     with closing(backend.run([one.job for one in passes], works)) as outcomes:
         heard = time.monotonic_ns()
         for outcome in outcomes:
-            if isinstance(outcome, Abandoned):
+            if isinstance(outcome, DuplicateAttempt):
                 passes[outcome.timing.job].note(outcome)
                 continue
-            if isinstance(outcome, Gathered):
+            if isinstance(outcome, CollectedResult):
                 passes[outcome.job].take(outcome, heard)
                 heard = time.monotonic_ns()
                 continue
@@ -255,7 +255,7 @@ def _outcomes(
             heard = time.monotonic_ns()
 
 
-def _share(company: Company, analyses: Sequence[Analysis]) -> None:
+def _share(company: CollectiveRun, analyses: Sequence[Analysis]) -> None:
     """Give to all who have called `run` what the one that leads has found."""
     found = company.share(
         lambda: [{name: getattr(one, name) for name in OF_A_RUN} for one in analyses]

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from paceline._util.machine import available_cpus
-from paceline.backends.base import Backend, Company, company_of
+from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
 from paceline.backends.mpi import MPI
@@ -21,14 +21,14 @@ from paceline.backends.threads import Threads
 __all__ = [
     "MPI",
     "Backend",
-    "Company",
+    "CollectiveRun",
     "Dask",
     "Pool",
     "Processes",
     "Serial",
     "Threads",
     "available_cpus",
-    "company_of",
+    "collective_run_of",
     "make_backend",
 ]
 

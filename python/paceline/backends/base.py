@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from paceline._util.machine import available_cpus
-from paceline.performance.records import Abandoned
-from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
 
 
 class Backend(Protocol):
@@ -25,7 +25,7 @@ class Backend(Protocol):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Gathered | Abandoned, None, None]:
+    ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes as they come. Closing the generator stops the work.
 
         Parameters
@@ -37,7 +37,7 @@ class Backend(Protocol):
 
         Yields
         ------
-        Outcome, Gathered or Abandoned
+        BlockResult, CollectedResult or DuplicateAttempt
             Of each block, in any order; at the end, what was kept until then. And, at any time,
             attempts that do not count.
         """
@@ -73,7 +73,7 @@ def worker_count(n_workers: int | None) -> int:
     return n_workers
 
 
-class Company(Protocol):
+class CollectiveRun(Protocol):
     """Processes that have called `run` together; one of them leads.
 
     Attributes
@@ -100,7 +100,7 @@ class Company(Protocol):
         """Give to all what the one that leads makes."""
 
 
-class Alone:
+class SingleProcessRun:
     """A company of one."""
 
     leads = True
@@ -124,7 +124,7 @@ class Alone:
         return make()
 
 
-def company_of(backend: Backend) -> Company:
+def collective_run_of(backend: Backend) -> CollectiveRun:
     """Those who have called `run` together.
 
     Parameters
@@ -134,6 +134,6 @@ def company_of(backend: Backend) -> Company:
 
     Returns
     -------
-    Company
+    CollectiveRun
     """
-    return backend.company() if hasattr(backend, "company") else Alone()
+    return backend.company() if hasattr(backend, "company") else SingleProcessRun()

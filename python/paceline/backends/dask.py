@@ -26,9 +26,17 @@ from paceline._util.machine import available_cpus
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError
-from paceline.performance.records import Abandoned
-from paceline.schedule.scheduler import Clocks, Dealer, Run, Runs, do_run, given_up, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, Calls, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.scheduler import (
+    Clocks,
+    Scheduler,
+    TaskBatch,
+    TaskBatches,
+    do_run,
+    given_up,
+    too_late,
+)
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, FunctionJob
 from paceline.schedule.worker import SealedJob, Worker
 
 #: The keeper kills all at once; a busy machine may take so long to say so, seconds.
@@ -282,7 +290,7 @@ class Session:
         Of the cluster.
     n_workers : int
         Runs that it does at a time; more where it grows.
-    jobs : sequence of Job or Calls
+    jobs : sequence of Job or FunctionJob
         What the blocks of each trajectory have in common.
     """
 
@@ -295,12 +303,14 @@ class Session:
         self._clocks = Clocks()
         # No SimpleQueue: in CPython 3.11 its `get` may forget a short timeout, and wait.
         self._ended: queue.Queue[Any] = queue.Queue()
-        self._pending: dict[Any, tuple[Any, Run, int]] = {}
+        self._pending: dict[Any, tuple[Any, TaskBatch, int]] = {}
         self._scattered: list[Any] = []
         self._n_tasks = 0
-        self._abandoned: list[Abandoned] = []
+        self._abandoned: list[DuplicateAttempt] = []
 
-    def run(self, works: Iterable[AnyWork]) -> Generator[Outcome | Abandoned, None, bool]:
+    def run(
+        self, works: Iterable[AnyWork]
+    ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
         """Do every block.
 
         Parameters
@@ -315,7 +325,7 @@ class Session:
 
         Yields
         ------
-        Outcome or Abandoned
+        BlockResult or DuplicateAttempt
 
         Raises
         ------
@@ -323,8 +333,8 @@ class Session:
             The jobs cannot be sent, workers die again and again at the same frames, or the
             client was closed.
         """
-        self._runs = Runs(self._jobs, works, self._n_workers)
-        self._dealer = Dealer(self._runs)
+        self._runs = TaskBatches(self._jobs, works, self._n_workers)
+        self._dealer = Scheduler(self._runs)
         next_look = time.monotonic() + LOOK
         try:
             self._scatter()
@@ -377,7 +387,7 @@ class Session:
                 return
             self._submit(run)
 
-    def _submit(self, run: Run, workers: Sequence[str] = ()) -> None:
+    def _submit(self, run: TaskBatch, workers: Sequence[str] = ()) -> None:
         future = self._client.submit(
             do_packed,
             self._scattered[run.job],
@@ -392,7 +402,7 @@ class Session:
         self._pending[future.key] = future, run, time.monotonic_ns()
         future.add_done_callback(self._ended.put)
 
-    def _next_outcome(self, latest: float) -> Outcome | None:
+    def _next_outcome(self, latest: float) -> BlockResult | None:
         """Wait for an outcome; None where there is none to be counted, or it became too late."""
         try:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
@@ -420,7 +430,7 @@ class Session:
         self._give_up(run)
         return outcome
 
-    def _give_up(self, run: Run) -> None:
+    def _give_up(self, run: TaskBatch) -> None:
         """Have the cluster forget what it is still at, of a run that is done."""
         copies = {
             future.key: (future, since)
@@ -479,12 +489,12 @@ class Session:
 
 def _name(job: AnyJob) -> str:
     """What the dashboard calls a job's tasks: paceline-rmsd-rmsf, say."""
-    names = [job.name] if isinstance(job, Calls) else [part.name for part in job.parts]
+    names = [job.name] if isinstance(job, FunctionJob) else [part.name for part in job.parts]
     words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names)
     return "-".join(["paceline", *words])
 
 
-def _fetch(future: Any) -> Outcome | None:
+def _fetch(future: Any) -> BlockResult | None:
     """What a task gave; None where it was lost."""
     if future.status == "cancelled":
         return None
@@ -494,7 +504,7 @@ def _fetch(future: Any) -> Outcome | None:
         return None
 
 
-def _reason(error: BaseException, run: Run) -> BaseException:
+def _reason(error: BaseException, run: TaskBatch) -> BaseException:
     """What is raised for an error of a task: mostly itself."""
     from distributed import KilledWorker
 
@@ -507,7 +517,7 @@ def _reason(error: BaseException, run: Run) -> BaseException:
 
 
 class Dask(ForMDAnalysis):
-    """Runs of blocks as tasks of a Dask cluster.
+    """TaskBatches of blocks as tasks of a Dask cluster.
 
     Parameters
     ----------
@@ -566,7 +576,7 @@ class Dask(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Abandoned, None, None]:
+    ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes of runs as they come.
 
         Raises

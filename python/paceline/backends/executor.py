@@ -7,9 +7,16 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import WorkerError
-from paceline.performance.records import Abandoned
-from paceline.schedule.scheduler import Dealer, Run, Runs, given_up, run_sealed, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.scheduler import (
+    Scheduler,
+    TaskBatch,
+    TaskBatches,
+    given_up,
+    run_sealed,
+    too_late,
+)
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 from paceline.schedule.worker import SealedJob
 
 #: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its
@@ -35,12 +42,12 @@ class Pool(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Abandoned, None, None]:
+    ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes as they come."""
         sealed = seal(jobs, self.name)
-        runs = Runs(jobs, works, self.n_workers, RUN_SECONDS)
+        runs = TaskBatches(jobs, works, self.n_workers, RUN_SECONDS)
         try:
-            left = yield from submit(self._executor, self.n_workers, sealed, runs, Dealer(runs))
+            left = yield from submit(self._executor, self.n_workers, sealed, runs, Scheduler(runs))
         except BrokenExecutor as error:
             raise WorkerError(
                 f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
@@ -81,9 +88,11 @@ def submit(
     executor: Executor,
     n_workers: int,
     sealed: Sequence[SealedJob],
-    runs: Runs,
-    dealer: Dealer[Run],
-) -> Generator[Outcome | Abandoned, None, dict[Future[Outcome | None], Abandoned]]:
+    runs: TaskBatches,
+    dealer: Scheduler[TaskBatch],
+) -> Generator[
+    BlockResult | DuplicateAttempt, None, dict[Future[BlockResult | None], DuplicateAttempt]
+]:
     """Do every block that a dealer has; yield outcomes as they come.
 
     Parameters
@@ -94,19 +103,19 @@ def submit(
         Runs that it does at a time.
     sealed : sequence of SealedJob
         By number.
-    runs : Runs
+    runs : TaskBatchs
         Is told how long blocks took.
-    dealer : Dealer
+    dealer : Scheduler
         Of these runs; is given back those that a broken executor had.
 
     Returns
     -------
-    dict of Future to Abandoned
+    dict of Future to DuplicateAttempt
         What is still being done, of blocks of which another outcome came first.
 
     Yields
     ------
-    Outcome or Abandoned
+    BlockResult or DuplicateAttempt
 
     Raises
     ------
@@ -114,7 +123,7 @@ def submit(
         Its workers are gone.
     """
     sender = _Sender(executor, n_workers, sealed)
-    pending: dict[Future[Outcome | None], tuple[Run, int]] = {}
+    pending: dict[Future[BlockResult | None], tuple[TaskBatch, int]] = {}
     try:
         while not dealer.finished:
             # Twice as many as workers: none waits for a block while its last one is returned.
@@ -163,7 +172,7 @@ class _Sender:
         self._keys = [job.key_alone() for job in sealed]
         self._times = [0] * len(sealed)
 
-    def send(self, run: Run, *, whole: bool = False) -> "Future[Outcome | None]":
+    def send(self, run: TaskBatch, *, whole: bool = False) -> "Future[BlockResult | None]":
         self._times[run.job] += 1
         whole = whole or self._times[run.job] <= self._n_workers
         job = (self._sealed if whole else self._keys)[run.job]

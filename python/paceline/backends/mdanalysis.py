@@ -19,11 +19,11 @@ import cloudpickle
 import numpy as np
 
 from paceline._util.progress import Progress
-from paceline.backends.base import company_of
+from paceline.backends.base import collective_run_of
 from paceline.errors import UnsupportedError, WorkerError
-from paceline.performance.records import Abandoned
+from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.tasks import Call, Calls
+from paceline.schedule.tasks import FunctionJob, FunctionTask
 
 
 class Shipped:
@@ -154,7 +154,7 @@ class ForMDAnalysis:
     __hash__ = object.__hash__
 
     def apply(self, func: Callable, computations: Sequence[Any]) -> list[Any]:
-        """Call a function with each item, as MDAnalysis's `BackendBase.apply` does.
+        """FunctionTask a function with each item, as MDAnalysis's `BackendBase.apply` does.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class ForMDAnalysis:
         if isinstance(func, partial) and (analysis := _analysis_of(func)) is not None:
             return self._analyse(analysis, func, computations)
         items = enumerate(computations)
-        calls = [Call(0, k, k, k, 1, f"item {k}", item) for k, item in items]
+        calls = [FunctionTask(0, k, k, k, 1, f"item {k}", item) for k, item in items]
         return self._call_all(func, getattr(func, "__name__", repr(func)), calls, "item", None)
 
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
@@ -203,7 +203,7 @@ class ForMDAnalysis:
         self,
         function: Callable,
         name: str,
-        calls: Sequence[Call],
+        calls: Sequence[FunctionTask],
         unit: str,
         progress: bool | None,
     ) -> list[Any]:
@@ -214,7 +214,7 @@ class ForMDAnalysis:
             schedule=getattr(self, "schedule", "dynamic"),
         )
         shipped, job = _ship(function, name)
-        with company_of(self) as company:
+        with collective_run_of(self) as company:
             if company.leads:
                 values = self._values(job, calls, unit, progress)
             else:
@@ -226,7 +226,7 @@ class ForMDAnalysis:
         return done
 
     def _values(
-        self, job: Calls, calls: Sequence[Call], unit: str, progress: bool | None
+        self, job: FunctionJob, calls: Sequence[FunctionTask], unit: str, progress: bool | None
     ) -> list[Any]:
         """What each call returned, as it came."""
         values: list[Any] = [None] * len(calls)
@@ -236,7 +236,7 @@ class ForMDAnalysis:
             closing(self.run([job], calls)) as outcomes,
         ):
             for outcome in outcomes:
-                if isinstance(outcome, Abandoned):
+                if isinstance(outcome, DuplicateAttempt):
                     self.timings.abandoned.append(outcome)
                     continue
                 came = time.monotonic_ns()
@@ -268,12 +268,12 @@ def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
     return np.array_split(frames, n_parts) if n_parts > len(parts) == n_workers else parts
 
 
-def _calls(parts: Sequence[np.ndarray]) -> Iterator[Call]:
+def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
     """One call a part, whose rows are the place in the result and the number of each frame."""
     for number, part in enumerate(parts):
         (first, first_frame), last_frame = part[0], part[-1, 1]
         what = f"frames {first_frame} to {last_frame}"
-        yield Call(0, number, int(first), int(first_frame), len(part), what, part)
+        yield FunctionTask(0, number, int(first), int(first_frame), len(part), what, part)
 
 
 def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
@@ -283,10 +283,10 @@ def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
     return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
 
 
-def _ship(function: Callable, name: str) -> tuple[Shipped, Calls]:
+def _ship(function: Callable, name: str) -> tuple[Shipped, FunctionJob]:
     try:
         shipped = Shipped(function)
-        return shipped, Calls(name, cloudpickle.dumps(shipped))
+        return shipped, FunctionJob(name, cloudpickle.dumps(shipped))
     except Exception as error:  # pickling runs code of every object's own
         raise WorkerError(
             f"{name} cannot be pickled, and each worker needs one of its own: "

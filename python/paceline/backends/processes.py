@@ -15,9 +15,9 @@ from paceline.backends.base import worker_count
 from paceline.backends.executor import RUN_SECONDS, seal, submit
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import PacelineWarning
-from paceline.performance.records import Abandoned
-from paceline.schedule.scheduler import Dealer, Runs, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.scheduler import Scheduler, TaskBatches, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 
 #: Between a worker's looks whether its parent still lives, seconds.
 PARENT_INTERVAL = 0.5
@@ -41,7 +41,7 @@ class Processes(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Abandoned, None, None]:
+    ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes as they come. New processes take the place of dead ones.
 
         Raises
@@ -52,8 +52,8 @@ class Processes(ForMDAnalysis):
         from loky import get_reusable_executor
 
         sealed = seal(jobs, self.name)
-        runs = Runs(jobs, works, self.n_workers, RUN_SECONDS)
-        dealer = Dealer(runs)
+        runs = TaskBatches(jobs, works, self.n_workers, RUN_SECONDS)
+        dealer = Scheduler(runs)
         while not dealer.finished:
             # Kept for a minute, so that the next run of a notebook finds its workers there.
             with _interrupts_blocked():

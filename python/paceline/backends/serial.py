@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 from paceline.schedule.worker import Worker
 
 
@@ -15,7 +15,7 @@ class Serial(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome, None, None]:
+    ) -> Generator[BlockResult, None, None]:
         """Do every block in order."""
         worker = Worker(jobs.__getitem__)
         yield from map(worker.run, works)

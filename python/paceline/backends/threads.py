@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.performance.records import Abandoned
-from paceline.schedule.scheduler import Dealer, given_up, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.scheduler import Scheduler, given_up, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 from paceline.schedule.worker import Worker
 
 
@@ -29,10 +29,10 @@ class Threads(ForMDAnalysis):
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Abandoned, None, None]:
+    ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes as they come."""
-        deal = _Deal(Dealer(works), 2 * self.n_workers)
-        outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        deal = _Deal(Scheduler(works), 2 * self.n_workers)
+        outcomes: queue.SimpleQueue[BlockResult | BaseException] = queue.SimpleQueue()
         for k in range(self.n_workers):
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
             # after Ctrl-C, or once another thread did its block; concurrent.futures would wait.
@@ -60,7 +60,7 @@ class _Deal:
     under way: others would wait in memory, and be taken for overdue.
     """
 
-    def __init__(self, dealer: Dealer, most: int):
+    def __init__(self, dealer: Scheduler, most: int):
         self._dealer = dealer
         self._most = most
         self._changed = threading.Condition()
@@ -91,12 +91,12 @@ class _Deal:
         with self._changed:
             del self._busy[worker]
 
-    def given_up(self) -> list[Abandoned]:
+    def given_up(self) -> list[DuplicateAttempt]:
         """What workers are at though all is done."""
         with self._changed:
             return [given_up(work, worker, since) for worker, (work, since) in self._busy.items()]
 
-    def done(self, outcome: Outcome) -> bool:
+    def done(self, outcome: BlockResult) -> bool:
         with self._changed:
             first = self._dealer.done(outcome)
             # All may be done now, or what is overdue be known better.
@@ -109,7 +109,7 @@ class _Deal:
             self._changed.notify_all()
 
 
-def _late(outcomes: "queue.SimpleQueue[Outcome | BaseException]") -> Iterator[Abandoned]:
+def _late(outcomes: "queue.SimpleQueue[BlockResult | BaseException]") -> Iterator[DuplicateAttempt]:
     """What came while the last outcome that counts was collected."""
     while not outcomes.empty():
         outcome = outcomes.get()
@@ -118,7 +118,7 @@ def _late(outcomes: "queue.SimpleQueue[Outcome | BaseException]") -> Iterator[Ab
 
 
 def _work(
-    jobs: Sequence[AnyJob], deal: _Deal, outcomes: "queue.SimpleQueue[Outcome | BaseException]"
+    jobs: Sequence[AnyJob], deal: _Deal, outcomes: "queue.SimpleQueue[BlockResult | BaseException]"
 ) -> None:
     try:
         worker = Worker(jobs.__getitem__)

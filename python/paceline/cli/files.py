@@ -15,7 +15,7 @@ from paceline.cli.common import hdf5_options
 from paceline.cli.options import add_backend_arguments, add_hdf5_arguments, positive, size
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
-from paceline.hdf5.options import NOTHING_ASKED, Asked
+from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.read_cost import advice, costs_of, layout_in_words
 from paceline.hdf5.sandbox import apart
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
 
 
-def facts_of(path: str, asked: Asked = NOTHING_ASKED) -> Iterator[tuple[str, Any]]:
+def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[tuple[str, Any]]:
     """What a trajectory file holds.
 
     Parameters
     ----------
     path : str
         The file.
-    asked : Asked
+    asked : Hdf5Options
         What the user said of an HDF5 file.
 
     Yields
@@ -162,9 +162,9 @@ def add_info(commands: Any) -> argparse.ArgumentParser:
 
 def run_info(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.hdf5.options import Asked
+    from paceline.hdf5.options import Hdf5Options
 
-    asked = Asked(**hdf5_options(args))
+    asked = Hdf5Options(**hdf5_options(args))
     found: list[dict[str, Any]] = []
     try:
         for path in args.file:
@@ -224,10 +224,10 @@ def add_index(commands: Any) -> argparse.ArgumentParser:
 
 def run_index(args: argparse.Namespace) -> None:
     """Do it."""
-    from paceline.hdf5.options import Asked
+    from paceline.hdf5.options import Hdf5Options
     from paceline.trajectory.open import open_file
 
-    asked = Asked(**hdf5_options(args))
+    asked = Hdf5Options(**hdf5_options(args))
     for path in args.file:
         core = open_file(path, asked=asked, refresh=args.refresh)
         n_bytes = "unknown" if core.traffic is None else core.traffic[0]

@@ -8,24 +8,24 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
-from paceline.hdf5.reader import Hdf5Member
+from paceline.hdf5.reader import Hdf5FileSpec
 from paceline.hdf5.trajectory import Hdf5File
-from paceline.trajectory.source import Hand, TrajectoryFile
+from paceline.trajectory.source import FileReader, TrajectoryFile
 
 
 @dataclass(frozen=True)
-class CollectiveMember:
+class CollectiveFileSpec:
     """A file, and who reads it together.
 
     Attributes
     ----------
-    member : Hdf5Member
+    member : Hdf5FileSpec
         The file.
     comm : mpi4py.MPI.Comm
         The ranks.
     """
 
-    member: Hdf5Member
+    member: Hdf5FileSpec
     comm: Any
 
     @property
@@ -33,14 +33,14 @@ class CollectiveMember:
         """The file."""
         return self.member.path
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
+    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
         """A hand on the file, which all ranks take at once."""
-        from paceline.hdf5.h5py_reader import DetourHand
+        from paceline.hdf5.h5py_reader import H5pyReader
 
-        return DetourHand(self.member, atoms, fields, comm=self.comm)
+        return H5pyReader(self.member, atoms, fields, comm=self.comm)
 
 
-def read_together(files: Sequence[TrajectoryFile], comm: Any) -> list[CollectiveMember]:
+def read_together(files: Sequence[TrajectoryFile], comm: Any) -> list[CollectiveFileSpec]:
     """Files that all ranks read at once.
 
     Parameters
@@ -52,7 +52,7 @@ def read_together(files: Sequence[TrajectoryFile], comm: Any) -> list[Collective
 
     Returns
     -------
-    list of CollectiveMember
+    list of CollectiveFileSpec
 
     Raises
     ------
@@ -70,5 +70,5 @@ def read_together(files: Sequence[TrajectoryFile], comm: Any) -> list[Collective
                     f"{file.path}: not all frames hold {field}, and ranks that read at once must "
                     "all read the same of each; leave out collective=True"
                 )
-        members.append(CollectiveMember(file.member, comm))
+        members.append(CollectiveFileSpec(file.member, comm))
     return members

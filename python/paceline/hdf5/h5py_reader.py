@@ -15,7 +15,7 @@ from paceline.block import FIELDS, Decoded, field_bits
 from paceline.errors import DamagedFileError, MissingDataError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.file import Array, File, mpi_options
-from paceline.hdf5.reader import BlockIndex, Hdf5Member
+from paceline.hdf5.reader import BlockIndex, Hdf5FileSpec
 from paceline.trajectory.source import Extents
 
 
@@ -26,7 +26,7 @@ class ElementReader:
     ----------
     file : File
         Open.
-    member : Hdf5Member
+    member : Hdf5FileSpec
         The same file, as workers know it.
     element : Element
         Of it.
@@ -41,7 +41,7 @@ class ElementReader:
         Read so far.
     """
 
-    def __init__(self, file: File, member: Hdf5Member, element: Element, atoms: np.ndarray):
+    def __init__(self, file: File, member: Hdf5FileSpec, element: Element, atoms: np.ndarray):
         self._element = element
         self._array = _array_of(file, element)
         self._ids = None if member.ids is None else _array_of(file, member.ids)
@@ -174,12 +174,12 @@ _PATIENCE = 10.0
 atexit.register(_TURN.acquire, timeout=_PATIENCE)
 
 
-class DetourHand:
+class H5pyReader:
     """Reads through h5py.
 
     Parameters
     ----------
-    member : Hdf5Member
+    member : Hdf5FileSpec
         The file.
     atoms : numpy.ndarray of int64 or None
         Atoms to be read, rising; None for all.
@@ -195,7 +195,7 @@ class DetourHand:
     """
 
     def __init__(
-        self, member: Hdf5Member, atoms: np.ndarray | None, fields: int, *, comm: Any = None
+        self, member: Hdf5FileSpec, atoms: np.ndarray | None, fields: int, *, comm: Any = None
     ):
         _core.verify(member.path, member.fingerprint)
         self._path = member.path

@@ -11,7 +11,7 @@ _OPTIONS = {"group": "--particles", "units": "--units", "dataset": "--dataset"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Hdf5Options:
     """What the user said about an HDF5 file that it does not say itself.
 
     Attributes
@@ -63,4 +63,4 @@ class Asked:
                 )
 
 
-NOTHING_ASKED = Asked()
+NO_OPTIONS = Hdf5Options()

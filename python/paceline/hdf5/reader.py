@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS, Decoded, field_bits
 from paceline.hdf5.chunk_index import Element, Slice
-from paceline.trajectory.source import Extents, Hand
+from paceline.trajectory.source import Extents, FileReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class BlockIndex:
 
 
 @dataclass(frozen=True)
-class Hdf5Member:
+class Hdf5FileSpec:
     """What a worker must know of an HDF5 file, whichever frames it reads.
 
     Attributes
@@ -98,23 +98,23 @@ class Hdf5Member:
             element if bit else None for element, bit in zip(self.elements, asked, strict=True)
         )
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
+    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
         """A hand on the file: the core's, where it can read all that is wanted."""
         asked = [element for element in (*self.wanted(fields), self.ids) if element is not None]
         if self.driver is not None or any(element.dataset.detour for element in asked):
             # Here, and in no other worker, HDF5's own library is loaded.
-            from paceline.hdf5.h5py_reader import DetourHand
+            from paceline.hdf5.h5py_reader import H5pyReader
 
-            return DetourHand(self, atoms, fields)
-        return ChunkHand(self, atoms, fields)
+            return H5pyReader(self, atoms, fields)
+        return ChunkReader(self, atoms, fields)
 
 
-class ChunkHand:
+class ChunkReader:
     """Reads chunks at their offsets.
 
     Parameters
     ----------
-    member : Hdf5Member
+    member : Hdf5FileSpec
         The file.
     atoms : numpy.ndarray of int64 or None
         Atoms to be decoded, rising; None for all.
@@ -127,7 +127,7 @@ class ChunkHand:
         It is no longer the file that was catalogued.
     """
 
-    def __init__(self, member: Hdf5Member, atoms: np.ndarray | None, fields: int):
+    def __init__(self, member: Hdf5FileSpec, atoms: np.ndarray | None, fields: int):
         self._elements = member.wanted(fields)
         self._reader = _core.ChunkReader(
             member.path,

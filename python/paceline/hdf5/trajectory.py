@@ -22,8 +22,8 @@ from paceline.hdf5.chunk_index import (
     rows_of,
     slice_of,
 )
-from paceline.hdf5.options import Asked
-from paceline.hdf5.reader import BlockIndex, Hdf5Member
+from paceline.hdf5.options import Hdf5Options
+from paceline.hdf5.reader import BlockIndex, Hdf5FileSpec
 from paceline.hdf5.sandbox import apart
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Hdf5File:
     catalogue : Catalogue
         What is in it.
     driver : str, optional
-        As for `Asked`.
+        As for `Hdf5Options`.
     """
 
     #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
@@ -97,7 +97,7 @@ class Hdf5File:
         self.notes = [*catalogue.notes, *_detours(catalogue)]
 
     @classmethod
-    def open(cls, path: str, asked: Asked) -> "Hdf5File":
+    def open(cls, path: str, asked: Hdf5Options) -> "Hdf5File":
         """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
 
         Another process does it: a damaged file can crash HDF5's library, or keep it busy for ever.
@@ -106,7 +106,7 @@ class Hdf5File:
         ----------
         path : str
             The file.
-        asked : Asked
+        asked : Hdf5Options
             What the user said about it.
 
         Returns
@@ -125,7 +125,7 @@ class Hdf5File:
         return apart(cls._opened, path, asked=asked)
 
     @classmethod
-    def _opened(cls, path: str, *, asked: Asked) -> "Hdf5File":
+    def _opened(cls, path: str, *, asked: Hdf5Options) -> "Hdf5File":
         # Others, who have no use for HDF5, do not wait for its library.
         from paceline.hdf5.conventions import catalogue_of
         from paceline.hdf5.file import File, refuse_without_mpi
@@ -185,10 +185,10 @@ class Hdf5File:
         return next(elements[field] for field in FIELDS if field in elements)
 
     @cached_property
-    def member(self) -> Hdf5Member:
+    def member(self) -> Hdf5FileSpec:
         """What workers must know of it."""
         found = self.catalogue
-        return Hdf5Member(
+        return Hdf5FileSpec(
             self.path,
             self.fingerprint,
             found.n_atoms,

@@ -9,11 +9,11 @@ from paceline.block import Decoded, field_bits
 from paceline.errors import DamagedFileError, PacelineError
 from paceline.hdf5.chunk_index import ABSENT, Catalogue, Dataset, Element
 from paceline.hdf5.file import NOWHERE
-from paceline.hdf5.h5py_reader import DetourHand
-from paceline.hdf5.reader import ChunkHand
+from paceline.hdf5.h5py_reader import H5pyReader
+from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.sandbox import allow
 from paceline.hdf5.trajectory import Hdf5File
-from paceline.trajectory.source import Hand, extents_in
+from paceline.trajectory.source import FileReader, extents_in
 
 #: Seconds that an atom may take to be found in a frame in no order, twice, at the most.
 _FINDING = 1e-5
@@ -59,11 +59,11 @@ def _difference_at(file: Hdf5File, field: str, frames: list[int], atoms: np.ndar
         allow(file.n_atoms * _FINDING)
     for frame in frames:
         try:
-            theirs = _read(DetourHand(file.member, atoms, fields), file, field, frame, len(atoms))
+            theirs = _read(H5pyReader(file.member, atoms, fields), file, field, frame, len(atoms))
         except DamagedFileError:
             continue
         try:
-            ours = _read(ChunkHand(file.member, atoms, fields), file, field, frame, len(atoms))
+            ours = _read(ChunkReader(file.member, atoms, fields), file, field, frame, len(atoms))
         except PacelineError as error:
             return f"HDF5 reads frame {frame}, and paceline says: {error}"
         same = np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
@@ -102,7 +102,7 @@ def _written(rows: np.ndarray, dataset: Dataset) -> np.ndarray:
     return there
 
 
-def _read(hand: Hand, file: Hdf5File, field: str, frame: int, n_atoms: int) -> np.ndarray:
+def _read(hand: FileReader, file: Hdf5File, field: str, frame: int, n_atoms: int) -> np.ndarray:
     """One frame's numbers."""
     block = Decoded.room_for(np.array([frame]), n_atoms, [field])
     extents = extents_in(0, file, np.array([frame], dtype=np.uint64))

@@ -43,7 +43,7 @@ INK, GRID, PAPER = "#1f2a33", "#dfe4e8", "#ffffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """One part of a worker's time.
 
     Attributes
@@ -67,16 +67,16 @@ class Part:
 
 #: What a worker does, in the order in which it happens.
 WORKING = (
-    Part("open", "t_init_traj", "open", "#cc79a7"),
-    Part("read", "t_io", "read", "#0072b2"),
-    Part("decode", "t_decode", "decode", "#56b4e9"),
-    Part("transform", "t_transform", "transform", "#009e73"),
-    Part("compute", "t_compute", "compute", "#e69f00"),
-    Part("overhead", "t_overhead", "rest", "#84898e"),
-    Part("", "t_abandoned", "abandoned", "#f0e442"),
+    Component("open", "t_init_traj", "open", "#cc79a7"),
+    Component("read", "t_io", "read", "#0072b2"),
+    Component("decode", "t_decode", "decode", "#56b4e9"),
+    Component("transform", "t_transform", "transform", "#009e73"),
+    Component("compute", "t_compute", "compute", "#e69f00"),
+    Component("overhead", "t_overhead", "rest", "#84898e"),
+    Component("", "t_abandoned", "abandoned", "#f0e442"),
 )
-WAITING = Part("", "t_wait", "wait", "#d3d9de")
-COMMUNICATING = Part("comm", "t_comm", "communicate", "#d55e00")
+WAITING = Component("", "t_wait", "wait", "#d3d9de")
+COMMUNICATING = Component("comm", "t_comm", "communicate", "#d55e00")
 
 #: Of each part, by its label.
 COLOURS = {part.label: part.colour for part in (*WORKING, WAITING, COMMUNICATING)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.performance.components import GRID, INK, Part
+from paceline.performance.components import GRID, INK, Component
 from paceline.performance.records import host_of
 from paceline.performance.text import short_names
 
@@ -93,7 +93,7 @@ def rate_unit(bytes_per_second: float) -> Unit:
 
 
 def draw_boxes(
-    axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Part
+    axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
 ) -> None:
     """Draw boxes of one part, all as one path: files of it are a tenth as large.
 
@@ -103,7 +103,7 @@ def draw_boxes(
         Where.
     left, right, bottom, top : numpy.ndarray, shape (n,), float
         Their sides; what has no extent is left out.
-    part : Part
+    part : Component
         Gives the colour.
     """
     from matplotlib.patches import PathPatch
@@ -121,14 +121,14 @@ def draw_boxes(
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 
-def add_legend(axes: Any, parts: Sequence[Part], *more: Any) -> None:
+def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
     """Name parts above the axes, where no data are.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
         Where.
-    parts : sequence of Part
+    parts : sequence of Component
         With their colours.
     *more : matplotlib.artist.Artist
         Further ones, that have labels.

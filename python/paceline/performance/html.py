@@ -22,7 +22,7 @@ from paceline.performance.components import (
     OF_WORKERS,
     WAITING,
     WORKING,
-    Part,
+    Component,
 )
 from paceline.performance.figure_style import STYLE
 from paceline.performance.figures import drawings_of, figure_of
@@ -397,7 +397,7 @@ def _stragglers(report: Report, numbers: dict[str, int]) -> str:
     return section(title, table(columns, rows, caption=caption, text=(1, 2, 6)))
 
 
-def _taken(report: Report) -> list[Part]:
+def _taken(report: Report) -> list[Component]:
     """Parts that took any time."""
     return [part for part in _PARTS if report.over_workers[part.quantity].most]
 

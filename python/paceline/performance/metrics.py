@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from paceline.performance.records import Abandoned, BlockTiming, WorkerTiming, host_of
+from paceline.performance.records import BlockTiming, DuplicateAttempt, WorkerTiming, host_of
 from paceline.performance.stragglers import Straggler
 from paceline.performance.timings import Timings
 
@@ -144,7 +144,7 @@ class Report:
         Bytes read per second of `t_blocks`.
     stragglers : list of Straggler
         Workers that are slow, those first that lost most.
-    abandoned : list of Abandoned
+    abandoned : list of DuplicateAttempt
         Attempts at blocks that other workers were done with sooner.
     """
 
@@ -175,7 +175,7 @@ class Report:
     read_per_used: float
     read_rate: float
     stragglers: list[Straggler]
-    abandoned: list[Abandoned]
+    abandoned: list[DuplicateAttempt]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as dicts, lists, strings and numbers, None for what is not a finite number.

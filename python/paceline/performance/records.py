@@ -54,7 +54,7 @@ class BlockTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned:
+class DuplicateAttempt:
     """An attempt at a block that did not count: another worker was done with it sooner.
 
     Attributes
@@ -225,7 +225,7 @@ class Columns:
 
 
 def sum_workers(
-    blocks: Sequence[BlockTiming], abandoned: Iterable[Abandoned], dealt: int
+    blocks: Sequence[BlockTiming], abandoned: Iterable[DuplicateAttempt], dealt: int
 ) -> list[WorkerTiming]:
     """Sums for each worker, in the order of their names.
 
@@ -233,7 +233,7 @@ def sum_workers(
     ----------
     blocks : sequence of BlockTiming
         Every block that counts.
-    abandoned : iterable of Abandoned
+    abandoned : iterable of DuplicateAttempt
         Attempts that do not; those of nobody knows whom are left out.
     dealt : int
         When blocks were first dealt, ns.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.performance.records import PARTS, Abandoned, BlockTiming, Columns, host_of
+from paceline.performance.records import PARTS, BlockTiming, Columns, DuplicateAttempt, host_of
 
 #: A worker whose seconds per frame exceed the median's by this factor is a straggler …
 OF_MEDIAN = 1.5
@@ -100,7 +100,7 @@ _Table = dict[int, dict[str, _Spent]]
 
 def find_stragglers(
     blocks: Sequence[BlockTiming],
-    abandoned: Sequence[Abandoned],
+    abandoned: Sequence[DuplicateAttempt],
     *,
     dealt: int,
     static: bool = False,
@@ -114,7 +114,7 @@ def find_stragglers(
     ----------
     blocks : sequence of BlockTiming
         Every block that counts.
-    abandoned : sequence of Abandoned
+    abandoned : sequence of DuplicateAttempt
         Attempts that do not: they took time all the same.
     dealt : int
         When blocks were first dealt, ns.
@@ -152,7 +152,7 @@ def find_stragglers(
 
 
 def _spent(
-    blocks: Sequence[BlockTiming], abandoned: Sequence[Abandoned], dealt: int, static: bool
+    blocks: Sequence[BlockTiming], abandoned: Sequence[DuplicateAttempt], dealt: int, static: bool
 ) -> _Table:
     """What each worker spent on blocks that came, in time or too late."""
     columns = Columns([*blocks, *(attempt.timing for attempt in abandoned if attempt.came)])
@@ -172,7 +172,7 @@ def _spent(
 
 
 def _waits(
-    columns: Columns, abandoned: Sequence[Abandoned], dealt: int, static: bool
+    columns: Columns, abandoned: Sequence[DuplicateAttempt], dealt: int, static: bool
 ) -> np.ndarray:
     """How long each block's worker had to wait for it, ns, since it was done with its last one.
 
@@ -226,7 +226,7 @@ def _fastest(of_job: Collection[_Spent]) -> _Usual:
 
 
 def _add_hanging(
-    table: _Table, usual: Mapping[int, _Usual], abandoned: Iterable[Abandoned]
+    table: _Table, usual: Mapping[int, _Usual], abandoned: Iterable[DuplicateAttempt]
 ) -> None:
     """Count attempts that never came, where they took longer than is usual."""
     for attempt in abandoned:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.performance.components import COMMUNICATING, GRID, INK, WAITING, WORKING, Part
+from paceline.performance.components import COMMUNICATING, GRID, INK, WAITING, WORKING, Component
 from paceline.performance.figure_style import (
     add_legend,
     draw_boxes,
@@ -53,7 +53,7 @@ class Stream:
         return len(self.row)
 
     @property
-    def kinds(self) -> list[Part]:
+    def kinds(self) -> list[Component]:
         """Parts that took any time."""
         return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
 

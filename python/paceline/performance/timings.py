@@ -10,7 +10,13 @@ from typing import IO, Any, Self
 
 from paceline._util.files import new_file
 from paceline.errors import TimingsError
-from paceline.performance.records import PARTS, Abandoned, BlockTiming, WorkerTiming, sum_workers
+from paceline.performance.records import (
+    PARTS,
+    BlockTiming,
+    DuplicateAttempt,
+    WorkerTiming,
+    sum_workers,
+)
 from paceline.performance.stragglers import Straggler, find_stragglers
 
 _TABLE_COLUMNS = (
@@ -62,7 +68,7 @@ def table(workers: Sequence[WorkerTiming], slow: Mapping[str, str]) -> Iterator[
 
 
 def trace_of(
-    title: str, blocks: Sequence[BlockTiming], abandoned: Sequence[Abandoned], origin: int
+    title: str, blocks: Sequence[BlockTiming], abandoned: Sequence[DuplicateAttempt], origin: int
 ) -> dict[str, Any]:
     """A row for each worker, on it its blocks, in these their parts.
 
@@ -72,7 +78,7 @@ def trace_of(
         Of the whole.
     blocks : sequence of BlockTiming
         Every block that counts.
-    abandoned : sequence of Abandoned
+    abandoned : sequence of DuplicateAttempt
         Attempts that do not.
     origin : int
         Where the time axis begins, ns.
@@ -126,7 +132,7 @@ def write_saved(
     file: IO[str],
     facts: Mapping[str, Any],
     blocks: Iterable[BlockTiming],
-    abandoned: Iterable[Abandoned],
+    abandoned: Iterable[DuplicateAttempt],
 ) -> None:
     """Write timings.
 
@@ -138,7 +144,7 @@ def write_saved(
         Of the whole run.
     blocks : iterable of BlockTiming
         Every block that counts.
-    abandoned : iterable of Abandoned
+    abandoned : iterable of DuplicateAttempt
         Attempts that do not: in comments, so that sums over the lines count no frame twice.
     """
     blocks = list(blocks)
@@ -154,7 +160,7 @@ def write_saved(
 
 def read_saved(
     path: str | os.PathLike, kinds: Mapping[str, type]
-) -> tuple[Facts, list[BlockTiming], list[Abandoned]]:
+) -> tuple[Facts, list[BlockTiming], list[DuplicateAttempt]]:
     """Read timings back.
 
     Parameters
@@ -170,7 +176,7 @@ def read_saved(
         Of the whole run.
     blocks : list of BlockTiming
         Every block that counts.
-    abandoned : list of Abandoned
+    abandoned : list of DuplicateAttempt
         Attempts that do not.
 
     Raises
@@ -213,9 +219,9 @@ class _Lines:
 
 def _read(
     lines: _Lines, kinds: Mapping[str, type]
-) -> tuple[Facts, list[BlockTiming], list[Abandoned]]:
+) -> tuple[Facts, list[BlockTiming], list[DuplicateAttempt]]:
     facts: Facts = {}
-    abandoned: list[Abandoned] = []
+    abandoned: list[DuplicateAttempt] = []
     rest = iter(lines)
     if (first := next(rest, "")) != _KIND:
         raise _Unexpected(f"{_KIND!r}, as in the timings that paceline writes", first)
@@ -249,11 +255,11 @@ def _fact(name: str, value: str, kinds: Mapping[str, type]) -> Any:
     return fact
 
 
-def _attempt(value: str) -> Abandoned:
+def _attempt(value: str) -> DuplicateAttempt:
     found = _json(value)
     match found:
         case {"timing": {**cells}, "came": bool(came)} if cells.keys() == set(_COLUMNS):
-            return Abandoned(_block(cells), came)
+            return DuplicateAttempt(_block(cells), came)
     raise _Unexpected("an attempt with its timing", value)
 
 
@@ -309,7 +315,7 @@ class Timings:
         Receiving and merging results, s, in the process that collects them.
     blocks : list of BlockTiming
         Every block, in the order in which they were done.
-    abandoned : list of Abandoned
+    abandoned : list of DuplicateAttempt
         Attempts at blocks that other workers were done with sooner.
     n_workers : int
         For how many workers blocks were cut; some may have come to none.
@@ -343,7 +349,7 @@ class Timings:
     t_init_traj: float = math.nan
     t_comm: float = 0.0
     blocks: list[BlockTiming] = field(default_factory=list)
-    abandoned: list[Abandoned] = field(default_factory=list)
+    abandoned: list[DuplicateAttempt] = field(default_factory=list)
     n_workers: int = 0
     schedule: str = "dynamic"
     trajectory: str = ""

@@ -17,8 +17,8 @@ from paceline.errors import UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
-from paceline.schedule.tasks import Outcome
-from paceline.schedule.trajectory_run import Analysis, Pass
+from paceline.schedule.tasks import BlockResult
+from paceline.schedule.trajectory_run import Analysis, TrajectoryRun
 from paceline.transform.base import Transform
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
@@ -232,7 +232,7 @@ class Rehearsal:
         skip_damaged: bool,
     ):
         begun = time.perf_counter()
-        self._pass = Pass([copy.copy(analysis) for analysis in analyses], transforms)
+        self._pass = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
@@ -314,7 +314,7 @@ class Rehearsal:
             with closing(backend.run([self._pass.job], works)) as outcomes:
                 for outcome in outcomes:
                     # Blocks that were abandoned count for nothing; MPI alone gathers.
-                    if isinstance(outcome, Outcome):
+                    if isinstance(outcome, BlockResult):
                         self._pass.add(outcome)
         timings.end = time.monotonic_ns()
         return measured(timings, self._t_open)

@@ -14,11 +14,18 @@ import numpy as np
 
 from paceline._util.files import writing_to
 from paceline.errors import CheckpointError
-from paceline.performance.records import Abandoned, BlockTiming
+from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Plan
 from paceline.schedule.reduce import Tree
-from paceline.schedule.tasks import Gathered, Outcome, Part, Receiver, merging, refuse_unlike
+from paceline.schedule.tasks import (
+    BlockResult,
+    CollectedResult,
+    Receiver,
+    WorkerAnalysis,
+    merging,
+    refuse_unlike,
+)
 
 #: Arrays larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
@@ -51,7 +58,7 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Span:
+class RowRange:
     """Rows of neighbouring frames.
 
     Attributes
@@ -71,12 +78,12 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Page:
+class Record:
     """What came to a trajectory's results in the course of time: enough to put it there again.
 
     Attributes
     ----------
-    spans : list of Span
+    spans : list of RowRange
         Rows of all frames that came.
     nodes : dict
         By (level, number) of a subtree of blocks, that was not there before, the partial results
@@ -87,14 +94,14 @@ class Page:
         Of the blocks that came.
     """
 
-    spans: list[Span] = field(default_factory=list)
+    spans: list[RowRange] = field(default_factory=list)
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
     damaged: list[tuple[int, str]] = field(default_factory=list)
     timings: list[BlockTiming] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Mark:
+class Cursor:
     """A moment, by how much had come until then."""
 
     n_frames: int = 0
@@ -104,19 +111,19 @@ class Mark:
     nodes: frozenset[tuple[int, int]] = frozenset()
 
 
-def cut(span: Span, size: int) -> Iterator[Span]:
+def cut(span: RowRange, size: int) -> Iterator[RowRange]:
     """Cut a span into parts of some size.
 
     Parameters
     ----------
-    span : Span
+    span : RowRange
         What is to be cut.
     size : int
         Bytes, about, in a part; of one row at least.
 
     Yields
     ------
-    Span
+    RowRange
     """
     n_rows = span.stop - span.first
     n_bytes = span.times.nbytes + sum(rows.nbytes for rows in span.rows)
@@ -124,7 +131,7 @@ def cut(span: Span, size: int) -> Iterator[Span]:
     for k in range(0, n_rows, step):
         part = slice(k, min(k + step, n_rows))
         rows = [values[part] for values in span.rows]
-        yield Span(span.first + k, span.first + part.stop, span.times[part], rows)
+        yield RowRange(span.first + k, span.first + part.stop, span.times[part], rows)
 
 
 def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -153,17 +160,17 @@ def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
     ]
 
 
-def pickled(page: Page) -> Page:
+def pickled(page: Record) -> Record:
     """Pickle each subtree's partial results by themselves: those of no use need not be read back.
 
     Parameters
     ----------
-    page : Page
+    page : Record
         As `Collected.since` gives it.
 
     Returns
     -------
-    Page
+    Record
         With bytes in the place of partial results.
 
     Raises
@@ -197,8 +204,8 @@ class Collected:
         Which of the run's trajectories this is.
     plan : Plan
         The blocks.
-    parts : sequence of Part
-        The analyses' halves, in the order of `Outcome.values`.
+    parts : sequence of WorkerAnalysis
+        The analyses' halves, in the order of `BlockResult.values`.
     receivers : sequence of Receiver or None
         Of each part that gives something for each block, who takes it.
     timings : Timings
@@ -209,7 +216,7 @@ class Collected:
         self,
         number: int,
         plan: Plan,
-        parts: Sequence[Part],
+        parts: Sequence[WorkerAnalysis],
         receivers: Sequence[Receiver | None],
         timings: Timings,
     ):
@@ -226,7 +233,7 @@ class Collected:
         self.damaged: list[tuple[int, str]] = []
         self._spans: list[tuple[int, int]] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BlockResult) -> None:
         """Put the results of one or several blocks where they belong."""
         begun = time.monotonic_ns()
         if outcome.values is not None:
@@ -244,17 +251,17 @@ class Collected:
         )
         self._timings.t_comm += (done - begun) / 1e9
 
-    def note(self, attempt: Abandoned) -> None:
+    def note(self, attempt: DuplicateAttempt) -> None:
         """Take note of an attempt that does not count."""
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
-    def take(self, gathered: Gathered, since: int) -> None:
+    def take(self, gathered: CollectedResult, since: int) -> None:
         """Take the results of all blocks, that were kept where they were done.
 
         Parameters
         ----------
-        gathered : Gathered
+        gathered : CollectedResult
             The results.
         since : int
             When the last of them was done, or the last job's were taken, ns.
@@ -264,45 +271,47 @@ class Collected:
         self.times = gathered.times
         self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
-    def since(self, mark: Mark) -> tuple[Page, Mark]:
+    def since(self, mark: Cursor) -> tuple[Record, Cursor]:
         """What came since some moment.
 
         Parameters
         ----------
-        mark : Mark
+        mark : Cursor
             That moment; `Mark()` is the beginning.
 
         Returns
         -------
-        Page
+        Record
             Its values are those that are merged and filled further on: to be copied, or written,
             at once.
-        Mark
+        Cursor
             The present moment.
         """
         spans = [
-            Span(first, stop, self.times[first:stop], [one.rows(first, stop) for one in self._rows])
+            RowRange(
+                first, stop, self.times[first:stop], [one.rows(first, stop) for one in self._rows]
+            )
             for first, stop in _united(self._spans[mark.spans :])
         ]
         trees = [merged.tree.waiting for merged in self._merged]
         keys = frozenset(trees[0] if trees else ())
         nodes = {key: [tree[key] for tree in trees] for key in keys - mark.nodes}
         blocks = [block for block in self._timings.blocks if block.job == self._number]
-        page = Page(spans, nodes, self.damaged[mark.damaged :], blocks[mark.timings :])
+        page = Record(spans, nodes, self.damaged[mark.damaged :], blocks[mark.timings :])
         now = (self.n_frames, len(self._spans), len(self.damaged), len(blocks), keys)
-        return page, Mark(*now)
+        return page, Cursor(*now)
 
     @property
     def n_frames(self) -> int:
         """Frames that have come."""
         return sum(stop - first for first, stop in self._spans)
 
-    def restore(self, page: Page) -> None:
+    def restore(self, page: Record) -> None:
         """Put back what an earlier run had collected.
 
         Parameters
         ----------
-        page : Page
+        page : Record
             Of all that had come, each subtree's partial results once.
         """
         for span in page.spans:
@@ -336,7 +345,9 @@ class Collected:
         return [collector.whole(missing) for collector in self._collectors]
 
 
-def _collector(plan: Plan, part: Part, receiver: Receiver | None) -> "_Rows | _Merged | _Received":
+def _collector(
+    plan: Plan, part: WorkerAnalysis, receiver: Receiver | None
+) -> "_Rows | _Merged | _Received":
     if receiver is not None:
         return _Received(receiver)
     return _Merged(len(plan), part) if part.reduces else _Rows(len(plan.frames), part)
@@ -348,7 +359,7 @@ class _Received:
     def __init__(self, receiver: Receiver):
         self._receiver = receiver
 
-    def add(self, outcome: Outcome, values: dict[int, Any]) -> None:
+    def add(self, outcome: BlockResult, values: dict[int, Any]) -> None:
         for number, value in values.items():
             self._receiver.add(number, value)
 
@@ -362,12 +373,12 @@ class _Received:
 class _Rows:
     """One row a frame, each straight to its place."""
 
-    def __init__(self, n_rows: int, part: Part):
+    def __init__(self, n_rows: int, part: WorkerAnalysis):
         self._n_rows = n_rows
         self._name = part.name
         self.value: np.ndarray | None = None
 
-    def add(self, outcome: Outcome, rows: np.ndarray) -> None:
+    def add(self, outcome: BlockResult, rows: np.ndarray) -> None:
         self.put(outcome.first, rows)
 
     def put(self, first: int, rows: np.ndarray) -> None:
@@ -400,10 +411,10 @@ class _Rows:
 class _Merged:
     """One result for all frames, merged over the tree of blocks."""
 
-    def __init__(self, n_blocks: int, part: Part):
+    def __init__(self, n_blocks: int, part: WorkerAnalysis):
         self.tree = Tree(n_blocks, merging(part))
 
-    def add(self, outcome: Outcome, partial: Any) -> None:
+    def add(self, outcome: BlockResult, partial: Any) -> None:
         self.tree.add(outcome.number, partial, outcome.level)
 
     def take(self, merged: Any) -> None:

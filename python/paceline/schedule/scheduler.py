@@ -11,8 +11,8 @@ from itertools import islice, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 from paceline.errors import WorkerError
-from paceline.performance.records import PARTS, Abandoned, BlockTiming
-from paceline.schedule.tasks import AnyJob, AnyWork, Calls, Job, Outcome, Work, join
+from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, FunctionJob, Job, Work, join
 from paceline.schedule.worker import SealedJob, Worker
 from paceline.trajectory.source import Extents
 
@@ -29,17 +29,17 @@ class Clocks:
         self._own = socket.gethostname()
         self._offsets: dict[str, int] = {}
 
-    def here(self, outcome: Outcome) -> Outcome:
+    def here(self, outcome: BlockResult) -> BlockResult:
         """Set the time stamps of an outcome that arrived now to this host's clock.
 
         Parameters
         ----------
-        outcome : Outcome
+        outcome : BlockResult
             With time stamps of the host that its timings name.
 
         Returns
         -------
-        Outcome
+        BlockResult
         """
         # Workers are named host:process:thread.
         host = outcome.timings[0].worker.rsplit(":", 2)[0]
@@ -68,7 +68,7 @@ UNKNOWN = 10.0
 MOST_LOSSES = 3
 
 
-class Dealable(Protocol):
+class Schedulable(Protocol):
     """A block (`Work`), a `Call`, or a run of them: an aligned subtree of a job's."""
 
     @property
@@ -96,7 +96,7 @@ class Dealable(Protocol):
         """Number of frames."""
 
 
-T = TypeVar("T", bound=Dealable)
+T = TypeVar("T", bound=Schedulable)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Dealt(Generic[T]):
     times: int = 1
 
 
-class Dealer(Generic[T]):
+class Scheduler(Generic[T]):
     """Deals blocks to workers as they come free, so that nobody waits for a slow one.
 
     A block that takes too long is dealt again to a worker that has nothing else to do, and the
@@ -116,7 +116,7 @@ class Dealer(Generic[T]):
 
     Parameters
     ----------
-    works : iterable of Work or of Run
+    works : iterable of Work or of TaskBatch
         The blocks, or runs of them; taken from it as they are dealt.
 
     Examples
@@ -172,7 +172,7 @@ class Dealer(Generic[T]):
 
         Parameters
         ----------
-        work : Work or Run
+        work : Work or TaskBatch
             The block.
         """
         self._unfinished[_key(work)] = _Dealt(work, time.monotonic())
@@ -217,12 +217,12 @@ class Dealer(Generic[T]):
             allowed = max(SHORTEST, OVERDUE * usual)
         return dealt.since + allowed * 2 ** (dealt.times - 1)
 
-    def done(self, outcome: Outcome) -> bool:
+    def done(self, outcome: BlockResult) -> bool:
         """Take note that a block is done.
 
         Parameters
         ----------
-        outcome : Outcome
+        outcome : BlockResult
             Of one block, or one run.
 
         Returns
@@ -242,7 +242,7 @@ class Dealer(Generic[T]):
 
         Parameters
         ----------
-        work : Work or Run
+        work : Work or TaskBatch
             The block.
 
         Raises
@@ -262,32 +262,32 @@ class Dealer(Generic[T]):
         self._returned.append(work)
 
 
-def _key(dealt: Dealable | Outcome) -> tuple[int, int, int]:
+def _key(dealt: Schedulable | BlockResult) -> tuple[int, int, int]:
     return dealt.job, dealt.level, dealt.number
 
 
-def too_late(outcome: Outcome) -> list[Abandoned]:
+def too_late(outcome: BlockResult) -> list[DuplicateAttempt]:
     """What is told of an outcome that does not count.
 
     Parameters
     ----------
-    outcome : Outcome
+    outcome : BlockResult
         Another came before it.
 
     Returns
     -------
-    list of Abandoned
+    list of DuplicateAttempt
         One a block.
     """
-    return [Abandoned(timing, came=True) for timing in outcome.timings]
+    return [DuplicateAttempt(timing, came=True) for timing in outcome.timings]
 
 
-def given_up(work: Dealable, worker: str, since: int, *, offset: int = 0) -> Abandoned:
+def given_up(work: Schedulable, worker: str, since: int, *, offset: int = 0) -> DuplicateAttempt:
     """What is told of an attempt that nobody waits for any more.
 
     Parameters
     ----------
-    work : Work, Call or Run
+    work : Work, Call or TaskBatch
         What was dealt.
     worker : str
         To whom; empty where nobody knows.
@@ -298,7 +298,7 @@ def given_up(work: Dealable, worker: str, since: int, *, offset: int = 0) -> Aba
 
     Returns
     -------
-    Abandoned
+    DuplicateAttempt
     """
     timing = BlockTiming(
         job=work.job,
@@ -310,7 +310,7 @@ def given_up(work: Dealable, worker: str, since: int, *, offset: int = 0) -> Aba
         end=time.monotonic_ns() + offset,
         **dict.fromkeys(("wait", *PARTS, "comm", "bytes", "calls"), 0),
     )
-    return Abandoned(timing, came=False)
+    return DuplicateAttempt(timing, came=False)
 
 
 #: A run shall take at least so long, seconds: many times what it costs to deal it.
@@ -326,7 +326,7 @@ DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class Run:
+class TaskBatch:
     """Neighbouring blocks for one worker: an aligned subtree, whole. Or a single call.
 
     Attributes
@@ -368,7 +368,7 @@ class Run:
         return f"{self.works[0].what} and so on, {self.n_frames} in all"
 
 
-class Runs:
+class TaskBatches:
     """Cuts works into runs: single blocks, until it is known how long they take.
 
     Parameters
@@ -398,10 +398,10 @@ class Runs:
         # Of each job: frames that were done, and how long they took, nanoseconds.
         self._done = [(0, 0)] * len(jobs)
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[TaskBatch]:
         return self
 
-    def __next__(self) -> Run:
+    def __next__(self) -> TaskBatch:
         """Next run, as long as it should be by all that is known now."""
         self._look_ahead(1)
         if not self._ahead:
@@ -418,7 +418,7 @@ class Runs:
             # Within a run a worker asks ahead by itself.
             works = [replace(work, ahead=None) for work in works]
             works[-1] = replace(works[-1], ahead=self._ahead_of(works[-1], level))
-        return Run(level, works)
+        return TaskBatch(level, works)
 
     def _ahead_of(self, last: AnyWork, level: int) -> Extents | None:
         """Where the run begins that the worker of this one is likely to be dealt next."""
@@ -430,7 +430,7 @@ class Runs:
     def _level(self, first: AnyWork, seconds: float) -> int:
         """Of the smallest subtree that takes long enough, or the largest that begins here."""
         job, (n_frames, took) = self._jobs[first.job], self._done[first.job]
-        if n_frames == 0 or isinstance(job, Calls):  # what calls return cannot be merged
+        if n_frames == 0 or isinstance(job, FunctionJob):  # what calls return cannot be merged
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
         source = job.source
@@ -455,12 +455,12 @@ class Runs:
             return False
         return (self._ahead[last].job, self._ahead[last].number) == (first.job, first.number + last)
 
-    def took(self, outcome: Outcome) -> None:
+    def took(self, outcome: BlockResult) -> None:
         """Take note how long blocks took.
 
         Parameters
         ----------
-        outcome : Outcome
+        outcome : BlockResult
             Of blocks that are done.
         """
         n_frames, took = self._done[outcome.job]
@@ -468,30 +468,30 @@ class Runs:
         self._done[outcome.job] = n_frames + outcome.n_frames, took
 
 
-def do_run(worker: Worker, job: AnyJob, run: Run) -> Outcome:
+def do_run(worker: Worker, job: AnyJob, run: TaskBatch) -> BlockResult:
     """Do the blocks of a run one after another, or its call.
 
     Parameters
     ----------
     worker : Worker
         Does them.
-    job : Job or Calls
+    job : Job or FunctionJob
         To which they belong.
-    run : Run
+    run : TaskBatch
         The blocks.
 
     Returns
     -------
-    Outcome
+    BlockResult
         One, of them all. Of partial results a logarithm of the blocks is held at a time.
     """
-    if isinstance(job, Calls):
+    if isinstance(job, FunctionJob):
         return worker.run(run.works[0])
     works = [replace(work, ahead=after.extents) for work, after in pairwise(run.works)]
     return _do_subtree(worker, job, run.level, [*works, run.works[-1]])
 
 
-def _do_subtree(worker: Worker, job: Job, level: int, works: Sequence[Work]) -> Outcome:
+def _do_subtree(worker: Worker, job: Job, level: int, works: Sequence[Work]) -> BlockResult:
     if level == 0:
         return worker.run(works[0])
     half = 2 ** (level - 1)
@@ -502,7 +502,7 @@ def _do_subtree(worker: Worker, job: Job, level: int, works: Sequence[Work]) -> 
 _here = threading.local()
 
 
-def run_sealed(sealed: SealedJob, run: Run) -> Outcome | None:
+def run_sealed(sealed: SealedJob, run: TaskBatch) -> BlockResult | None:
     """Do one run in whatever thread or process this is; None where it lacks the job."""
     if getattr(_here, "key", None) != sealed.key:
         if not sealed.data:
@@ -513,7 +513,7 @@ def run_sealed(sealed: SealedJob, run: Run) -> Outcome | None:
     return do_run(_here.worker, _here.job, run)
 
 
-class Shares:
+class StealingPartition:
     """A contiguous share of the blocks for each worker, who may take over half of another's.
 
     So a rank reads its part of the file in order, and holds few partial results, neighbours being

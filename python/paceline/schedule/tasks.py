@@ -71,7 +71,7 @@ class Transform(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkerAnalysis:
     """The worker's half of one analysis, and the atoms that are its."""
 
     name: str
@@ -105,7 +105,7 @@ class Job:
         Where frames come from.
     transforms : sequence of Transform
         What is done to them first.
-    parts : sequence of Part
+    parts : sequence of WorkerAnalysis
         The worker's half of each analysis.
     leaves : Leaves
         Where leaves begin.
@@ -117,7 +117,7 @@ class Job:
 
     source: FrameSource
     transforms: Sequence[Transform]
-    parts: Sequence[Part]
+    parts: Sequence[WorkerAnalysis]
     leaves: Leaves
     skip_damaged: bool
     streamed: bool = False
@@ -175,7 +175,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Calls:
+class FunctionJob:
     """What all calls of one function have in common: a job of another kind, without a file.
 
     Attributes
@@ -188,14 +188,14 @@ class Calls:
 
     #: Each value is wanted as it is, and at once: there is nothing to merge.
     streamed: ClassVar[bool] = True
-    parts: ClassVar[Sequence[Part]] = ()
+    parts: ClassVar[Sequence[WorkerAnalysis]] = ()
 
     name: str
     function: bytes
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionTask:
     """One call for one worker.
 
     Attributes
@@ -227,12 +227,12 @@ class Call:
 
 
 #: What backends are given.
-AnyJob = Job | Calls
-AnyWork = Work | Call
+AnyJob = Job | FunctionJob
+AnyWork = Work | FunctionTask
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BlockResult:
     """What one block gave, or a whole subtree of blocks.
 
     Attributes
@@ -267,7 +267,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class CollectedResult:
     """What all blocks of a job gave, kept where they were done and brought together at the end.
 
     Attributes
@@ -285,7 +285,7 @@ class Gathered:
     times: np.ndarray
 
 
-def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
+def join(job: Job, level: int, outcomes: Sequence[BlockResult]) -> BlockResult:
     """Make one outcome of those of all the blocks of a subtree, or of its two halves.
 
     Parameters
@@ -294,12 +294,12 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
         To which all belong.
     level : int
         Of the subtree.
-    outcomes : sequence of Outcome
+    outcomes : sequence of BlockResult
         Of each block, or of each half, in their order.
 
     Returns
     -------
-    Outcome
+    BlockResult
         Its partial results are merged as `Tree` would have merged them.
 
     Raises
@@ -309,7 +309,7 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
     """
     first = outcomes[0]
     values = [outcome.values for outcome in outcomes if outcome.values is not None]
-    return Outcome(
+    return BlockResult(
         first.job,
         level,
         first.number >> level - first.level,
@@ -325,7 +325,7 @@ def join(job: Job, level: int, outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _join_values(part: Part, values: Sequence[Any]) -> Any:
+def _join_values(part: WorkerAnalysis, values: Sequence[Any]) -> Any:
     if part.per_block:
         return {number: value for of_block in values for number, value in of_block.items()}
     if part.reduces:
@@ -335,12 +335,12 @@ def _join_values(part: Part, values: Sequence[Any]) -> Any:
     return np.concatenate(values)
 
 
-def merging(part: Part) -> Callable[[Any, Any], Any]:
+def merging(part: WorkerAnalysis) -> Callable[[Any, Any], Any]:
     """The `merge` of an analysis, whose errors say whose they are.
 
     Parameters
     ----------
-    part : Part
+    part : WorkerAnalysis
         That gives one result for all frames.
 
     Returns

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.performance.records import Abandoned
+from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import (
-    Gathered,
+    BlockResult,
+    CollectedResult,
     Job,
-    Outcome,
-    Part,
     PerBlock,
     PerFrame,
     Receiver,
     Reduction,
     Work,
+    WorkerAnalysis,
 )
 from paceline.transform.base import Transform, prepare_all
 
@@ -69,7 +69,7 @@ class Analysis(Protocol):
         """Turn all frames' rows, or the merged partial result, into results."""
 
 
-class Pass:
+class TrajectoryRun:
     """One trajectory, opened and planned.
 
     Parameters
@@ -152,7 +152,9 @@ class Pass:
             analysis.provenance = self._provenance()
         # Before the fields: an analysis may see only now which ones it wants.
         parts = [
-            Part(analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes)
+            WorkerAnalysis(
+                analysis.name, analysis.prepare(), _columns(atoms, own), analysis.attributes
+            )
             for analysis, own in zip(self.analyses, wanted, strict=True)
         ]
         self.job = Job(
@@ -240,15 +242,15 @@ class Pass:
                 receivers.append(None)
         self.collected = Collected(number, self.plan, self.job.parts, receivers, timings)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BlockResult) -> None:
         """Put the results of one or several blocks where they belong."""
         self.collected.add(outcome)
 
-    def take(self, gathered: Gathered, since: int) -> None:
+    def take(self, gathered: CollectedResult, since: int) -> None:
         """Take the results of all blocks, that were kept where they were done until then."""
         self.collected.take(gathered, since)
 
-    def note(self, attempt: Abandoned) -> None:
+    def note(self, attempt: DuplicateAttempt) -> None:
         """Take note of an attempt that does not count."""
         self.collected.note(attempt)
 

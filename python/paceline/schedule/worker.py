@@ -23,7 +23,15 @@ from paceline.errors import (
 )
 from paceline.performance.records import BlockTiming
 from paceline.schedule.reduce import fold
-from paceline.schedule.tasks import AnyJob, AnyWork, Call, Calls, Outcome, Part, Work
+from paceline.schedule.tasks import (
+    AnyJob,
+    AnyWork,
+    BlockResult,
+    FunctionJob,
+    FunctionTask,
+    Work,
+    WorkerAnalysis,
+)
 from paceline.trajectory.source import Cost, Extents
 
 
@@ -47,7 +55,7 @@ class Worker:
         self._free_since = time.monotonic_ns()
         self.name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
-    def run(self, work: AnyWork) -> Outcome:
+    def run(self, work: AnyWork) -> BlockResult:
         """Read, decode and compute one block, or do one call.
 
         Raises
@@ -62,7 +70,7 @@ class Worker:
         start, free_since = time.monotonic_ns(), self._free_since
         self._take_up(work.job)
         taken_up = time.monotonic_ns()
-        if isinstance(work, Call):
+        if isinstance(work, FunctionTask):
             return self._call(work, start, taken_up)
         if work.ahead is not None:
             self._reader.read_ahead(work.ahead)
@@ -74,7 +82,7 @@ class Worker:
         transformed = time.monotonic_ns()
         values = [self._compute(part, work, decoded) for part in self._job.parts]
         end = self._free_since = time.monotonic_ns()
-        return Outcome(
+        return BlockResult(
             work.job,
             0,
             work.number,
@@ -109,13 +117,13 @@ class Worker:
         """Turn to a job, letting go of the last one's files."""
         if number != self._number:
             job = self._job_of(number)
-            if isinstance(job, Calls):
+            if isinstance(job, FunctionJob):
                 self._calls, self._function = job, _opened(job.function)
             else:
                 self._job, self._reader = job, job.source.open()
             self._number = number
 
-    def _call(self, call: Call, start: int, taken_up: int) -> Outcome:
+    def _call(self, call: FunctionTask, start: int, taken_up: int) -> BlockResult:
         """Do one call."""
         free_since = self._free_since
         try:
@@ -145,7 +153,7 @@ class Worker:
             calls=0,
         )
         times = np.full(call.n_frames, np.nan)
-        return Outcome(
+        return BlockResult(
             call.job, 0, call.number, call.first, call.n_frames, [value], times, [], [timing]
         )
 
@@ -170,7 +178,7 @@ class Worker:
             decoded.blank(row)
         return sorted(failed.items())
 
-    def _compute(self, part: Part, work: Work, decoded: Decoded) -> Any:
+    def _compute(self, part: WorkerAnalysis, work: Work, decoded: Decoded) -> Any:
         block = Block(decoded, part.columns, part.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
         try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.block import Decoded, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.trajectory.source import Extents, Member
+from paceline.trajectory.source import Extents, FileSpec
 
 if TYPE_CHECKING:
     from paceline.hdf5.topology import Row
@@ -185,7 +185,7 @@ class Moment:
 
     Attributes
     ----------
-    member : Member
+    member : FileSpec
         The file.
     extents : Extents
         Where the frame is.
@@ -210,7 +210,7 @@ class Moment:
         With "ids": the numbers that are atoms'.
     """
 
-    member: Member
+    member: FileSpec
     extents: Extents
     fields: Sequence[str]
     dimensions: np.ndarray | None

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import size_of_words
-from paceline.backends.mpi.comm import Company
+from paceline.backends.mpi.comm import RankErrors
 from paceline.block import Decoded, fields_in
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.hdf5.sandbox import apart
@@ -21,7 +21,7 @@ from paceline.snapshot.frame import Moment, Numbering, Snapshot, TextFrame, snap
 from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
 from paceline.snapshot.ranks import choose_readers
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import Extents, IndexedMember, TrajectoryFile, extents_in
+from paceline.trajectory.source import Extents, IndexedFileSpec, TrajectoryFile, extents_in
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -215,7 +215,7 @@ class Source:
                 f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
             ) from None
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-        if file.format in _TEXT and isinstance(file.member, IndexedMember):
+        if file.format in _TEXT and isinstance(file.member, IndexedFileSpec):
             return _of_text(file.member, extents, file.n_atoms)
         # Of no atoms, but all fields: only so do all hands tell which of them the frame holds.
         head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
@@ -239,7 +239,7 @@ class Source:
         )
 
 
-def _of_text(member: IndexedMember, extents: Extents, n_atoms: int) -> Moment:
+def _of_text(member: IndexedFileSpec, extents: Extents, n_atoms: int) -> Moment:
     frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
     text = TextFrame(member.layout, member.fingerprint, offset, size)
     step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
@@ -350,7 +350,7 @@ class Reader:
         duplicate, request = comm.Idup()
         wait(request)
         self._wires = Communicator(duplicate)
-        self._company = Company(self._wires)
+        self._company = RankErrors(self._wires)
         self.cost: ReadCost | None = None
         #: Of rank 0 alone.
         self._source: Source | None = None

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from paceline.backends.mpi.comm import Company
+from paceline.backends.mpi.comm import RankErrors
 from paceline.errors import UnwritableError
 
 #: Atoms at a time: as many as a chunk of such facts in HDF5 has.
@@ -13,7 +13,7 @@ BATCH = 2**16
 
 
 def gather_facts(
-    company: Company,
+    company: RankErrors,
     ids: np.ndarray,
     facts: Mapping[str, np.ndarray],
     n_atoms: int,
@@ -23,7 +23,7 @@ def gather_facts(
 
     Parameters
     ----------
-    company : Company
+    company : RankErrors
         All ranks.
     ids : numpy.ndarray of int64, shape (n,)
         Of this rank's atoms.
@@ -50,7 +50,7 @@ def gather_facts(
         company.first(partial(put, first, batch))
 
 
-def _to_first(company: Company, records: np.ndarray) -> np.ndarray:
+def _to_first(company: RankErrors, records: np.ndarray) -> np.ndarray:
     """Records of all ranks on rank 0, none on others."""
     wires = company.communicator
     sent = np.zeros(wires.size, dtype=np.uint64)
@@ -62,7 +62,7 @@ def _to_first(company: Company, records: np.ndarray) -> np.ndarray:
 
 
 def refuse_other_facts(
-    company: Company,
+    company: RankErrors,
     path: str,
     ids: np.ndarray,
     fact: str,
@@ -74,7 +74,7 @@ def refuse_other_facts(
 
     Parameters
     ----------
-    company : Company
+    company : RankErrors
         All ranks.
     path : str
         The file.
@@ -106,13 +106,13 @@ class Unchanging:
 
     Parameters
     ----------
-    company : Company
+    company : RankErrors
         All ranks.
     path : str
         The file.
     """
 
-    def __init__(self, company: Company, path: str):
+    def __init__(self, company: RankErrors, path: str):
         self._company = company
         self._path = path
         self._kept: dict[str, int] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paceline import _core
 from paceline._util.files import writing_to
-from paceline.backends.mpi.comm import Company
+from paceline.backends.mpi.comm import RankErrors
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot.container import Container, Contents
 from paceline.snapshot.local_atoms import Own, refuse_disagreement
@@ -102,7 +102,7 @@ class Recording:
 
     Parameters
     ----------
-    company : Company
+    company : RankErrors
         All ranks.
     choose : callable
         What a user chose on this rank, or the error that it cannot be.
@@ -119,7 +119,7 @@ class Recording:
         Of each frame, on this rank.
     """
 
-    def __init__(self, company: Company, choose: Callable[[], Choices]):
+    def __init__(self, company: RankErrors, choose: Callable[[], Choices]):
         self.costs: list[_core.SnapshotCost] = []
         self.writers: list[int] = []
         self._company = company
@@ -422,7 +422,7 @@ class Writer:
         from paceline.backends.mpi.comm import Communicator
 
         self._own_comm = comm.Dup()
-        self._company = Company(Communicator(self._own_comm))
+        self._company = RankErrors(Communicator(self._own_comm))
         self._background = None if wait else Background()
         self._closed = False
 

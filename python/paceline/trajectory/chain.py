@@ -11,9 +11,9 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError
-from paceline.hdf5.options import NOTHING_ASKED, Asked
+from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers, warn
-from paceline.trajectory.source import Extents, Member, TrajectoryFile, extents_in, neighbours
+from paceline.trajectory.source import Extents, FileSpec, TrajectoryFile, extents_in, neighbours
 
 #: What the times of frames may be off by, in times between frames.
 TIME_ROUNDING = 1e-3
@@ -309,7 +309,7 @@ class Chain:
         The files.
     n_atoms : int, optional
         Atoms that each must have; by default as many as the first.
-    asked : Asked
+    asked : Hdf5Options
         What the user said of HDF5 files.
     refresh : bool
         Make the frame indexes anew.
@@ -344,7 +344,7 @@ class Chain:
         names: Sequence[str | os.PathLike],
         *,
         n_atoms: int | None = None,
-        asked: Asked = NOTHING_ASKED,
+        asked: Hdf5Options = NO_OPTIONS,
         refresh: bool = False,
         continuous: bool = False,
         quiet: bool = False,
@@ -413,7 +413,7 @@ class Chain:
         return int(np.bitwise_or.reduce([core.fields for core in self.cores]))
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[FileSpec]:
         """What workers must know of the files."""
         return [core.member for core in self.cores]
 
@@ -552,7 +552,7 @@ class ChainRecord:
         Frames of each file that belong to the chain; None for all.
     stops : numpy.ndarray of int64, shape (n_files,)
         Number behind the last frame of each file.
-    asked : Asked
+    asked : Hdf5Options
         What the user said of HDF5 files.
     """
 
@@ -561,7 +561,7 @@ class ChainRecord:
     fingerprints: list[str]
     kept: list[np.ndarray | None]
     stops: np.ndarray
-    asked: Asked
+    asked: Hdf5Options
 
 
 def _frames_of(core: TrajectoryFile) -> float:

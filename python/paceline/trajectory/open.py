@@ -17,7 +17,7 @@ from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
-from paceline.hdf5.options import NOTHING_ASKED, Asked
+from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.source import IndexedFile, TrajectoryFile, extents_in
@@ -101,7 +101,7 @@ def files_named(name: str | os.PathLike) -> list[str]:
 def open_file(
     path: str | os.PathLike,
     *,
-    asked: Asked = NOTHING_ASKED,
+    asked: Hdf5Options = NO_OPTIONS,
     refresh: bool = False,
     progress: bool | None = None,
     notes: bool = True,
@@ -112,7 +112,7 @@ def open_file(
     ----------
     path : path-like
         A file of a format that we decode.
-    asked : Asked
+    asked : Hdf5Options
         What the user said of an HDF5 file.
     refresh : bool
         Make the index anew.
@@ -140,7 +140,7 @@ def open_file(
 def open_files(
     paths: Sequence[str | os.PathLike],
     *,
-    asked: Asked = NOTHING_ASKED,
+    asked: Hdf5Options = NO_OPTIONS,
     refresh: bool = False,
     sampled: bool = False,
     progress: bool | None = None,
@@ -152,7 +152,7 @@ def open_files(
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    asked : Asked
+    asked : Hdf5Options
         As for `open_file`.
     refresh : bool
         As for `open_file`.

@@ -21,12 +21,12 @@ from MDAnalysis.lib.util import store_init_arguments
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.hdf5.collective import read_together
-from paceline.hdf5.options import Asked
+from paceline.hdf5.options import Hdf5Options
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file, read_headers, warn
-from paceline.trajectory.source import Clock, FileFrames, Member, OpenFiles, TrajectoryFile
+from paceline.trajectory.source import Clock, FileFrames, FileSpec, OpenFiles, TrajectoryFile
 
 
 def positions_in(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
@@ -287,7 +287,7 @@ class Reader(SeriesReader):
         self.chain = Chain(
             names,
             n_atoms=n_atoms if sub is None else None,
-            asked=Asked(group, units, dataset, driver),
+            asked=Hdf5Options(group, units, dataset, driver),
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.
@@ -328,7 +328,7 @@ class Reader(SeriesReader):
         n_decoded = self.n_atoms if atoms is None else len(atoms)
         fields = fields_in(self.chain.fields)
         self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
-        members: Sequence[Member] = self.chain.members
+        members: Sequence[FileSpec] = self.chain.members
         if self._together is not None:
             members = read_together(self.chain.cores, self._together)
         self._files = FileFrames(members, atoms, n_decoded, fields, (), self._clock).open()

@@ -152,7 +152,7 @@ class FrameSource(Protocol):
         """What errors call a frame: its file, and its number there."""
 
 
-class Hand(Protocol):
+class FileReader(Protocol):
     """One worker's hand on one file."""
 
     def read_ahead(self, extents: Extents) -> None:
@@ -164,14 +164,14 @@ class Hand(Protocol):
         """Read frames into arrays; what that took, as in `Cost` from `read` on."""
 
 
-class Member(Protocol):
+class FileSpec(Protocol):
     """One file of a chain: all that a worker must know of it."""
 
     @property
     def path(self) -> str:
         """The file."""
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
+    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
         """A hand on it, for these atoms, rising (None: all), and fields, as the core counts."""
 
 
@@ -181,7 +181,7 @@ class FileFrames:
 
     Attributes
     ----------
-    members : sequence of Member
+    members : sequence of FileSpec
         The files, one after another.
     atoms : numpy.ndarray of int64 or None
         Atoms to be decoded, increasing; None for all.
@@ -194,7 +194,7 @@ class FileFrames:
     clock : Clock
     """
 
-    members: Sequence[Member]
+    members: Sequence[FileSpec]
     atoms: np.ndarray | None
     n_wanted: int
     fields: Sequence[str]
@@ -217,9 +217,9 @@ class OpenFiles:
         self._source = source
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
-        self._open: OrderedDict[int, Hand] = OrderedDict()
+        self._open: OrderedDict[int, FileReader] = OrderedDict()
 
-    def hand(self, member: int) -> Hand:
+    def hand(self, member: int) -> FileReader:
         """The hand on one file of the chain."""
         hand = self._open.pop(member, None)
         if hand is None:
@@ -319,7 +319,7 @@ class TrajectoryFile(Protocol):
         """What files must have in common for frames of one to continue those of the other."""
 
     @property
-    def member(self) -> Member:
+    def member(self) -> FileSpec:
         """What workers must know of it."""
 
     @property
@@ -343,7 +343,7 @@ class TrajectoryFile(Protocol):
 
 
 @dataclass(frozen=True)
-class IndexedMember:
+class IndexedFileSpec:
     """What a worker must know of a file whose frames lie one after another.
 
     Attributes
@@ -359,7 +359,7 @@ class IndexedMember:
     layout: bytes
     fingerprint: str
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> Hand:
+    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
         """A hand on the file."""
         return _core.Reader(self.path, self.layout, self.fingerprint, atoms=atoms, fields=fields)
 
@@ -380,9 +380,9 @@ class IndexedFile(_core.Trajectory):
     chunk_frames = 1
 
     @property
-    def member(self) -> IndexedMember:
+    def member(self) -> IndexedFileSpec:
         """What workers must know of it."""
-        return IndexedMember(self.path, self.layout, self.fingerprint)
+        return IndexedFileSpec(self.path, self.layout, self.fingerprint)
 
     def slice_of(self, frames: np.ndarray) -> None:
         """Nothing: offsets and sizes say all."""

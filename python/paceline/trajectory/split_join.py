@@ -18,7 +18,7 @@ from paceline.block import Decoded
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError
 from paceline.trajectory.chain import refuse_different, warn_of_times
 from paceline.trajectory.open import files_named, open_file
-from paceline.trajectory.source import Extents, Hand, TrajectoryFile, extents_in
+from paceline.trajectory.source import Extents, FileReader, TrajectoryFile, extents_in
 
 #: Least digits of a piece's number.
 WIDTH = 3
@@ -515,7 +515,7 @@ def _copy(stretches: Sequence[_Stretch], n_workers: int | None, progress: bool |
     copy_all(works, total, n_workers or available_cpus(), progress)
 
 
-def _refuse_damaged(reader: Hand, extents: Extents) -> None:
+def _refuse_damaged(reader: FileReader, extents: Extents) -> None:
     """Let the decoder see what stands around the positions."""
     headers = Decoded.room_for(extents.frames, 0, ())
     try:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Optional
 import cloudpickle
 
 from paceline._util.launcher import threads_a_rank, world
-from paceline.backends.base import Alone, Company
+from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.backends.mpi.session import present
 from paceline.errors import UnsupportedError
-from paceline.performance.records import Abandoned
-from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
 
-    from paceline.backends.mpi.session import Together
+    from paceline.backends.mpi.session import RankCollectiveRun
 
 SCHEDULES = ("dynamic", "static")
 COLLECTS = ("gather", "one-sided")
@@ -84,20 +84,20 @@ class MPI(ForMDAnalysis):
         self._collect = collect
         self._n_threads = n_workers or threads_a_rank()
         self.n_workers = self._comm.Get_size() * self._n_threads
-        self._together: Together | None = None
+        self._together: RankCollectiveRun | None = None
 
-    def company(self) -> Company:
+    def company(self) -> CollectiveRun:
         """Those who have called `run` together."""
         if self._session is not None:
-            return Alone()
-        from paceline.backends.mpi.session import Together
+            return SingleProcessRun()
+        from paceline.backends.mpi.session import RankCollectiveRun
 
-        self._together = Together(self._comm)
+        self._together = RankCollectiveRun(self._comm)
         return self._together
 
     def run(
         self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
-    ) -> Generator[Outcome | Gathered | Abandoned, None, None]:
+    ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Do every block; yield outcomes as they come. Called on the first rank alone.
 
         Raises
@@ -106,7 +106,7 @@ class MPI(ForMDAnalysis):
             An analysis cannot be sent.
         """
         from paceline.backends.mpi.coordinator import lead
-        from paceline.backends.mpi.worker import Run
+        from paceline.backends.mpi.worker import RunRequest
 
         ranks = self._session or self._together
         assert ranks is not None, "outside of a session, run is called in a company"
@@ -115,7 +115,7 @@ class MPI(ForMDAnalysis):
         n_blocks = [0] * len(jobs)
         for work in works:
             n_blocks[work.job] = max(n_blocks[work.job], work.number + 1)
-        settings = Run(self._n_threads, n_blocks, self._collect, not ranks.one_clock)
+        settings = RunRequest(self._n_threads, n_blocks, self._collect, not ranks.one_clock)
         if self._together is not None:
             self._together.agree()
         yield from lead(ranks.wire, jobs, sealed, works, settings, static=self.schedule == "static")

@@ -33,7 +33,7 @@ _OBJECT, _BYTES = 1, 2
 LAST = 10
 
 
-class Pause:
+class Backoff:
     """How long to sleep before the next look: longer and longer, until there is news.
 
     Parameters
@@ -66,12 +66,12 @@ def wait_for(request: MPI.Request, longest: float = LONGEST) -> None:
     longest : float
         Between looks, s.
     """
-    pause = Pause(longest)
+    pause = Backoff(longest)
     while not request.Test():
         time.sleep(pause.next())
 
 
-class Wire:
+class Comm:
     """Sends and receives objects without waiting.
 
     Parameters
@@ -134,7 +134,7 @@ class Wire:
         tuple of (int, object)
             Who sent it, and what.
         """
-        pause = Pause()
+        pause = Backoff()
         while (received := self.receive()) is None:
             time.sleep(SHORTEST if self.sending else pause.next())
         return received
@@ -542,7 +542,7 @@ Value = TypeVar("Value")
 TOLD = (PacelineError, OSError, ValueError, TypeError, OverflowError, Warning)
 
 
-class Company:
+class RankErrors:
     """All ranks of a communicator.
 
     Parameters

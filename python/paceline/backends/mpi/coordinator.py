@@ -5,18 +5,26 @@ from collections.abc import Generator, Sequence
 
 from paceline.backends.mpi.comm import (
     SHORTEST,
-    Pause,
-    Wire,
+    Backoff,
+    Comm,
     abort,
     answer_clocks,
     broadcast,
     unbroken,
 )
 from paceline.backends.mpi.gather import gather
-from paceline.backends.mpi.worker import Answer, Hand, Member, Over, Report, Run, Understood
-from paceline.performance.records import Abandoned
-from paceline.schedule.scheduler import Dealer, Shares, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, Gathered, Outcome
+from paceline.backends.mpi.worker import (
+    Ack,
+    Answer,
+    Assignment,
+    RankWorker,
+    Report,
+    RunFinished,
+    RunRequest,
+)
+from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.scheduler import Scheduler, StealingPartition, too_late
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
 
 #: A rank whose main thread does not answer for so long, when a run failed, will not, seconds.
 UNANSWERED = 30.0
@@ -50,9 +58,11 @@ class Dealing:
     ):
         self._n_threads = n_threads
         self._static = static
-        self._shares = Shares(works, n_ranks * n_threads, fixed=static, in_order=in_order)
-        self._dealer: Dealer[AnyWork] = Dealer(())
-        self._asking: dict[Hand, int] = {}
+        self._shares = StealingPartition(
+            works, n_ranks * n_threads, fixed=static, in_order=in_order
+        )
+        self._dealer: Scheduler[AnyWork] = Scheduler(())
+        self._asking: dict[Assignment, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._answers: dict[int, Answer] = {rank: Answer() for rank in range(n_ranks)}
 
@@ -61,7 +71,7 @@ class Dealing:
         """Whether every block is done."""
         return not self._shares and self._dealer.finished
 
-    def hear(self, rank: int, report: Report) -> list[Outcome | Abandoned]:
+    def hear(self, rank: int, report: Report) -> list[BlockResult | DuplicateAttempt]:
         """Take note of what a rank says.
 
         Parameters
@@ -73,14 +83,14 @@ class Dealing:
 
         Returns
         -------
-        list of Outcome or Abandoned
+        list of BlockResult or DuplicateAttempt
             Outcomes that count, and attempts that do not.
         """
         accepted = [self._dealer.done(outcome) for outcome in report.outcomes]
         self._answers[rank].accepted += accepted
-        self._asking |= {Hand(rank, thread): n for thread, n in report.asks.items()}
+        self._asking |= {Assignment(rank, thread): n for thread, n in report.asks.items()}
         self._idle[rank] = report.idle
-        heard: list[Outcome | Abandoned] = []
+        heard: list[BlockResult | DuplicateAttempt] = []
         for outcome, counts in zip(report.outcomes, accepted, strict=True):
             heard += [outcome] if counts else too_late(outcome)
         return heard
@@ -104,7 +114,7 @@ class Dealing:
             self._answers[rank] = Answer()
         return answers
 
-    def _for(self, hand: Hand) -> list[AnyWork]:
+    def _for(self, hand: Assignment) -> list[AnyWork]:
         works = self._shares.take(hand.rank * self._n_threads + hand.thread, self._asking[hand])
         for work in works:
             self._dealer.deal(work)
@@ -113,7 +123,7 @@ class Dealing:
             works = [] if again is None else [again]
         return works
 
-    def _is_idle(self, hand: Hand) -> bool:
+    def _is_idle(self, hand: Assignment) -> bool:
         """Whether nothing at all is left to do for it: it may be at the overdue block itself."""
         return hand.thread in self._idle[hand.rank]
 
@@ -123,19 +133,19 @@ class Dealing:
 
 
 def lead(
-    wire: Wire,
+    wire: Comm,
     jobs: Sequence[AnyJob],
     sealed: bytes,
     works: Sequence[AnyWork],
-    settings: Run,
+    settings: RunRequest,
     *,
     static: bool,
-) -> Generator[Outcome | Gathered | Abandoned, None, None]:
+) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
     """Have all ranks do every block; called on the first.
 
     Parameters
     ----------
-    wire : Wire
+    wire : Comm
         To the other ranks, who are waiting for a run.
     jobs : sequence of Job
         What blocks have in common.
@@ -143,14 +153,14 @@ def lead(
         The same, to be sent.
     works : sequence of Work
         The blocks.
-    settings : Run
+    settings : RunRequest
         What all ranks must know of the run.
     static : bool
         Whether each thread does an equal share, and nobody another's.
 
     Yields
     ------
-    Outcome, Abandoned or Gathered
+    BlockResult, DuplicateAttempt or CollectedResult
         As they come; what ranks keep comes at the end.
     """
     with unbroken(wire.comm):
@@ -159,7 +169,7 @@ def lead(
         broadcast(wire.comm, sealed)
         if settings.compare_clocks:
             answer_clocks(wire.comm)
-    member = Member(jobs, settings.n_blocks, settings.n_threads)
+    member = RankWorker(jobs, settings.n_blocks, settings.n_threads)
     dealing = Dealing(
         works,
         wire.comm.Get_size(),
@@ -175,7 +185,7 @@ def lead(
         abandoned = member.stop()
         with unbroken(wire.comm):
             for rank in wire.others:
-                wire.send(rank, Over(dealing.last_answer(rank), failed))
+                wire.send(rank, RunFinished(dealing.last_answer(rank), failed))
             abandoned += _wait_for_all(wire, failed=failed)
     error = member.settle(dealing.last_answer(0))
     with unbroken(wire.comm, Exception):
@@ -185,10 +195,10 @@ def lead(
 
 
 def _deal(
-    wire: Wire, dealing: Dealing, member: Member
-) -> Generator[Outcome | Abandoned, None, None]:
+    wire: Comm, dealing: Dealing, member: RankWorker
+) -> Generator[BlockResult | DuplicateAttempt, None, None]:
     """Answer everybody until all blocks are done."""
-    pause = Pause(ATTENTIVE)
+    pause = Backoff(ATTENTIVE)
     while not dealing.finished:
         own = member.report(SHORTEST if wire.sending else pause.next())
         news = [] if own is None else [(0, own)]
@@ -208,9 +218,9 @@ def _deal(
         yield from heard
 
 
-def _wait_for_all(wire: Wire, *, failed: bool) -> list[Abandoned]:
+def _wait_for_all(wire: Comm, *, failed: bool) -> list[DuplicateAttempt]:
     """Attempts of all ranks that came too late, or not, once they know that all is done."""
-    abandoned: list[Abandoned] = []
+    abandoned: list[DuplicateAttempt] = []
     waiting, deadline = set(wire.others), time.monotonic() + UNANSWERED
     while waiting:
         received = wire.receive()
@@ -219,7 +229,7 @@ def _wait_for_all(wire: Wire, *, failed: bool) -> list[Abandoned]:
                 ranks = ", ".join(map(str, sorted(waiting)))
                 abort(wire.comm, f"the run has failed, and rank {ranks} does not answer")
             time.sleep(SHORTEST)
-        elif isinstance(received[1], Understood):
+        elif isinstance(received[1], Ack):
             waiting.remove(received[0])
             abandoned += received[1].abandoned
         else:

@@ -29,10 +29,17 @@ from paceline.backends.mpi.comm import (
 from paceline.errors import PacelineError, WorkerError
 from paceline.schedule.collect import allocate
 from paceline.schedule.reduce import Tree
-from paceline.schedule.tasks import AnyJob, Gathered, Job, Outcome, merging, refuse_unlike
+from paceline.schedule.tasks import (
+    AnyJob,
+    BlockResult,
+    CollectedResult,
+    Job,
+    merging,
+    refuse_unlike,
+)
 
 
-class Keeper:
+class LocalResults:
     """Rows and merged partial results of one rank.
 
     An outcome is held back until it is known that no other rank did the block sooner.
@@ -50,24 +57,24 @@ class Keeper:
     def __init__(self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], clock_offset: int = 0):
         self._jobs = jobs
         self._clock_offset = clock_offset
-        self._held: deque[Outcome] = deque()
+        self._held: deque[BlockResult] = deque()
         self.jobs = {
-            number: KeptOfJob(job, n)
+            number: JobResults(job, n)
             for number, (job, n) in enumerate(zip(jobs, n_blocks, strict=True))
             if isinstance(job, Job) and not job.streamed
         }
 
-    def report(self, outcome: Outcome) -> Outcome:
+    def report(self, outcome: BlockResult) -> BlockResult:
         """What travels of an outcome; the rest is held.
 
         Parameters
         ----------
-        outcome : Outcome
+        outcome : BlockResult
             Of a block that was done here.
 
         Returns
         -------
-        Outcome
+        BlockResult
             With values where the job's are wanted at once.
         """
         self._held.append(outcome)
@@ -102,7 +109,7 @@ class Keeper:
                 self.jobs[outcome.job].add(outcome)
 
 
-class KeptOfJob:
+class JobResults:
     """What a rank keeps of one job.
 
     Parameters
@@ -131,7 +138,7 @@ class KeptOfJob:
             k: Tree(n_blocks, merging(part)) for k, part in enumerate(job.parts) if part.reduces
         }
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BlockResult) -> None:
         """Keep a block."""
         assert outcome.values is not None
         assert outcome.times is not None
@@ -215,17 +222,17 @@ Places = list[dict[int, np.ndarray]]
 
 def gather(
     comm: MPI.Intracomm,
-    keeper: Keeper,
+    keeper: LocalResults,
     how: str,
     error: Exception | None = None,
-) -> list[Gathered] | None:
+) -> list[CollectedResult] | None:
     """Bring together what ranks kept. Every rank calls it, at about the same time.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
         Of all ranks.
-    keeper : Keeper
+    keeper : LocalResults
         This rank's.
     how : {"gather", "one-sided"}
         How rows come.
@@ -234,7 +241,7 @@ def gather(
 
     Returns
     -------
-    list of Gathered or None
+    list of CollectedResult or None
         Of each job that was kept; None on all ranks but the first.
 
     Raises
@@ -267,7 +274,7 @@ def gather(
     if comm.Get_rank() > 0:
         return None
     return [
-        Gathered(
+        CollectedResult(
             number,
             [
                 kept.trees[k].root if k in kept.trees else whole[number, k]
@@ -280,7 +287,7 @@ def gather(
 
 
 def _agree(
-    comm: MPI.Intracomm, keeper: Keeper, told: list[Any] | None
+    comm: MPI.Intracomm, keeper: LocalResults, told: list[Any] | None
 ) -> tuple[dict[Key, Layout], dict[Key, np.ndarray], Places | None]:
     """Layout of each column; on the first rank room for it, and the places of all ranks' rows.
 
@@ -305,7 +312,7 @@ def _agree(
     return layouts, whole, places
 
 
-def _layout(key: Key, keeper: Keeper, of_ranks: Sequence[Columns], places: Places) -> Layout:
+def _layout(key: Key, keeper: LocalResults, of_ranks: Sequence[Columns], places: Places) -> Layout:
     number, k = key
     alike = [rows for of_rank in of_ranks if (rows := of_rank[key]) is not None]
     if k is not None:
@@ -380,7 +387,7 @@ def _put(
     row.Free()
 
 
-def _merge_up(comm: MPI.Intracomm, keeper: Keeper) -> None:
+def _merge_up(comm: MPI.Intracomm, keeper: LocalResults) -> None:
     """Merge partial results of two ranks each, then of four, until the first has all."""
     rank, size, step = comm.Get_rank(), comm.Get_size(), 1
     trees = [tree for kept in keeper.jobs.values() for tree in kept.trees.values()]

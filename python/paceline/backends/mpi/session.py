@@ -12,12 +12,12 @@ from mpi4py import MPI
 
 from paceline._util.launcher import launched, world
 from paceline._util.signals import deaf
-from paceline.backends.mpi.comm import Wire, broadcast, one_clock, wait_for
+from paceline.backends.mpi.comm import Comm, broadcast, one_clock, wait_for
 from paceline.backends.mpi.worker import follow
 from paceline.errors import UnsupportedError, WorkerError
 
 
-class Together:
+class RankCollectiveRun:
     """One call of `run` on all ranks. An error on one of them is raised on every one.
 
     Parameters
@@ -29,7 +29,7 @@ class Together:
     ----------
     leads : bool
         Whether this rank deals and collects.
-    wire : Wire
+    wire : Comm
         Between them, for this run alone.
     one_clock : bool
         Whether all are on one host.
@@ -43,7 +43,7 @@ class Together:
     def __enter__(self) -> Self:
         comm, request = self._given.Idup()
         wait_for(request)
-        self.wire = Wire(comm)
+        self.wire = Comm(comm)
         self.one_clock = one_clock(comm)
         return self
 
@@ -131,9 +131,9 @@ class Session:
 
     def __init__(self) -> None:
         comm = world()
-        from paceline.backends.mpi.comm import Wire, one_clock
+        from paceline.backends.mpi.comm import Comm, one_clock
 
-        self.wire = Wire(comm.Dup())
+        self.wire = Comm(comm.Dup())
         self.one_clock = one_clock(self.wire.comm)
 
 
@@ -181,10 +181,10 @@ def run_on_first_rank(main: Callable[[], int]) -> int:
 
 def _end(session: Session) -> None:
     """Let all other ranks end."""
-    from paceline.backends.mpi.worker import End
+    from paceline.backends.mpi.worker import Shutdown
 
     for other in session.wire.others:
-        session.wire.send(other, End())
+        session.wire.send(other, Shutdown())
     session.wire.finish_sending()
 
 

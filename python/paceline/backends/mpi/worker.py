@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import cloudpickle
 
-from paceline.backends.mpi.comm import SHORTEST, Pause, Wire, broadcast, clock_offset, unbroken
-from paceline.backends.mpi.gather import Keeper, gather
+from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, broadcast, clock_offset, unbroken
+from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
-from paceline.performance.records import Abandoned
+from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import given_up
-from paceline.schedule.tasks import AnyJob, AnyWork, Outcome
+from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 from paceline.schedule.worker import Worker
 
 
-class Hand(NamedTuple):
+class Assignment(NamedTuple):
     """A thread that computes."""
 
     rank: int
@@ -29,7 +29,7 @@ class Hand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRequest:
     """From the first rank to all: a run begins; its jobs are broadcast next.
 
     Attributes
@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class End:
+class Shutdown:
     """From the first rank to all: there will be no more runs."""
 
 
@@ -61,7 +61,7 @@ class Report:
 
     Attributes
     ----------
-    outcomes : sequence of Outcome
+    outcomes : sequence of BlockResult
         Of blocks that were done; what the rank keeps is not in them.
     asks : mapping of int to int
         Threads that have little left to do, and how many frames each would like.
@@ -71,7 +71,7 @@ class Report:
         What a thread raised.
     """
 
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[BlockResult] = ()
     asks: dict[int, int] = field(default_factory=dict)
     idle: Sequence[int] = ()
     error: BaseException | None = None
@@ -95,7 +95,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Over:
+class RunFinished:
     """From the first rank to all: all blocks are done, or the run has failed.
 
     Attributes
@@ -111,16 +111,16 @@ class Over:
 
 
 @dataclass(frozen=True)
-class Understood:
+class Ack:
     """From a rank to the first: nothing of this run will come from it any more.
 
     Attributes
     ----------
-    abandoned : sequence of Abandoned
+    abandoned : sequence of DuplicateAttempt
         What its threads are still at, though others were done with it sooner.
     """
 
-    abandoned: Sequence[Abandoned]
+    abandoned: Sequence[DuplicateAttempt]
 
 
 #: Blocks are dealt in batches of about so long, seconds: some ten messages a second and thread.
@@ -131,10 +131,10 @@ AHEAD = 0.05
 #: takes no time at all, and by it alone a thread would ask for what all others should do.
 REMEMBERED = 8
 
-Done = tuple[int, Outcome | BaseException]
+Done = tuple[int, BlockResult | BaseException]
 
 
-class Thread:
+class ComputeThread:
     """One that computes, and what is known of its pace.
 
     Parameters
@@ -184,7 +184,7 @@ class Thread:
             self._held.append(work)
             self._queue.put(work)
 
-    def finished(self, outcome: Outcome) -> None:
+    def finished(self, outcome: BlockResult) -> None:
         """Take note that it is done with the first of its blocks."""
         self._held.popleft()
         # By its own clock: two outcomes may be taken note of at once, however long each took.
@@ -211,7 +211,7 @@ class Thread:
         others = sum(work.n_frames for work in self._held) - self._held[0].n_frames
         return max(0.0, present) + others * pace
 
-    def given_up(self, offset: int) -> Abandoned | None:
+    def given_up(self, offset: int) -> DuplicateAttempt | None:
         """What it is at, if it is at anything."""
         if not self._held:
             return None
@@ -223,7 +223,7 @@ class Thread:
         self._queue.put(None)
 
 
-class Crew:
+class ComputeThreads:
     """All threads of a rank that compute.
 
     Parameters
@@ -237,13 +237,13 @@ class Crew:
     def __init__(self, n_threads: int, job_of: Callable[[int], AnyJob]):
         # No SimpleQueue: in CPython 3.11 its `get` may forget a timeout as short as ours, and wait.
         self._done: queue.Queue[Done] = queue.Queue()
-        self._threads = [Thread(k, job_of, self._done) for k in range(n_threads)]
+        self._threads = [ComputeThread(k, job_of, self._done) for k in range(n_threads)]
 
     def give(self, thread: int, works: Iterable[AnyWork]) -> None:
         """Let a thread do blocks."""
         self._threads[thread].give(works)
 
-    def finished(self, seconds: float) -> list[Outcome]:
+    def finished(self, seconds: float) -> list[BlockResult]:
         """Outcomes of blocks that were done.
 
         Parameters
@@ -253,7 +253,7 @@ class Crew:
 
         Returns
         -------
-        list of Outcome
+        list of BlockResult
 
         Raises
         ------
@@ -286,7 +286,7 @@ class Crew:
         """Threads that have nothing to do."""
         return [number for number, thread in enumerate(self._threads) if thread.idle]
 
-    def given_up(self, offset: int) -> list[Abandoned]:
+    def given_up(self, offset: int) -> list[DuplicateAttempt]:
         """What threads are at though all is done.
 
         Parameters
@@ -296,7 +296,7 @@ class Crew:
 
         Returns
         -------
-        list of Abandoned
+        list of DuplicateAttempt
         """
         attempts = (thread.given_up(offset) for thread in self._threads)
         return [attempt for attempt in attempts if attempt is not None]
@@ -311,7 +311,7 @@ class Crew:
 LATEST = 0.1
 
 
-class Member:
+class RankWorker:
     """Does blocks and says so.
 
     Parameters
@@ -327,17 +327,17 @@ class Member:
 
     Attributes
     ----------
-    keeper : Keeper
+    keeper : LocalResults
         What is collected at the end.
     """
 
     def __init__(
         self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], n_threads: int, clock_offset: int = 0
     ):
-        self.keeper = Keeper(jobs, n_blocks, clock_offset)
+        self.keeper = LocalResults(jobs, n_blocks, clock_offset)
         self._clock_offset = clock_offset
-        self._crew = Crew(n_threads, jobs.__getitem__)
-        self._unreported: list[Outcome] = []
+        self._crew = ComputeThreads(n_threads, jobs.__getitem__)
+        self._unreported: list[BlockResult] = []
         self._reported = time.monotonic()
         self._idle: list[int] = []
         self._error: Exception | None = None
@@ -393,30 +393,30 @@ class Member:
                 self._error = error
         return self._error
 
-    def stop(self) -> list[Abandoned]:
+    def stop(self) -> list[DuplicateAttempt]:
         """Begin no more blocks; return what threads are still at."""
         self._crew.stop()
         return self._crew.given_up(self._clock_offset)
 
 
-def serve(wire: Wire) -> None:
+def serve(wire: Comm) -> None:
     """Take part in every run of the first rank, until it ends.
 
     Parameters
     ----------
-    wire : Wire
+    wire : Comm
         To the first rank.
     """
     while not follow(wire):
         pass
 
 
-def follow(wire: Wire) -> bool:
+def follow(wire: Comm) -> bool:
     """Take part in the first rank's next run. A rank that cannot ends all.
 
     Parameters
     ----------
-    wire : Wire
+    wire : Comm
         To the first rank.
 
     Returns
@@ -426,22 +426,22 @@ def follow(wire: Wire) -> bool:
     """
     with unbroken(wire.comm):
         _, settings = wire.wait_for_message()
-        if isinstance(settings, End):
+        if isinstance(settings, Shutdown):
             return True
         _follow(wire, settings)
     return False
 
 
-def _follow(wire: Wire, settings: Run) -> None:
+def _follow(wire: Comm, settings: RunRequest) -> None:
     data = broadcast(wire.comm, None)
     offset = clock_offset(wire.comm) if settings.compare_clocks else 0
     jobs, error = _open(data)
     n_blocks = settings.n_blocks if jobs else ()
-    member = Member(jobs, n_blocks, settings.n_threads if jobs else 0, offset)
+    member = RankWorker(jobs, n_blocks, settings.n_threads if jobs else 0, offset)
     if error is not None:
         wire.send(0, Report(error=error))
     over = _work(wire, member)
-    wire.send(0, Understood(member.stop()))
+    wire.send(0, Ack(member.stop()))
     wire.finish_sending()
     if not over.failed:
         error = error or member.settle(over.answer)
@@ -457,9 +457,9 @@ def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
         return [], WorkerError(f"a rank cannot open an analysis: {reason}")
 
 
-def _work(wire: Wire, member: Member) -> Over:
+def _work(wire: Comm, member: RankWorker) -> RunFinished:
     """Do blocks until all are done."""
-    pause = Pause()
+    pause = Backoff()
     while True:
         report = member.report(SHORTEST if wire.sending else pause.next())
         if report is not None:
@@ -468,7 +468,7 @@ def _work(wire: Wire, member: Member) -> Over:
         while (received := wire.receive()) is not None:
             pause.news()
             _, message = received
-            if isinstance(message, Over):
+            if isinstance(message, RunFinished):
                 return message
             try:
                 member.take(message)
@@ -476,7 +476,7 @@ def _work(wire: Wire, member: Member) -> Over:
                 _send(wire, Report(error=error))
 
 
-def _send(wire: Wire, report: Report) -> None:
+def _send(wire: Comm, report: Report) -> None:
     """Send a report, or why it cannot be sent."""
     try:
         if report.error is not None:
