@@ -1,5 +1,6 @@
 """Files that other programs wrote, read by us; ours, read by them."""
 
+import struct
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from helpers.programs import needs_program
 
 import paceline
+from paceline.errors import PacelineError, PacelineWarning
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
 
@@ -96,6 +98,76 @@ def test_chemfiles_reads(ending, adk_in_water, protein, tmp_path):
             np.testing.assert_allclose(frame.positions, xyz, rtol=0, atol=TOLERANCE)
             np.testing.assert_allclose(frame.cell.lengths, cell[:3], rtol=1e-5)
             np.testing.assert_allclose(frame.cell.angles, cell[3:], rtol=1e-5)
+
+
+def shape_matrix(lengths, angles):
+    """The six numbers that CHARMM keeps of a cell: its symmetric matrix, row by row."""
+    cosines = np.cos(np.radians(angles))
+    metric = np.outer(lengths, lengths)
+    for (i, j), cosine in zip(((1, 2), (0, 2), (0, 1)), cosines, strict=True):
+        metric[i, j] *= cosine
+        metric[j, i] *= cosine
+    squares, vectors = np.linalg.eigh(metric)
+    return ((vectors * np.sqrt(squares)) @ vectors.T)[np.tril_indices(3)]
+
+
+def write_dcd(path, version, cells):
+    """Two atoms in each of these cells, behind a header of this version of CHARMM's."""
+
+    def record(content):
+        marker = struct.pack("<i", len(content))
+        return marker + content + marker
+
+    numbers = [len(cells), 1, 1, len(cells), 0, 0, 0, 0, 0, 0, 1, *[0] * 8, version]
+    parts = [b"CORD" + struct.pack("<9if10i", *numbers), struct.pack("<i80s", 1, b"*" + b" " * 79)]
+    parts.append(struct.pack("<i", 2))
+    for cell in cells:
+        parts += [struct.pack("<6d", *cell), *[struct.pack("<2f", 0.5, 1.5)] * 3]
+    path.write_bytes(b"".join(record(part) for part in parts))
+    return path
+
+
+#: As CHARMM has them: one whose matrix looks like cosines, and others.
+CELLS_OF_CHARMM = [
+    ((4.159, 4.159, 4.159), (105.0, 105.0, 105.0)),
+    ((61.2, 61.2, 61.2), (109.4712,) * 3),
+    ((35.5, 42.0, 50.25), (80.0, 95.5, 120.0)),
+    ((300.0, 310.0, 320.0), (60.0, 60.0, 60.0)),
+    ((30.0, 40.0, 50.0), (90.0, 90.0, 90.0)),
+]
+
+
+@pytest.mark.parametrize("version", [26, 36, 48])
+def test_cells_of_charmms_own_files(version, tmp_path):
+    cells = [shape_matrix(*cell) for cell in CELLS_OF_CHARMM]
+    path = write_dcd(tmp_path / "charmm.dcd", version, cells)
+    reader = Reader(path)
+    with chemfiles.Trajectory(str(path)) as theirs:
+        for ts, (lengths, angles) in zip(reader, CELLS_OF_CHARMM, strict=True):
+            cell = theirs.read().cell
+            np.testing.assert_allclose(ts.dimensions, [*lengths, *angles], rtol=1e-6)
+            np.testing.assert_allclose(ts.dimensions, [*cell.lengths, *cell.angles], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("version", "cell", "words"),
+    [
+        (22, (50, -0.25, 50, 0, 0, 50), "version, 22, .* lengths and angles, .* matrix it is"),
+        (36, (50, 75, 50, 90, 90, 50), "version, 36, .* lengths and angles, .* matrix it is"),
+        (36, (900, 75, 900, 90, 80, 900), "version, 36, .* shape matrix, .* angles it is"),
+    ],
+)
+def test_cells_that_could_be_meant_otherwise_are_told_of(version, cell, words, tmp_path):
+    path = write_dcd(tmp_path / "charmm.dcd", version, [cell] * 3)
+    with pytest.warns(PacelineWarning, match=rf"charmm\.dcd: .*{words}"):
+        Reader(path)
+
+
+def test_frames_are_not_copied_behind_a_head_that_means_other_cells(tmp_path):
+    cell = shape_matrix((35.5, 42.0, 50.25), (80.0, 95.5, 120.0))
+    paths = [write_dcd(tmp_path / f"{version}.dcd", version, [cell] * 3) for version in (24, 36)]
+    with pytest.raises(PacelineError, match="unit cells"):
+        paceline.join(paths, tmp_path / "both.dcd")
 
 
 @needs_gromacs

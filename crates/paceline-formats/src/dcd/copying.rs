@@ -1,5 +1,6 @@
 //! What it takes to copy whole frames into another DCD file.
 
+use super::cell::is_charmms_own;
 use super::layout::Layout;
 
 impl Layout {
@@ -25,6 +26,15 @@ impl Layout {
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
+    /// Whether frames have cells, and what these mean that only the head tells.
+    fn cells(&self) -> &'static str {
+        match (self.has_cell, is_charmms_own(self.version)) {
+            (false, _) => "missing",
+            (true, false) => "there",
+            (true, true) => "there, as CHARMM's shape matrix",
+        }
+    }
+
     /// What files must have in common, beside their atoms, for the frames of one to continue
     /// those of the other: name and value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
@@ -34,7 +44,7 @@ impl Layout {
         vec![
             ("byte order", format!("{order}-endian")),
             ("bytes of a record marker", self.marker.to_string()),
-            ("unit cells", presence(self.has_cell)),
+            ("unit cells", self.cells().to_owned()),
             ("4th dimension", presence(self.four_dims)),
             ("fixed atoms", self.n_fixed().to_string()),
             ("steps between frames", self.nsavc.to_string()),

@@ -32,7 +32,8 @@ impl Layout {
         let title_len = skip_title(&mut records)?;
         let n_atoms = n_atoms(&mut records)?;
         let integer = |index: usize| records.integer(first, 4 + 4 * index);
-        let charmm = integer(19) != 0;
+        let version = integer(19);
+        let charmm = version != 0;
         let n_fixed = integer(8);
         let mut layout = Layout {
             big_endian: records.big_endian,
@@ -40,6 +41,7 @@ impl Layout {
             n_atoms,
             free: None,
             has_cell: charmm && integer(10) != 0,
+            version,
             four_dims: charmm && integer(11) == 1,
             title_len,
             istart: integer(1),

@@ -16,6 +16,8 @@ pub struct Layout {
     /// The atoms that later frames hold, from 0 and ascending; `None` where no atom is fixed.
     pub(super) free: Option<Vec<u32>>,
     pub(super) has_cell: bool,
+    /// CHARMM's, as the header has it: 0 for X-PLOR.
+    pub(super) version: i32,
     pub(super) four_dims: bool,
     pub(super) title_len: u32,
     pub(super) istart: i32,
@@ -111,6 +113,7 @@ impl Layout {
         let mut bytes = vec![flags, self.marker];
         bytes.extend(self.n_atoms.to_le_bytes());
         bytes.extend(self.title_len.to_le_bytes());
+        bytes.extend(self.version.to_le_bytes());
         bytes.extend(self.istart.to_le_bytes());
         bytes.extend(self.nsavc.to_le_bytes());
         bytes.extend(self.n_frames_claimed.to_le_bytes());
@@ -133,6 +136,7 @@ impl Layout {
             four_dims: has(2),
             n_atoms: u32::from_le_bytes(take(&mut rest)?),
             title_len: u32::from_le_bytes(take(&mut rest)?),
+            version: i32::from_le_bytes(take(&mut rest)?),
             istart: i32::from_le_bytes(take(&mut rest)?),
             nsavc: i32::from_le_bytes(take(&mut rest)?),
             n_frames_claimed: i32::from_le_bytes(take(&mut rest)?),
@@ -156,6 +160,7 @@ impl Layout {
         matches!(self.marker, 4 | 8)
             && (1..=i32::MAX as u32).contains(&self.n_atoms)
             && u64::from(self.title_len) <= MAX_TITLE
+            && (self.version != 0 || !(self.has_cell || self.four_dims))
             && self.nsavc >= 1
             && self.delta.is_none_or(f64::is_finite)
             && free_is_sound

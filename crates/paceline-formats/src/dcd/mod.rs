@@ -3,7 +3,7 @@
 //! Behind the head (see [`Layout`]) every frame is a few Fortran records:
 //!
 //! ```text
-//! 48 bytes   cell, 6 f64: A, gamma, B, beta, alpha, C, or CHARMM's shape matrix (optional)
+//! 48 bytes   cell, 6 f64 (optional): see `cell`
 //! 4 × atoms  all x, f32, Å
 //! 4 × atoms  all y
 //! 4 × atoms  all z
@@ -12,6 +12,7 @@
 //!
 //! With fixed atoms the first frame holds all atoms and later ones only the free ones.
 
+mod cell;
 mod copying;
 mod encode;
 mod head;
@@ -24,7 +25,6 @@ mod tests;
 use self::plan::Plan;
 use self::records::{bytes_at, check_marker};
 use crate::atom_set::Atoms;
-use crate::cell::triclinic_box;
 use crate::error::Fault;
 use crate::{Decoder, Fields, FrameOut, Run};
 
@@ -123,14 +123,30 @@ impl DcdDecoder {
             let found = &bytes[marker.source..marker.source + width];
             check_marker(marker.at, found, self.layout.big_endian, marker.value)?;
         }
-        Ok(if self.layout.big_endian {
+        if self.layout.big_endian {
             plan.gather::<true>(bytes, positions);
-            plan.cell.map(|at| cell(bytes, at, f64::from_be_bytes))
         } else {
             plan.gather::<false>(bytes, positions);
-            plan.cell.map(|at| cell(bytes, at, f64::from_le_bytes))
         }
-        .map_or([0.0; 6], dimensions))
+        let cell = self.cell(plan, bytes);
+        Ok(cell.map_or([0.0; 6], |cell| cell::dimensions(self.layout.version, cell)))
+    }
+
+    /// The numbers of the cell record among the bytes of a plan's runs.
+    fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
+        let number = match self.layout.big_endian {
+            true => f64::from_be_bytes,
+            false => f64::from_le_bytes,
+        };
+        let at = plan.cell?;
+        Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
+    }
+
+    /// What a user should be told of the cell among the bytes of a frame's runs, which
+    /// [`Decoder::decode`] has accepted.
+    pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
+        let cell = self.cell(self.plan(frame), bytes)?;
+        cell::doubt(self.layout.version, cell)
     }
 }
 
@@ -167,33 +183,5 @@ impl Decoder for DcdDecoder {
         *out.time = self.layout.time(frame);
         *out.step = self.layout.step(frame);
         Ok(())
-    }
-}
-
-fn cell(bytes: &[u8], at: usize, number: fn([u8; 8]) -> f64) -> [f64; 6] {
-    std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i)))
-}
-
-/// A cell record to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`, by its rules: three angles
-/// from -1 to 1 are cosines (CHARMM, NAMD since 2.5), a negative number or an angle above 180
-/// tells CHARMM's shape matrix, and all else are lengths and degrees.
-fn dimensions(cell: [f64; 6]) -> [f32; 6] {
-    let [a, gamma, b, beta, alpha, c] = cell;
-    let angles = [alpha, beta, gamma];
-    let dimensions = if angles.iter().all(|angle| angle.abs() <= 1.0) {
-        // The arc sine gives a right angle exactly where the arc cosine does not.
-        let degrees = |cosine: f64| 90.0 - cosine.asin() * 90.0 / std::f64::consts::FRAC_PI_2;
-        [a, b, c, degrees(alpha), degrees(beta), degrees(gamma)].map(|value| value as f32)
-    } else if cell.iter().any(|&value| value < 0.0) || angles.iter().any(|&angle| angle > 180.0) {
-        let [xx, xy, yy, xz, yz, zz] = cell;
-        triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
-    } else {
-        [a, b, c, alpha, beta, gamma].map(|value| value as f32)
-    };
-    // Angles without lengths are no cell.
-    if dimensions[..3] == [0.0; 3] {
-        [0.0; 6]
-    } else {
-        dimensions
     }
 }

@@ -174,6 +174,62 @@ fn cells_are_what_mdanalysis_makes_of_them() {
     );
 }
 
+/// Analytic lengths and angles of a symmetric matrix.
+fn shape(record: [f64; 6]) -> [f32; 6] {
+    let [xx, xy, yy, xz, yz, zz] = record;
+    crate::cell::triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
+}
+
+#[test]
+fn cells_mean_what_the_version_and_the_numbers_say() {
+    let cosines = [30.0, 0.25, 40.0, -0.5, 0.125, 50.0];
+    let small = [4.1, -0.5, 4.2, -0.4, 0.3, 4.3];
+    let flat = [60.0, 5.5, 61.0, 4.25, 3.5, 62.0];
+    let degrees = [60.0, 75.5, 60.0, 60.0, 80.25, 60.0];
+    let wide = [1000.0, 109.5, 1000.0, 109.5, 109.5, 1000.0];
+    let square = [30.0, 0.0, 40.0, 0.0, 0.0, 50.0];
+    let odd = [35.44, 200.0, 36.5, 1.25, 2.5, 400.1];
+    let of_degrees = |[a, gamma, b, beta, alpha, c]: [f64; 6]| {
+        [a, b, c, alpha, beta, gamma].map(|value| value as f32)
+    };
+    let of_cosines = [30.0, 40.0, 50.0, 82.819_244, 120.0, 75.522_49];
+    let right = [30.0, 40.0, 50.0, 90.0, 90.0, 90.0];
+    for (version, record, expected, doubtful) in [
+        (24, cosines, of_cosines, false),
+        (22, cosines, of_cosines, true),
+        (25, cosines, of_cosines, true),
+        (26, cosines, shape(cosines), false),
+        (36, small, shape(small), false),
+        (24, flat, shape(flat), false),
+        (36, flat, shape(flat), false),
+        (36, odd, shape(odd), false),
+        (24, degrees, of_degrees(degrees), false),
+        (25, degrees, of_degrees(degrees), false),
+        (36, degrees, of_degrees(degrees), true),
+        (24, wide, of_degrees(wide), false),
+        (36, wide, shape(wide), true),
+        (24, square, right, false),
+        (22, square, right, false),
+        (36, square, right, false),
+        (36, [0.0; 6], [0.0; 6], false),
+        (36, [f64::NAN; 6], [f32::NAN; 6], false),
+        (24, [0.0, 90.0, 0.0, 90.0, 90.0, 0.0], [0.0; 6], false),
+        (36, [0.0, 90.0, 0.0, 90.0, 90.0, 0.0], [0.0; 6], false),
+    ] {
+        let file = File {
+            version,
+            cell: Some(record),
+            ..File::new(2)
+        };
+        let found = decode(&file.bytes(1), &[1], 0).unwrap().dimensions;
+        let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
+        let all = found.iter().zip(&expected).all(same);
+        assert!(all, "{version} {record:?}: {found:?}, not {expected:?}");
+        let doubt = cell::doubt(version, record);
+        assert_eq!(doubt.is_some(), doubtful, "{version} {record:?}: {doubt:?}");
+    }
+}
+
 #[test]
 fn times_are_those_of_mdanalysis() {
     let file = File::new(2);
@@ -474,6 +530,13 @@ fn traits_tell_files_apart() {
         ),
         (
             File {
+                version: 36,
+                ..file.clone()
+            },
+            "",
+        ),
+        (
+            File {
                 four_dims: true,
                 ..file.clone()
             },
@@ -501,6 +564,22 @@ fn traits_tell_files_apart() {
             "length of a step (ps)",
         ),
     ] {
-        assert_eq!(differing(&other), [name]);
+        let names: Vec<_> = Some(name)
+            .filter(|name| !name.is_empty())
+            .into_iter()
+            .collect();
+        assert_eq!(differing(&other), names);
     }
+    // Frames of the one would mean other cells behind the head of the other.
+    let cells = |version| {
+        let cell = Some(NAMD_CELL);
+        let traits = traits(&File {
+            version,
+            cell,
+            ..file.clone()
+        });
+        traits.into_iter().find(|(name, _)| *name == "unit cells")
+    };
+    assert_eq!(cells(24), cells(22));
+    assert_ne!(cells(24), cells(36));
 }

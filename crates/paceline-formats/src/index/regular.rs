@@ -32,11 +32,14 @@ pub fn open_dcd(source: &dyn Source, size: u64) -> Result<Opened> {
     notes.extend(cut(n, size, rest, layout.frame_size()));
     if n > 0 {
         let (start, len) = frames.extent(n - 1);
-        if let Err(fault) = check_frame(source, &layout, n - 1, start, len)? {
-            let error = Error::damaged(source.path(), Some(n - 1), start, len, fault);
-            notes.push(format!(
-                "the last frame is damaged, and maybe others: {error}"
-            ));
+        match check_frame(source, &layout, n - 1, start, len)? {
+            Ok(doubt) => notes.extend(doubt),
+            Err(fault) => {
+                let error = Error::damaged(source.path(), Some(n - 1), start, len, fault);
+                notes.push(format!(
+                    "the last frame is damaged, and maybe others: {error}"
+                ));
+            }
         }
     }
     Ok(Opened {
@@ -133,14 +136,14 @@ fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
 }
 
 /// Whether the record markers of a frame are where the layout has them: the proof that the
-/// arithmetic is right for this file.
+/// arithmetic is right for this file. What a user should be told of its cell.
 fn check_frame(
     source: &dyn Source,
     layout: &dcd::Layout,
     frame: u64,
     start: u64,
     size: u64,
-) -> Result<std::result::Result<(), Fault>> {
+) -> Result<std::result::Result<Option<String>, Fault>> {
     let no_atoms = Atoms::new(&[], layout.n_atoms())?;
     let mut decoder = DcdDecoder::new(layout.clone(), no_atoms);
     let mut bytes = Vec::new();
@@ -150,7 +153,8 @@ fn check_frame(
         source.read_at(start + run.start, &mut bytes[read..])?;
     }
     let mut nothing = Frame::new(0, Fields::default());
-    Ok(decoder.decode(frame, size, &bytes, nothing.out()))
+    let decoded = decoder.decode(frame, size, &bytes, nothing.out());
+    Ok(decoded.map(|()| decoder.cell_doubt(frame, &bytes)))
 }
 
 /// Times and steps of the `n` frames of a DCD file: its head tells them.

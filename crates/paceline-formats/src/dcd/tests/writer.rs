@@ -10,6 +10,8 @@ pub struct File {
     pub wide_markers: bool,
     pub x_plor: bool,
     pub cell: Option<[f64; 6]>,
+    /// CHARMM's.
+    pub version: i32,
     pub four_dims: bool,
     /// Every third atom is fixed.
     pub fixed: bool,
@@ -47,6 +49,7 @@ impl File {
             wide_markers: false,
             x_plor: false,
             cell: None,
+            version: 24,
             four_dims: false,
             fixed: false,
             nsavc: 50,
@@ -102,7 +105,7 @@ impl File {
         }
         integers[10] = i32::from(self.cell.is_some());
         integers[11] = i32::from(self.four_dims);
-        integers[19] = if self.x_plor { 0 } else { 24 };
+        integers[19] = if self.x_plor { 0 } else { self.version };
         let mut head = b"CORD".to_vec();
         head.extend(integers.iter().flat_map(|&integer| self.integer(integer)));
         if self.x_plor {
