@@ -214,7 +214,10 @@ class TestStructures:
             del file[VALUE]
             file[VALUE] = h5py.ExternalLink("gone.h5", "/value")
 
-        refused(edit(change), DamagedFileError, "position/value: .* file gone.h5, which cannot")
+        path = edit(change)
+        refused(path, UnsupportedError, "position/value is an external link .* leads into gone.h5")
+        with pytest.raises(DamagedFileError, match=r"position/value: .* gone.h5, which cannot"):
+            Reader(path, external=True)
 
     def test_a_dataset_that_was_deleted(self, edit):
         path = edit(lambda file: file["particles/all/position"].pop("value"))

@@ -102,11 +102,11 @@ def test_other_layouts_by_hdf5_itself(kind, tmp_path):
     layout, why = DETOURS[kind]
     path = written(tmp_path / "a.h5md", layout)
     with pytest.warns(PacelineWarning, match=f"slower.*{why}"):
-        reader = Reader(path)
+        reader = Reader(path, external=kind == "external")
     assert reader.core.catalogue.elements["positions"].dataset.detour
     shown = np.array([ts.positions.copy() for ts in reader])
     assert np.array_equal(shown, stored(path))
-    universe = paceline.Universe(str(path))
+    universe = paceline.Universe(str(path), external=kind == "external")
     found = RMSF(universe.atoms[3:]).run(backend="threads", n_workers=3).results.rmsf
     assert np.array_equal(found, RMSF(universe.atoms[3:]).run(backend="serial").results.rmsf)
 
@@ -126,7 +126,7 @@ def test_virtual_datasets_and_links_to_other_files(tmp_path):
             other.name, "particles/atoms/velocity/value"
         )
     with pytest.warns(PacelineWarning, match="virtual"):
-        reader = Reader(path)
+        reader = Reader(path, external=True)
     elements = reader.core.catalogue.elements
     assert "another file" in elements["velocities"].dataset.detour
     assert np.array_equal(reader[5].positions, stored(other)[5])
@@ -574,10 +574,15 @@ def test_links_and_attributes_as_plain_python(tmp_path):
         for name, why in (
             ("nowhere", "a link to /none that leads nowhere"),
             ("circle", "in a circle"),
-            ("elsewhere", "/x in file none.h5, which cannot be followed"),
         ):
             with pytest.raises(DamagedFileError, match=f"a.h5: /{name}: .*{why}"):
                 file.root.get(name)
+        with pytest.raises(UnsupportedError, match=r"/elsewhere is an external link to /x, .*none"):
+            file.root.get("elsewhere")
+    with File(tmp_path / "a.h5", external=True) as file:
+        why = "/elsewhere: .* /x in file none.h5, which cannot be followed"
+        with pytest.raises(DamagedFileError, match=why):
+            file.root.get("elsewhere")
 
 
 @pytest.mark.parametrize("swmr", [False, True])

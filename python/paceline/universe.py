@@ -81,7 +81,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
             name = os.fspath(topology)
             coordinates = coordinates or (name,)
-            topology = topology_of(name, group=kwargs.get("group"))
+            asked = {key: kwargs[key] for key in ("group", "external") if key in kwargs}
+            topology = topology_of(name, **asked)
         elif kind := _dl_poly_format(topology, kwargs.get("topology_format")):
             # By its name alone, MDAnalysis knows none of these files.
             kwargs["topology_format"] = kind

@@ -308,6 +308,7 @@ def validate(
     group: str | None = None,
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
+    external: bool = False,
 ) -> Verdict:
     """Read, decode and judge every frame of a trajectory.
 
@@ -321,7 +322,7 @@ def validate(
         By default the CPUs that this process may use.
     progress : bool, optional
         Whether to show progress; by default a bar on a terminal, a line a minute in a log.
-    group, units, dataset : optional
+    group, units, dataset, external : optional
         Of an HDF5 file, as for `paceline.Universe`.
 
     Returns
@@ -349,7 +350,7 @@ def validate(
     n_frames = size = 0
     refuse_foreign(path)
     try:
-        reader = _open(path, group=group, units=units, dataset=dataset)
+        reader = _open(path, group=group, units=units, dataset=dataset, external=external)
         n_frames, size = reader.n_frames, reader.core.size
         findings = [*_of_file(reader.core), *_of_frames(reader, backend, n_workers, progress)]
     except (DamagedFileError, FileChangedError, UnsupportedError) as error:

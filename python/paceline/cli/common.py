@@ -171,7 +171,7 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
     dict
         Of `paceline.hdf5.options.Asked`: those that were given.
     """
-    return given(args, "units", "dataset", group="particles")
+    return given(args, "units", "dataset", "external", group="particles")
 
 
 def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:

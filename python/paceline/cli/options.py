@@ -249,6 +249,8 @@ def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
     add("--units", metavar="TEXT", help='of numbers that have none: "nm, ps"')
     add("--dataset", metavar="NAME", help="positions, in a file of no known structure")
+    follow = "follow the file's links into other files"
+    add("--external", action="store_const", const=True, help=follow)
 
 
 def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:

@@ -204,6 +204,7 @@ def _datasets(file: File) -> Iterator[tuple[str, str]]:
         with contextlib.suppress(PacelineError):
             if isinstance(node, Array):
                 yield node.name, _in_words(node)
+    yield from (("not followed", what) for what in file.left_out)
 
 
 def _in_words(array: Array) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import Filter
+from paceline.hdf5.options import LeadsOutError
+from paceline.hdf5.outside import check_dataset, check_link
 from paceline.hdf5.sandbox import allow
 
 
@@ -287,6 +289,7 @@ class Array(Node):
 
     def __init__(self, file: "File", name: str, h5: Any):
         super().__init__(file, name, h5)
+        check_dataset(file, name, h5)
         with asking(file.path, name, "a dataset of a kind that NumPy knows"):
             self.dtype: np.dtype = h5.dtype
             self.shape: tuple[int, ...] = h5.shape or ()
@@ -494,6 +497,10 @@ class Array(Node):
         return found
 
 
+#: Soft links that a path may lead through, as with HDF5.
+_MOST_LINKS = 16
+
+
 class Group(Node):
     """A group: names, and what they stand for."""
 
@@ -519,27 +526,52 @@ class Group(Node):
         ------
         DamagedFileError
             A link is there, and leads nowhere or in a circle.
+        UnsupportedError
+            It leads into another file, and that is not asked for.
         """
+        return self._followed(path, iter(range(_MOST_LINKS)))
+
+    def _followed(self, path: str, links: Iterator[int]) -> "Group | Array | None":
         node: Group | Array | None = self
-        for name in filter(None, path.split("/")):
-            node = node._child(name) if isinstance(node, Group) else None
+        for name in path.split("/"):
+            if name not in ("", "."):
+                node = node._child(name, links) if isinstance(node, Group) else None
         return node
 
-    def _child(self, name: str) -> "Group | Array | None":
+    def _child(self, name: str, links: Iterator[int]) -> "Group | Array | None":
+        """What a name stands for; as many soft links are followed on the way as `links` has."""
         where = f"{self.name.rstrip('/')}/{name}"
         with asking(self.file.path, where, "a group or a dataset"):
             link = self._h5.get(name, getlink=True)
             if link is None:
                 return None
+            if isinstance(link, h5py.SoftLink):
+                return self._behind(link, where, links)
+            check_link(self.file, where, link)
             try:
                 h5 = self._h5[name]
             except (KeyError, RuntimeError, OSError) as error:
                 raise damaged(
                     self.file.path, where, "a group or a dataset", _link_in_words(link, error)
                 ) from error
-            if isinstance(h5, h5py.Group):
-                return Group(self.file, where, h5)
-            return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
+            return self._node(where, h5)
+
+    def _behind(self, link: Any, where: str, links: Iterator[int]) -> "Group | Array | None":
+        """What a soft link leads to: HDF5 itself would follow links into other files on the way."""
+        leads = "in a circle"
+        if next(links, None) is not None:
+            leads = "nowhere"
+            start = Group(self.file, "/", self._h5.file) if link.path.startswith("/") else self
+            node = start._followed(link.path, links)
+            if node is not None:
+                return self._node(where, node._h5)
+        found = f"a link to {link.path} that leads {leads}"
+        raise damaged(self.file.path, where, "a group or a dataset", found)
+
+    def _node(self, where: str, h5: Any) -> "Group | Array | None":
+        if isinstance(h5, h5py.Group):
+            return Group(self.file, where, h5)
+        return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
 
     def __getitem__(self, path: str) -> "Group | Array":
         """What a path leads to; `MissingDataError` where it leads to nothing."""
@@ -562,12 +594,17 @@ class Group(Node):
         return node if isinstance(node, Array) else None
 
     def children(self) -> Iterator["Group | Array"]:
-        """What its links stand for; those that lead nowhere are left out."""
+        """What its links stand for; those that lead nowhere, or out of the file, are left out."""
         for name in self.names():
-            with contextlib.suppress(DamagedFileError):
-                node = self._child(name)
-                if node is not None:
-                    yield node
+            try:
+                node = self.get(name)
+            except DamagedFileError:
+                continue
+            except LeadsOutError as error:
+                self.file.left_out.append(error.what)
+                continue
+            if node is not None:
+                yield node
 
     def walk(self) -> Iterator["Group | Array"]:
         """Everything below, each object once, whatever its links."""
@@ -584,9 +621,6 @@ class Group(Node):
 def _link_in_words(link: Any, error: BaseException) -> str:
     if isinstance(link, h5py.ExternalLink):
         return f"a link to {link.path} in file {link.filename}, which cannot be followed"
-    if isinstance(link, h5py.SoftLink):
-        circle = "in a circle" if "too many" in str(error) else "nowhere"
-        return f"a link to {link.path} that leads {circle}"
     return f"what HDF5 refuses ({reason_of(error)})"
 
 
@@ -602,6 +636,8 @@ class File:
         The file.
     collective : bool
         Whether the ranks that have opened it together all make each reading call.
+    external : bool
+        Whether links and datasets that lead into other files are followed.
     **options
         For h5py.
 
@@ -615,6 +651,8 @@ class File:
         Bytes that it says it had, of a file that was cut: what is left of it is read.
     root : Group
         All that is in it.
+    left_out : list of str
+        What leads into other files and was passed over when groups were looked through.
 
     Raises
     ------
@@ -626,9 +664,18 @@ class File:
         Its first structures are damaged.
     """
 
-    def __init__(self, path: str | os.PathLike, *, collective: bool = False, **options: Any):
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        *,
+        collective: bool = False,
+        external: bool = False,
+        **options: Any,
+    ):
         self.path = os.fspath(path)
         self.collective = collective
+        self.external = external
+        self.left_out: list[str] = []
         with open(self.path, "rb") as file:
             self.size = file.seek(0, os.SEEK_END)
         self.cut_from: int | None = None

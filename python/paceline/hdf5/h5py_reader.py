@@ -204,7 +204,11 @@ class H5pyReader:
         self._readers: list[ElementReader | None] = []
         with _TURN:
             self._file = File(
-                member.path, collective=comm is not None, rdcc_nbytes=_AT_A_TIME, **options
+                member.path,
+                collective=comm is not None,
+                external=member.external,
+                rdcc_nbytes=_AT_A_TIME,
+                **options,
             )
             self._readers = [
                 None if element is None else ElementReader(self._file, member, element, columns)

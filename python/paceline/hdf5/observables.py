@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.errors import DamagedFileError, PacelineError, UnsupportedError
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged
+from paceline.hdf5.options import LeadsOutError
 from paceline.hdf5.particles import VECTORS, Particles
 from paceline.hdf5.sandbox import apart
 from paceline.hdf5.units import factor_of
@@ -41,6 +42,8 @@ class Series:
         Steps of the simulation; None for what holds at all times.
     times : numpy.ndarray of float64, shape (n_samples,), or None
         ps; None where the file has none, or not in a unit that we know.
+    external : bool
+        Whether the file is followed into others.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Series:
     unit: str | None = None
     steps: np.ndarray | None = None
     times: np.ndarray | None = None
+    external: bool = False
 
     @cached_property
     def values(self) -> Any:
@@ -61,7 +65,7 @@ class Series:
             In the unit that `unit` names, and in the order of the file; read-only, for frames show
             parts of it. Text is str.
         """
-        values = apart(values_of, self.path, dataset=self.dataset)
+        values = apart(values_of, self.path, dataset=self.dataset, external=self.external)
         if isinstance(values, np.ndarray):
             values.flags.writeable = False
         return values
@@ -101,7 +105,7 @@ class Series:
         return f"<Series {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
 
 
-def values_of(path: str | os.PathLike, dataset: str) -> Any:
+def values_of(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
     """All values of a dataset.
 
     Parameters
@@ -110,6 +114,8 @@ def values_of(path: str | os.PathLike, dataset: str) -> Any:
         An HDF5 file.
     dataset : str
         Its path in the file.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -123,7 +129,7 @@ def values_of(path: str | os.PathLike, dataset: str) -> Any:
     DamagedFileError
         It cannot be read.
     """
-    with File(path) as file:
+    with File(path, external=external) as file:
         array = file.root[dataset]
         if not isinstance(array, Array):
             raise damaged(file.path, dataset, "a dataset", "a group")
@@ -135,16 +141,17 @@ class SeriesByName(Mapping[str, Series]):
 
     Parameters
     ----------
-    series : mapping of str to (Series or DamagedFileError)
-        Those that there are. One that contradicts itself raises its error when it is looked up.
+    series : mapping of str to (Series or PacelineError)
+        Those that there are. One that contradicts itself, or lies in another file, raises its
+        error when it is looked up.
     """
 
-    def __init__(self, series: Mapping[str, Series | DamagedFileError]):
+    def __init__(self, series: Mapping[str, Series | PacelineError]):
         self._series = dict(series)
 
     def __getitem__(self, name: str) -> Series:
         found = self._series[name]
-        if isinstance(found, DamagedFileError):
+        if isinstance(found, PacelineError):
             raise found
         return found
 
@@ -170,25 +177,27 @@ class SeriesByName(Mapping[str, Series]):
         Returns
         -------
         dict of str to object
-            Without quantities of more than 64 MiB each, and those that are damaged.
+            Without quantities of more than 64 MiB each, that are damaged, or lie in other files.
         """
         found = {}
         for name in self:
             # The frame itself is whole: who asks for a damaged quantity is told.
-            with contextlib.suppress(DamagedFileError):
+            with contextlib.suppress(DamagedFileError, LeadsOutError):
                 one = self[name]
                 if np.prod(one.shape, dtype=float) * 8 <= KEPT:
                     found[name] = one.at(step, frame)
         return {name: value for name, value in found.items() if value is not None}
 
 
-def observables_of(path: str | os.PathLike) -> SeriesByName:
+def observables_of(path: str | os.PathLike, *, external: bool = False) -> SeriesByName:
     """Observables of an HDF5 trajectory: energies, temperatures and the like.
 
     Parameters
     ----------
     path : path-like
         An H5MD file, or one of MDTraj's.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -201,37 +210,43 @@ def observables_of(path: str | os.PathLike) -> SeriesByName:
     DamagedFileError, OSError
         The file cannot be opened.
     """
-    with File(path) as file:
+    with File(path, external=external) as file:
         observables = file.root.group("observables")
         if observables is not None:
             return SeriesByName(_below(observables, Elements(file)))
         return SeriesByName(_of_mdtraj(file) if mdtraj.is_mdtraj(file) else {})
 
 
-def _below(group: Group, elements: Elements) -> dict[str, Series | DamagedFileError]:
+def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError]:
     """Elements in a group and in the groups within."""
-    found: dict[str, Series | DamagedFileError] = {}
+    found: dict[str, Series | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
         prefix, here = waiting.pop()
         for node in here.children():
             name = prefix + node.name.rpartition("/")[2]
-            if isinstance(node, Group) and "value" not in node:
-                if node.identity not in seen:
+            try:
+                if not isinstance(node, Group) or "value" in node:
+                    found[name] = _series(name, elements.of(node))
+                elif node.identity not in seen:
                     seen.add(node.identity)
                     waiting.append((f"{name}/", node))
-            else:
-                try:
-                    found[name] = _series(name, elements.of(node))
-                except DamagedFileError as error:
-                    found[name] = error
+            except (DamagedFileError, LeadsOutError) as error:
+                found[name] = error
     return dict(sorted(found.items()))
 
 
 def _of_mdtraj(file: File) -> dict[str, Series]:
     arrays = {name: file.root.array(name) for name in mdtraj.OBSERVABLES}
     return {
-        name: Series(name, file.path, array.name, array.shape, steps=np.arange(array.shape[0]))
+        name: Series(
+            name,
+            file.path,
+            array.name,
+            array.shape,
+            steps=np.arange(array.shape[0]),
+            external=file.external,
+        )
         for name, array in arrays.items()
         if array is not None and len(array.shape) == 1
     }
@@ -244,11 +259,20 @@ def _series(name: str, element: Sampled) -> Series:
             times = (element.times * factor_of(element.time_unit, "time")).astype(np.float64)
     array = element.values
     return Series(
-        name, array.file.path, array.name, array.shape, element.unit, element.steps, times
+        name,
+        array.file.path,
+        array.name,
+        array.shape,
+        element.unit,
+        element.steps,
+        times,
+        array.file.external,
     )
 
 
-def properties_of(path: str | os.PathLike, *, group: str | None = None) -> SeriesByName:
+def properties_of(
+    path: str | os.PathLike, *, group: str | None = None, external: bool = False
+) -> SeriesByName:
     """What an H5MD file tells of its particles beside their motion: mass, charge, species, id.
 
     Parameters
@@ -257,6 +281,8 @@ def properties_of(path: str | os.PathLike, *, group: str | None = None) -> Serie
         An H5MD file.
     group : str, optional
         Name of the group of particles, where there are several.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -271,7 +297,7 @@ def properties_of(path: str | os.PathLike, *, group: str | None = None) -> Serie
     DamagedFileError, OSError
         The file cannot be opened.
     """
-    with File(path) as file:
+    with File(path, external=external) as file:
         if "particles" not in file.root:
             return SeriesByName({})
         particles = Particles(file, group)

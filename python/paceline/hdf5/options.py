@@ -7,7 +7,24 @@ from typing import Any
 from paceline.errors import UnsupportedError
 
 #: How the command line calls them.
-_OPTIONS = {"group": "--particles", "units": "--units", "dataset": "--dataset"}
+_OPTIONS = {
+    "group": "--particles",
+    "units": "--units",
+    "dataset": "--dataset",
+    "external": "--external",
+}
+
+
+class LeadsOutError(UnsupportedError):
+    """Part of an HDF5 file lies in another file, which is not to be opened.
+
+    Attributes
+    ----------
+    what : str
+        The part, and where it leads.
+    """
+
+    what = ""
 
 
 @dataclass(frozen=True)
@@ -24,12 +41,15 @@ class Hdf5Options:
         That of positions, in a file of no known structure.
     driver : {"mpio"}, optional
         Through what HDF5's own library is to read it: MPI-IO.
+    external : bool
+        Whether links and datasets that lead into other files are followed.
     """
 
     group: str | None = None
     units: str | Mapping[str, str] | None = None
     dataset: str | None = None
     driver: str | None = None
+    external: bool = False
 
     def __post_init__(self) -> None:
         if self.driver not in (None, "mpio"):
@@ -56,7 +76,7 @@ class Hdf5Options:
             Something was said.
         """
         for name, value in vars(self).items():
-            if value is not None:
+            if value not in (None, False):
                 option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""
                 raise UnsupportedError(
                     f"{path}: {name}={option} is for HDF5 files, and this is none"

@@ -70,6 +70,8 @@ class Hdf5FileSpec:
         With `ids`: the number of each of our atoms, rising.
     driver : str or None
         "mpio" where HDF5's own library is to read it, through MPI-IO.
+    external : bool
+        Whether it is followed into other files.
     """
 
     path: str
@@ -79,6 +81,7 @@ class Hdf5FileSpec:
     ids: Element | None
     id_order: np.ndarray | None
     driver: str | None = None
+    external: bool = False
 
     def wanted(self, fields: int) -> tuple[Element | None, ...]:
         """Elements of which something is asked for.

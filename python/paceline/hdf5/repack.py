@@ -34,6 +34,7 @@ from paceline.hdf5.layout import (
     refuse_coarse,
 )
 from paceline.hdf5.metadata import command_of_process, say_rounded
+from paceline.hdf5.outside import check_dataset
 from paceline.hdf5.read_cost import Cost, costs_of, layout_in_words
 from paceline.hdf5.streaming import in_frame
 from paceline.hdf5.units import factor_of
@@ -79,7 +80,7 @@ def copy_attributes(source: Any, target: Any) -> None:
 
 class _Copier:
     def __init__(self, source: File, target: Any, remade: dict[str, Remake]):
-        self._path, self._source, self._target = source.path, source.h5, target
+        self._file, self._source, self._target = source, source.h5, target
         self._remade = {_identity(self._source[path]): make for path, make in remade.items()}
         #: Of each object of the source, where its copy is.
         self._copies: dict[tuple[int, int], str] = {_identity(self._source): "/"}
@@ -109,7 +110,7 @@ class _Copier:
             h5py.h5g.create(target.id, name.encode(), gcpl=created)
             self.copy_group(found, target[name])
         else:
-            with asking(self._path, found.name):
+            with asking(self._file.path, found.name):
                 self._source.copy(found, target, name)
 
     def lead_references(self) -> None:
@@ -120,6 +121,7 @@ class _Copier:
                     led = self._led(found.attrs[name])
                     self._target[copy].attrs.create(name, led, dtype=h5py.ref_dtype)
             if isinstance(found, h5py.Dataset) and _is_reference(found.dtype):
+                check_dataset(self._file, found.name, found)
                 self._target[copy][...] = self._led(found[...])
 
     def _led(self, references: Any) -> Any:

@@ -7,6 +7,7 @@ files that a process opens: it starts with the first, and ends a minute after th
 """
 
 import contextlib
+import fcntl
 import os
 import pickle
 import select
@@ -22,6 +23,8 @@ from paceline.errors import DamagedFileError, WorkerError
 
 #: Seconds of computing that a file may take, whatever its size: a hundred times what most take.
 PATIENCE = 5.0
+#: Seconds that may pass for each of computing: storage may be slow, but must not wait for ever.
+_WAITING = 24.0
 #: Seconds after which a helper that nobody asks for anything ends.
 _IDLE = 60.0
 #: Before an answer stands the number of its bytes.
@@ -29,7 +32,7 @@ _LENGTH = struct.Struct("<Q")
 #: How variables begin that tell a program that a launcher of MPI started it.
 _OF_LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
-_HELPER = "from paceline.hdf5.sandbox import serve; serve()"
+_HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
 def apart(function: Callable[..., Any], path: str, **options: Any) -> Any:
@@ -52,7 +55,7 @@ def apart(function: Callable[..., Any], path: str, **options: Any) -> Any:
     Raises
     ------
     DamagedFileError
-        The file crashed the other process, or kept it busy beyond all reason.
+        The file crashed the other process, or kept it busy or waiting beyond all reason.
     WorkerError
         The other process cannot be started, or somebody ended it, or what the function made of the
         file cannot travel.
@@ -86,9 +89,14 @@ def allow(seconds: float) -> None:
     seconds : float
         Of computing, added to those that are left. Nothing happens outside of a helper.
     """
-    left, _ = signal.getitimer(signal.ITIMER_PROF) if _serving else (0.0, 0.0)
-    if left:
-        signal.setitimer(signal.ITIMER_PROF, left + seconds)
+    for timer, share in _TIMERS if _serving else ():
+        left, _ = signal.getitimer(timer)
+        if left:
+            signal.setitimer(timer, left + share * seconds)
+
+
+#: What limits a call, and seconds of it for each of computing.
+_TIMERS = ((signal.ITIMER_PROF, 1.0), (signal.ITIMER_REAL, _WAITING))
 
 
 class _Helper:
@@ -97,6 +105,8 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        #: Closes with this process, however that ends, and the helper with it.
+        self._lifeline: IO[bytes] | None = None
 
     def ask(self, request: bytes, path: str) -> tuple[bool, Any]:
         """Whether the function returned, and what; or the error that it raised."""
@@ -121,9 +131,12 @@ class _Helper:
         # Modules are found where this process finds them: -P keeps the working directory, whatever
         # it holds, from standing before them.
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        end, lifeline = os.pipe()
+        self._lifeline = os.fdopen(lifeline, "wb")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _HELPER],
+                [sys.executable, "-P", "-c", _HELPER, str(end)],
+                pass_fds=(end,),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
@@ -134,6 +147,8 @@ class _Helper:
             raise WorkerError(
                 f"no process can be started that opens HDF5 files: {error}"
             ) from error
+        finally:
+            os.close(end)
         return self._process
 
     @staticmethod
@@ -166,7 +181,8 @@ class _Helper:
 
     def _forget(self) -> None:
         process, self._process = self._process, None
-        for pipe in (process.stdin, process.stdout) if process else ():
+        pipes = (process.stdin, process.stdout, self._lifeline) if process else ()
+        for pipe in pipes:
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
 
@@ -183,6 +199,11 @@ def _error_of(status: int, path: str) -> Exception:
     """What the end of a helper says of the file that it was to open."""
     if status == -signal.SIGPROF:
         found = "one that keeps HDF5's library busy without end"
+    elif status == -signal.SIGALRM:
+        found = (
+            f"one for which HDF5's library waits {_WAITING * PATIENCE:.0f} s: its storage does not "
+            "answer, or it leads into a file, such as a pipe, that gives nothing"
+        )
     elif status in (-signal.SIGKILL, -signal.SIGTERM) or status > 0:
         return WorkerError(
             f"{path}: the process that was to open it was ended (status {status}), perhaps because "
@@ -203,16 +224,33 @@ _serving = False
 def _in_child() -> None:
     """A forked process has no share in its parent's helper."""
     global _helper
+    if _helper._lifeline is not None:
+        _helper._lifeline.close()
     _helper = _Helper()
 
 
 os.register_at_fork(after_in_child=_in_child)
 
 
-def serve() -> None:
+def _end_with(lifeline: int) -> None:
+    """End this process, even inside of a library, when the other end of a pipe closes."""
+    # Whoever starts this process may ignore signals, or block them, and hand that down.
+    limits = (signal.SIGIO, signal.SIGPROF, signal.SIGALRM)
+    for number in limits:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
+    # The signal for a pipe in which something happens ends whoever does not handle it.
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # it closed before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def serve(lifeline: int) -> None:
     """Answer one request after another, until nobody asks for a while."""
     global _serving
     _serving = True
+    _end_with(lifeline)
     requests = sys.stdin.buffer
     # Whatever libraries print must not get among the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
@@ -222,12 +260,14 @@ def serve() -> None:
                 function, path, options, patience = pickle.load(requests)
             except EOFError:
                 return
-            signal.setitimer(signal.ITIMER_PROF, patience)
+            for timer, share in _TIMERS:
+                signal.setitimer(timer, share * patience)
             try:
                 answer = True, function(path, **options)
             except Exception as error:
                 answer = False, error
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            for timer, _ in _TIMERS:
+                signal.setitimer(timer, 0)
             packed = _packed(answer, path)
             answers.write(_LENGTH.pack(len(packed)))
             answers.write(packed)

@@ -221,7 +221,7 @@ class Column:
         return None if row == ABSENT else Row(self.dataset, row, self.factor)
 
 
-def columns_of(path: str, *, group: str | None = None) -> dict[str, Column]:
+def columns_of(path: str, *, group: str | None = None, external: bool = False) -> dict[str, Column]:
     """What a file tells of its atoms that can be read a part at a time.
 
     Parameters
@@ -230,6 +230,8 @@ def columns_of(path: str, *, group: str | None = None) -> dict[str, Column]:
         An H5MD file.
     group : str, optional
         Name of the group of particles.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -242,7 +244,7 @@ def columns_of(path: str, *, group: str | None = None) -> dict[str, Column]:
     DamagedFileError
         One contradicts itself.
     """
-    with File(path) as file:
+    with File(path, external=external) as file:
         particles = Particles(file, group)
         found = {ours: _numbers(particles, name) for ours, name in _NUMBERS.items()}
         found["names"] = _names(particles)
@@ -306,7 +308,8 @@ def read_rows(path: str, rows: Mapping[str, Row], first: int, last: int) -> dict
         A name is not ASCII.
     """
     found: dict[str, np.ndarray] = {}
-    with File(path) as file:
+    # `columns_of` has found them, within the file unless more was asked for.
+    with File(path, external=True) as file:
         for name, row in rows.items():
             array = file.root[row.dataset]
             assert isinstance(array, Array)
@@ -431,7 +434,9 @@ def _texts(texts: Any) -> np.ndarray:
     return np.array([str(text) for text in texts], dtype=object)
 
 
-def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
+def topology_of(
+    path: str | os.PathLike, *, group: str | None = None, external: bool = False
+) -> Any:
     """The topology that an HDF5 trajectory holds.
 
     Parameters
@@ -441,6 +446,8 @@ def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
         what it tells of them: masses, charges, species, numbers, bonds.
     group : str, optional
         Of an H5MD file with several groups of particles, the one to be read.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -458,10 +465,12 @@ def topology_of(path: str | os.PathLike, *, group: str | None = None) -> Any:
     OSError
         It cannot be opened.
     """
-    return apart(system_of, os.fspath(path), group=group).topology()
+    return apart(system_of, os.fspath(path), group=group, external=external).topology()
 
 
-def system_of(path: str | os.PathLike, *, group: str | None = None) -> System:
+def system_of(
+    path: str | os.PathLike, *, group: str | None = None, external: bool = False
+) -> System:
     """The atoms that an HDF5 trajectory describes.
 
     Parameters
@@ -470,6 +479,8 @@ def system_of(path: str | os.PathLike, *, group: str | None = None) -> System:
         As for `topology_of`.
     group : str, optional
         Of an H5MD file with several groups of particles, the one to be read.
+    external : bool
+        Whether the file is followed into others.
 
     Returns
     -------
@@ -481,7 +492,7 @@ def system_of(path: str | os.PathLike, *, group: str | None = None) -> System:
     UnsupportedError, MissingDataError, DamagedFileError, OSError
         As for `topology_of`.
     """
-    with File(path) as file:
+    with File(path, external=external) as file:
         return _described(file, group)
 
 

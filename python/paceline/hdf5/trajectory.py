@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, field_bits
-from paceline.errors import UnsupportedError
+from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.chunk_index import (
     ABSENT,
     Catalogue,
@@ -77,7 +77,7 @@ class Hdf5File:
         What it is recognised by.
     catalogue : Catalogue
         What is in it.
-    driver : str, optional
+    driver, external : optional
         As for `Hdf5Options`.
     """
 
@@ -87,9 +87,15 @@ class Hdf5File:
     index_origin = "HDF5's own"
 
     def __init__(
-        self, path: str, fingerprint: str, catalogue: Catalogue, driver: str | None = None
+        self,
+        path: str,
+        fingerprint: str,
+        catalogue: Catalogue,
+        driver: str | None = None,
+        external: bool = False,
     ):
         self.path = path
+        self.external = external
         self.driver = driver
         self.fingerprint = fingerprint
         self.catalogue = catalogue
@@ -134,15 +140,24 @@ class Hdf5File:
         if asked.driver is not None:
             refuse_without_mpi()
         fingerprint = _core.fingerprint_of(path)
-        with File(path) as opened:
-            with opened.blaming_the_cut():
-                catalogue = catalogue_of(opened, **asked.contents)
+        with File(path, external=asked.external) as opened:
+            try:
+                with opened.blaming_the_cut():
+                    catalogue = catalogue_of(opened, **asked.contents)
+            except (MissingDataError, UnsupportedError) as error:
+                if opened.left_out:
+                    error.args = (f"{error}; {_not_followed(opened.left_out)}",)
+                raise
+            if opened.left_out:
+                catalogue = replace(
+                    catalogue, notes=[*catalogue.notes, _not_followed(opened.left_out)]
+                )
             if opened.cut_from is not None:
                 note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
                 catalogue = replace(catalogue, notes=[note, *catalogue.notes])
         if asked.driver is None:
-            catalogue = proved(cls(path, fingerprint, catalogue))
-        return cls(path, fingerprint, catalogue, asked.driver)
+            catalogue = proved(cls(path, fingerprint, catalogue, external=asked.external))
+        return cls(path, fingerprint, catalogue, asked.driver, asked.external)
 
     @property
     def format(self) -> str:
@@ -169,14 +184,15 @@ class Hdf5File:
         """Energies and the like, by name."""
         from paceline.hdf5.observables import observables_of
 
-        return apart(observables_of, self.path)
+        return apart(observables_of, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "SeriesByName":
         """What it tells of its particles beside their motion, by name."""
         from paceline.hdf5.observables import properties_of
 
-        return apart(properties_of, self.path, group=self.catalogue.facts.get("group"))
+        group = self.catalogue.facts.get("group")
+        return apart(properties_of, self.path, group=group, external=self.external)
 
     @property
     def _main(self) -> Element:
@@ -196,6 +212,7 @@ class Hdf5File:
             _bare(found.ids),
             found.id_order,
             self.driver,
+            self.external,
         )
 
     @property
@@ -298,6 +315,10 @@ class Hdf5File:
     def verify(self) -> None:
         """Raise `FileChangedError` where the file of this name is not the one that was opened."""
         _core.verify(self.path, self.fingerprint)
+
+
+def _not_followed(left_out: list[str]) -> str:
+    return f"not followed without external=True (--external): {left_out[0]}"
 
 
 def _detours(catalogue: Catalogue) -> Iterator[str]:

@@ -174,7 +174,8 @@ class Source:
 
         found = file.catalogue
         if file.format == "H5MD":
-            self._columns = apart(columns_of, file.path, group=found.facts.get("group"))
+            group = found.facts.get("group")
+            self._columns = apart(columns_of, file.path, group=group, external=file.external)
         if found.ids is None or found.id_order is None:
             return file
         numbering = self._numbering = Numbering.of(found.id_order)
@@ -186,7 +187,7 @@ class Source:
         self._columns["ids"] = Column(found.ids.dataset.name, found.ids.rows, is_fixed=False)
         n_places = found.ids.dataset.shape[1]
         stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
-        return Hdf5File(file.path, file.fingerprint, stored)
+        return Hdf5File(file.path, file.fingerprint, stored, external=file.external)
 
     def look_at(self, frame: int) -> Moment:
         """Find a frame and what its atoms share.

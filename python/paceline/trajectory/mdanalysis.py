@@ -18,6 +18,7 @@ from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import DamagedFileError, FileChangedError, MissingDataError, UnsupportedError
+from paceline.hdf5.options import LeadsOutError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import warn
@@ -192,7 +193,10 @@ def _of_h5md(trajectory: Any) -> tuple[Chain, Clock] | None:
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]
-    ours = Reader(trajectory.filename, group=group, **_offset(trajectory))
+    try:
+        ours = Reader(trajectory.filename, group=group, **_offset(trajectory))
+    except LeadsOutError:
+        return None
     same = _counts(ours) == _counts(trajectory) and _are_same(ours, trajectory)
     return (ours.chain, ours.clock) if same else None
 

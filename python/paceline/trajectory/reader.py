@@ -220,6 +220,9 @@ class Reader(SeriesReader):
     sampled : bool
         Whether some frames in its middle are enough of a long file that has no index yet: for a
         first look.
+    external : bool
+        Follow an HDF5 file's external links, virtual datasets and external storage into the other
+        files that it names.
     **kwargs
         `time_offset`, ps, added to all times.
 
@@ -263,6 +266,7 @@ class Reader(SeriesReader):
         comm: Any = None,
         collective: bool = False,
         sampled: bool = False,
+        external: bool = False,
         **kwargs: Any,
     ):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
@@ -287,7 +291,7 @@ class Reader(SeriesReader):
         self.chain = Chain(
             names,
             n_atoms=n_atoms if sub is None else None,
-            asked=Hdf5Options(group, units, dataset, driver),
+            asked=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.
