@@ -9,7 +9,7 @@ import time
 import h5py
 import numpy as np
 import pytest
-from helpers.calls_apart import pid
+from helpers.sandbox_calls import pid
 
 import paceline
 from paceline.cli.main import main
@@ -217,7 +217,7 @@ def test_the_helper_ends_with_whoever_it_helps(working, tmp_path):
     script = f"""
 import os, sys, threading, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from helpers.calls_apart import pid
+from helpers.sandbox_calls import pid
 from paceline.hdf5.sandbox import apart
 from test_hdf5_outside import open_it
 print(apart(pid, "md.h5"), flush=True)

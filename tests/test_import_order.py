@@ -35,7 +35,6 @@ ORDER = (
 #: Modules that call HDF5's library.
 KNOW_H5PY = {
     "hdf5/file.py",
-    "hdf5/outside.py",
     "hdf5/repack.py",
     "hdf5/writer.py",
     "snapshot/deferred_file.py",

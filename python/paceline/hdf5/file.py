@@ -5,6 +5,7 @@ import io
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -14,7 +15,6 @@ import numpy as np
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import Filter
 from paceline.hdf5.options import LeadsOutError
-from paceline.hdf5.outside import check_dataset, check_link
 from paceline.hdf5.sandbox import allow
 
 
@@ -289,7 +289,7 @@ class Array(Node):
 
     def __init__(self, file: "File", name: str, h5: Any):
         super().__init__(file, name, h5)
-        check_dataset(file, name, h5)
+        check_external_storage(file, name, h5)
         with asking(file.path, name, "a dataset of a kind that NumPy knows"):
             self.dtype: np.dtype = h5.dtype
             self.shape: tuple[int, ...] = h5.shape or ()
@@ -547,7 +547,7 @@ class Group(Node):
                 return None
             if isinstance(link, h5py.SoftLink):
                 return self._behind(link, where, links)
-            check_link(self.file, where, link)
+            check_external_link(self.file, where, link)
             try:
                 h5 = self._h5[name]
             except (KeyError, RuntimeError, OSError) as error:
@@ -758,3 +758,65 @@ def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
     if cut := re.search(r"stored_eof = (\d+)", text):
         return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
     return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({reason_of(error)})")
+
+
+_EXTERNAL = (
+    "other files are not opened unless external=True (--external) asks for it, where you trust "
+    "this one"
+)
+
+
+def check_external_link(file: File, where: str, link: Any) -> None:
+    """Raise `LeadsOutError` where an external link is not to be followed."""
+    if isinstance(link, h5py.ExternalLink):
+        names = [link.filename]
+        _check_named(file, where, f"an external link to {link.path}", names, "HDF5_EXT_PREFIX")
+
+
+def check_external_storage(file: File, where: str, h5: Any) -> None:
+    """Raise `LeadsOutError` where a dataset's numbers lie in files that are not to be opened.
+
+    To be called before anything else is asked of it: for its shape alone HDF5 may open others.
+    """
+    with asking(file.path, where, "a layout"):
+        created = h5.id.get_create_plist()
+        n_sources = 0
+        if created.get_layout() == h5py.h5d.VIRTUAL:
+            n_sources = created.get_virtual_count()
+        sources = (text_of(created.get_virtual_filename(k)) for k in range(n_sources))
+        n_stored = created.get_external_count()
+        stored = (text_of(created.get_external(k)[0]) for k in range(n_stored))
+        if n_sources:
+            _check_named(file, where, "a virtual dataset", sources, "HDF5_VDS_PREFIX")
+        if n_stored:
+            _check_named(
+                file, where, "a dataset with external storage", stored, "HDF5_EXTFILE_PREFIX"
+            )
+
+
+def _check_named(file: File, where: str, what: str, names: Any, variable: str) -> None:
+    for name in names:
+        other = "this file" if name == "." else name
+        found = f"{where} is {what}, which leads into {other}"
+        if not file.external:
+            raise _leads_out(file.path, found, _EXTERNAL)
+        for place in _named_places(file.path, name, variable):
+            if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
+                raise _leads_out(file.path, found, f"{place} is no regular file and is not opened")
+
+
+def _leads_out(path: str, found: str, why: str) -> LeadsOutError:
+    error = LeadsOutError(f"{path}: {found}: {why}")
+    error.what = found
+    return error
+
+
+def _named_places(path: str, name: str, variable: str) -> Iterator[str]:
+    """Where HDF5 looks for a file that another one names."""
+    folders = ["", os.path.dirname(os.path.realpath(path)), os.path.dirname(path)]
+    folders += os.environ.get(variable, "").split(":")
+    if name == ".":
+        return
+    for folder in folders:
+        yield os.path.join(folder, name)
+        yield os.path.join(folder, os.path.basename(name))

@@ -25,7 +25,7 @@ from paceline.block import Decoded
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.chunk_index import Element, slice_of
 from paceline.hdf5.dataset import DEFLATE, FLETCHER32, SHUFFLE, dataset_of
-from paceline.hdf5.file import Array, File, Group, asking, damaged
+from paceline.hdf5.file import Array, File, Group, asking, check_external_storage, damaged
 from paceline.hdf5.layout import (
     Compression,
     Layout,
@@ -34,7 +34,6 @@ from paceline.hdf5.layout import (
     refuse_coarse,
 )
 from paceline.hdf5.metadata import command_of_process, say_rounded
-from paceline.hdf5.outside import check_dataset
 from paceline.hdf5.read_cost import Cost, costs_of, layout_in_words
 from paceline.hdf5.streaming import in_frame
 from paceline.hdf5.units import factor_of
@@ -121,7 +120,7 @@ class _Copier:
                     led = self._led(found.attrs[name])
                     self._target[copy].attrs.create(name, led, dtype=h5py.ref_dtype)
             if isinstance(found, h5py.Dataset) and _is_reference(found.dtype):
-                check_dataset(self._file, found.name, found)
+                check_external_storage(self._file, found.name, found)
                 self._target[copy][...] = self._led(found[...])
 
     def _led(self, references: Any) -> Any:
