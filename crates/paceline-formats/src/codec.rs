@@ -1,7 +1,7 @@
 //! The traits of a decoder and an encoder: the bytes of one frame to numbers and back.
 
 use crate::error::Fault;
-use crate::frame::{FrameIn, FrameOut, Run, Series};
+use crate::{FrameIn, FrameOut, Run, Series};
 
 /// A decoder for one file and one set of atoms. It belongs to one worker and may learn from
 /// each frame how much of the next one to ask for.
@@ -37,4 +37,137 @@ pub trait Encoder: Send {
     /// # Errors
     /// What the format cannot hold, in a sentence that names the atom; `bytes` is then as before.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
+}
+
+// Refuses numbers that no reader could use.
+
+/// Refuse values that are not all finite; `one` is what each atom has three of.
+///
+/// # Errors
+/// The first atom with another number, in a sentence.
+pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
+    if values.iter().fold(0, |odd, &x| odd | odd_bits(x)) == 0 {
+        return Ok(());
+    }
+    let at = values.iter().position(|x| !x.is_finite()).unwrap_or(0);
+    Err(not_finite(at / 3, one, values[at]))
+}
+
+/// What to say of an atom that has such a number.
+pub fn not_finite(atom: usize, one: &str, found: f32) -> String {
+    format!("atom {atom}: expected a finite {one}, found {found}")
+}
+
+/// No bits of a finite number, some of any other: x − x is 0, or NaN. Gathered from all numbers
+/// of a frame, without a branch for each, they take a seventh of the time of a search.
+#[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
+pub fn odd_bits(x: f32) -> u32 {
+    (x - x).to_bits()
+}
+
+// Which bytes of a frame to read: what is wanted, and what little lies between.
+
+/// Collects runs from the front of a frame to its back.
+#[derive(Debug)]
+pub struct Reading {
+    pub runs: Vec<Run>,
+    /// Bytes of all runs.
+    pub len: u64,
+    gap: u64,
+    /// Whether the last run may grow.
+    open: bool,
+}
+
+impl Reading {
+    /// Bytes that are at most `gap` apart are read together.
+    pub fn new(gap: u64) -> Self {
+        Reading {
+            runs: Vec::new(),
+            len: 0,
+            gap,
+            open: false,
+        }
+    }
+
+    /// Read `len` bytes from `start` on, which lies at or behind the start of what was wanted
+    /// before; where they will stand in the runs' bytes.
+    pub fn want(&mut self, start: u64, len: u64) -> usize {
+        let end = start + len;
+        match self.runs.last_mut() {
+            Some(last) if self.open && start <= last.end().saturating_add(self.gap) => {
+                let more = end.saturating_sub(last.end());
+                last.len += more;
+                self.len += more;
+            }
+            _ => {
+                self.runs.push(Run { start, len });
+                self.len += len;
+                self.open = true;
+            }
+        }
+        (self.len - (self.end() - start)) as usize
+    }
+
+    /// Let what is wanted next begin a run of its own.
+    pub fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// One past the last byte wanted so far.
+    pub fn end(&self) -> u64 {
+        self.runs.last().map_or(0, Run::end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_atom_with_a_number_that_is_not_finite_is_named() {
+        for n_atoms in [1, 2, 7, 100] {
+            let mut values = vec![f32::MAX; 3 * n_atoms];
+            values[0] = -0.0;
+            values[1] = 1e-45;
+            assert_eq!(check_finite(&values, "force"), Ok(()));
+            values[3 * n_atoms - 1] = f32::NAN;
+            for (found, name) in [
+                (f32::NAN, "NaN"),
+                (-f32::NAN, "NaN"),
+                (f32::INFINITY, "inf"),
+                (f32::NEG_INFINITY, "-inf"),
+            ] {
+                for at in 0..3 * n_atoms {
+                    let mut values = values.clone();
+                    values[at] = found;
+                    let atom = at / 3;
+                    let expected = format!("atom {atom}: expected a finite force, found {name}");
+                    assert_eq!(check_finite(&values, "force"), Err(expected));
+                }
+            }
+        }
+        assert_eq!(check_finite(&[], "force"), Ok(()));
+    }
+
+    #[test]
+    fn what_is_near_is_read_together() {
+        let mut reading = Reading::new(10);
+        let places =
+            [(5, 10), (12, 2), (25, 1), (37, 4)].map(|(start, len)| reading.want(start, len));
+        assert_eq!(places, [0, 7, 20, 21]);
+        let run = |start, len| Run { start, len };
+        assert_eq!(reading.runs, [run(5, 21), run(37, 4)]);
+        reading.close();
+        assert_eq!(reading.want(41, 1), 25);
+        assert_eq!(reading.runs[2], run(41, 1));
+        assert_eq!((reading.len, reading.end()), (26, 42));
+    }
+
+    #[test]
+    fn no_gap_is_too_wide_for_all() {
+        let mut reading = Reading::new(u64::MAX);
+        assert_eq!(reading.want(0, 92), 0);
+        assert_eq!(reading.want(1 << 40, 3), 1 << 40);
+        assert_eq!(reading.runs.len(), 1);
+    }
 }

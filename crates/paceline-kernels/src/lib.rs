@@ -8,27 +8,23 @@
 //! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
 //! as NaN: a kernel leaves out nothing that it was given.
 
+mod cell_list;
 use std::ops::Range;
 use std::slice::ChunksExact;
 
 use paceline_formats::error::{Error, Result};
 
-mod apply_pbc;
-pub mod bonds;
 mod cell;
 pub mod center;
 pub mod fit;
 mod histogram;
 pub mod moments;
-mod points;
 pub mod qcp;
 pub mod rdf;
 pub mod rmsd;
-mod rods;
 pub mod superpose;
 #[cfg(test)]
 mod testing;
-mod tile;
 pub mod transform;
 pub mod unwrap;
 pub mod wrap;

@@ -8,13 +8,13 @@
 
 use std::ops::Range;
 
-use super::apply_pbc::ApplyPbc;
 use super::cell::{Cell, NoCell, square};
 use super::histogram::Histogram;
-use super::points::Points;
-use super::rods::Grid;
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
+use crate::cell::ApplyPbc;
+use crate::cell_list::Grid;
+use crate::cell_list::Points;
 use paceline_formats::error::{self, Error};
 
 /// Groups with fewer atoms are compared atom by atom.

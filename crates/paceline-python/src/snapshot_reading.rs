@@ -16,8 +16,8 @@ use paceline_formats::source::FileSource;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
 use paceline_snapshot::reading::{
-    ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners, POSITIONS, ReadingCost,
-    Settings, Supply, Table, Text, distribute, widths,
+    AtomSource, ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners, POSITIONS,
+    ReadingCost, Settings, Table, Text, distribute, widths,
 };
 
 /// What Python raised while the core called it.
@@ -210,7 +210,7 @@ struct Hand<'a> {
     text: Option<Text>,
 }
 
-impl Supply for Hand<'_> {
+impl AtomSource for Hand<'_> {
     fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
         match (&self.frame.text, &mut self.text) {
             (None, _) => self.decode(places, table),
@@ -223,7 +223,7 @@ impl Supply for Hand<'_> {
     }
 
     fn held(&self) -> usize {
-        self.text.as_ref().map_or(0, Supply::held)
+        self.text.as_ref().map_or(0, AtomSource::held)
     }
 }
 

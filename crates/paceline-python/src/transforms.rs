@@ -12,7 +12,7 @@ use paceline_kernels::center::Center;
 use paceline_kernels::fit::{Fit, Freedom};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
-use paceline_kernels::{bonds, transform};
+use paceline_kernels::{transform, unwrap};
 
 /// A change of all frames of a block, in place.
 #[pyclass(frozen, module = "paceline._core")]
@@ -123,7 +123,7 @@ pub(super) fn fragments<'py>(
     bonds: PyReadonlyArray2<'py, i64>,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let bonds = pairs(&bonds)?;
-    let first = py.detach(|| bonds::fragments(n_atoms, &bonds));
+    let first = py.detach(|| unwrap::fragments(n_atoms, &bonds));
     let first: Vec<i64> = first
         .or_raise(py)?
         .into_iter()

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use super::failure::{Failure, Result, agree};
 use super::{Atoms, Communicator, Records, Reduce};
+use crate::failure::{Failure, Result, agree};
 
 /// Ids, from one to another.
 type Range = RangeInclusive<u64>;

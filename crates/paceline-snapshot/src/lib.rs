@@ -4,41 +4,37 @@
 //! place by its id: `start + (id - 1) * size`. What stands between the sections is the caller's.
 
 mod atoms;
-mod batch;
 mod check;
 mod communicator;
 mod cost;
+mod direct_write;
 mod failure;
 pub mod formats;
-mod memory;
-mod outbox;
+mod memory_budget;
 mod packing;
-mod placed;
 pub mod reading;
-mod records;
-mod room;
-mod shares;
-mod sorted;
+mod send_schedule;
 mod target;
 #[cfg(test)]
 mod tests;
+mod two_phase_write;
 
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use failure::agree;
+use crate::failure::agree;
+use crate::memory_budget::MemoryBudget;
 use paceline_formats::error::Error;
 use packing::Packing;
-use room::Room;
 
+pub use crate::atoms::Batch;
+pub use crate::atoms::Records;
+pub use crate::failure::{Failure, Result};
 pub use atoms::{Atoms, Vectors};
-pub use batch::Batch;
 pub use check::check;
 pub use communicator::{Communicator, Reduce};
 pub use cost::Cost;
-pub use failure::{Failure, Result};
-pub use records::Records;
 
 /// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +87,7 @@ struct Plan<'a> {
     comm: &'a dyn Communicator,
     job: &'a Job<'a>,
     packing: Packing,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 /// Write one frame's atoms into their places, on all ranks together.
@@ -102,10 +98,10 @@ pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     let plan = agree_on(comm, job)?;
     let mut cost = Cost::default();
     let done = match job.method {
-        Method::Serial => placed::serial(&plan, &mut cost)?,
-        Method::Direct => placed::direct(&plan, &mut cost),
-        Method::Mpiio => placed::mpiio(&plan, &mut cost)?,
-        Method::Sorted => sorted::sorted(&plan, &mut cost)?,
+        Method::Serial => direct_write::serial(&plan, &mut cost)?,
+        Method::Direct => direct_write::direct(&plan, &mut cost),
+        Method::Mpiio => direct_write::mpiio(&plan, &mut cost)?,
+        Method::Sorted => two_phase_write::sorted(&plan, &mut cost)?,
     };
     agree(comm, job.path, done)?;
     Ok(cost)
@@ -134,16 +130,16 @@ fn agree_on<'a>(comm: &'a dyn Communicator, job: &'a Job<'a>) -> Result<Plan<'a>
         true => prepare(comm, job, &packing),
         false => Err(argument("the ranks disagree about how to write this frame")),
     };
-    let room = agree(comm, job.path, own)?;
+    let budget = agree(comm, job.path, own)?;
     Ok(Plan {
         comm,
         job,
         packing,
-        room,
+        budget,
     })
 }
 
-fn prepare(comm: &dyn Communicator, job: &Job<'_>, packing: &Packing) -> Result<Room> {
+fn prepare(comm: &dyn Communicator, job: &Job<'_>, packing: &Packing) -> Result<MemoryBudget> {
     let sizes = job.records.sections();
     let ranks = job.writers.is_sorted_by(|a, b| a < b)
         && job.writers.last().is_some_and(|&last| last < comm.size());
@@ -169,7 +165,7 @@ fn prepare(comm: &dyn Communicator, job: &Job<'_>, packing: &Packing) -> Result<
     if u32::try_from(job.atoms.len()).is_err() {
         return Err(argument("a rank may have 4294967295 atoms at the most"));
     }
-    Room::new(
+    MemoryBudget::new(
         job.buffer,
         packing.size(),
         sizes.iter().sum(),

@@ -9,8 +9,8 @@
 //! mass, charge  2 × f64, where they are written
 //! ```
 
-use super::batch::{Column, VectorColumn};
 use super::{Atoms, Batch, Records};
+use crate::atoms::{Column, VectorColumn};
 
 /// Atoms of which one part after another is packed: few enough that they stay in the cache.
 const BLOCK: usize = 64;

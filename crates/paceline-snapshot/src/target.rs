@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::cost::{Cost, timed};
-use super::failure::Result;
-use super::memory::grow;
 use super::{Batch, Plan, Records};
+use crate::failure::Result;
+use crate::memory_budget::grow;
 use paceline_formats::error::Error;
 
 /// A file that exists, open for writing.
@@ -33,7 +33,7 @@ impl<'a> Target<'a> {
             file: file.map_err(|source| Error::io(job.path, "cannot open", source))?,
             records: job.records,
             starts: job.starts,
-            at_a_time: plan.room.written,
+            at_a_time: plan.budget.written,
         })
     }
 

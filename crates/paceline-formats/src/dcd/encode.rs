@@ -4,9 +4,9 @@
 mod clock;
 
 use self::clock::Clock;
-use super::head::FIRST_LEN;
+use super::header::FIRST_LEN;
 use super::layout::CELL_LEN;
-use crate::finite::{check_finite, odd_bits};
+use crate::codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
 /// What CHARMM's readers take for a file of theirs.

@@ -1,6 +1,6 @@
 //! What the head of a DCD file says about every frame behind it.
 
-use super::head::{FIRST_LEN, MAX_TITLE};
+use super::header::{FIRST_LEN, MAX_TITLE};
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);

@@ -15,7 +15,7 @@
 mod cell;
 mod copying;
 mod encode;
-mod head;
+mod header;
 mod layout;
 mod plan;
 mod records;

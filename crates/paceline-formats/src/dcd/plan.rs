@@ -4,7 +4,7 @@ use super::layout::{CELL_LEN, Layout};
 use super::records::bytes_at;
 use crate::Run;
 use crate::atom_set::Atoms;
-use crate::reading::Reading;
+use crate::codec::Reading;
 use crate::source::GAP;
 
 /// What to read of a frame, and how to decode that.

@@ -17,15 +17,11 @@
 //! Lengths in Å, times in ps, masses in Da, charges in e, forces in [`FORCE`]. DL_POLY reads the
 //! cell of every frame of a HISTORY, also where imcon is 0; it is then written as zeros.
 
-mod atom;
-mod head;
+use crate::Fields;
+use crate::fortran::{e16_7, f, g20_10, i};
+
 #[cfg(test)]
 mod tests;
-
-use crate::Fields;
-
-pub use self::atom::{Atom, atom_size};
-pub use self::head::{Moment, config_head, frame_head, history_head};
 
 /// Bytes of a record.
 pub const RECORD: usize = 73;
@@ -74,4 +70,280 @@ pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
         true => 2,
         false => 3,
     })
+}
+
+// The records of one atom.
+
+/// Bytes of an atom.
+pub fn atom_size(level: usize) -> usize {
+    (2 + level) * RECORD
+}
+
+/// What the records of one atom say.
+#[derive(Debug, Clone, Copy)]
+pub struct Atom<'a> {
+    /// From 1.
+    pub id: u64,
+    /// Filled up with blanks or zeros.
+    pub name: [u8; 8],
+    /// Da.
+    pub mass: f64,
+    /// e.
+    pub charge: f64,
+    /// Position (Å) and, as the level has them, velocity (Å/ps) and force (DL_POLY's unit).
+    pub vectors: &'a [[f64; 3]],
+}
+
+impl Atom<'_> {
+    /// Refuse what a CONFIG cannot say of an atom.
+    ///
+    /// # Errors
+    /// What was expected and what was found, in a sentence that leaves out the atom.
+    pub fn check_config(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        if id(self.id).is_none() {
+            let found = self.id;
+            return Err(format!("expected an id of up to 10 digits, found {found}"));
+        }
+        for (vector, one) in self.vectors.iter().zip(["position", "velocity", "force"]) {
+            if let Some(value) = vector.iter().find(|value| !value.is_finite()) {
+                return Err(format!("expected a finite {one}, found {value}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuse what a HISTORY cannot say of an atom.
+    ///
+    /// # Errors
+    /// As [`Atom::check_config`].
+    pub fn check_history(&self) -> Result<(), String> {
+        self.check_config()?;
+        for (value, one) in [(self.mass, "mass"), (self.charge, "charge")] {
+            if f::<12, 6>(value).is_none() {
+                return Err(format!(
+                    "the {one}, {value:?}, does not fit in 12 columns with 6 decimals"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Write the atom's records of a CONFIG over `bytes`, of which there are [`atom_size`].
+    pub fn put_config(&self, bytes: &mut [u8]) {
+        self.put(bytes, |_| {});
+    }
+
+    /// Write the atom's records of a HISTORY over `bytes`, of which there are [`atom_size`]. The
+    /// displacement, since a start that only DL_POLY knows, is 0.
+    pub fn put_history(&self, bytes: &mut [u8]) {
+        self.put(bytes, |record| {
+            for (column, value) in [(18, self.mass), (30, self.charge), (42, 0.0)] {
+                // Stars, as Fortran's, stand for what was not checked before.
+                let text = f::<12, 6>(value).unwrap_or([b'*'; 12]);
+                record[column..column + 12].copy_from_slice(&text);
+            }
+        });
+    }
+
+    fn put(&self, bytes: &mut [u8], put_more: impl FnOnce(&mut [u8; RECORD])) {
+        let (records, _) = bytes.as_chunks_mut::<RECORD>();
+        let Some((first, others)) = records.split_first_mut() else {
+            return;
+        };
+        *first = BLANK;
+        for (column, &character) in first.iter_mut().zip(&self.name) {
+            *column = if character == 0 { b' ' } else { character };
+        }
+        first[8..18].copy_from_slice(&id(self.id).unwrap_or([b'*'; 10]));
+        put_more(first);
+        for (record, vector) in others.iter_mut().zip(self.vectors) {
+            put_vector(record, vector);
+        }
+    }
+}
+
+/// A record of blanks.
+const BLANK: [u8; RECORD] = {
+    let mut record = [b' '; RECORD];
+    record[LINE] = b'\n';
+    record
+};
+
+fn put_vector(record: &mut [u8; RECORD], vector: &[f64; 3]) {
+    *record = BLANK;
+    let (columns, _) = record.as_chunks_mut();
+    for (column, &value) in columns.iter_mut().zip(vector) {
+        *column = g20_10(value);
+    }
+}
+
+/// Refuse names that are not one word, which readers would take for something else.
+fn check_name(name: &[u8; 8]) -> Result<(), String> {
+    let ends = |&&character: &&u8| character == b' ' || character == 0;
+    let len = 8 - name.iter().rev().take_while(ends).count();
+    if len > 0 && name[..len].iter().all(u8::is_ascii_graphic) {
+        return Ok(());
+    }
+    let found = name[..len].escape_ascii();
+    Err(format!(
+        "expected a name of 1 to 8 printable ASCII characters without blanks, found \"{found}\""
+    ))
+}
+
+fn id(id: u64) -> Option<[u8; 10]> {
+    i::<10>(id.try_into().ok()?)
+}
+
+// What stands before the atoms, of a file and of a frame.
+
+/// When a frame was, and what all of its atoms have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    pub step: i64,
+    /// Time between steps, ps.
+    pub dt: f64,
+    /// ps.
+    pub time: f64,
+    /// None where the system is not periodic.
+    pub cell: Option<&'a Cell>,
+}
+
+/// What stands in a CONFIG before the first atom.
+///
+/// # Errors
+/// What does not fit in its columns, in a sentence; so for all below.
+pub fn config_head(
+    title: &str,
+    level: usize,
+    n_atoms: u64,
+    moment: &Moment<'_>,
+) -> Result<Vec<u8>, String> {
+    let mut bytes = title_record(title)?;
+    let mut line = Line::default();
+    line.integer::<10>("level", level as u64)?;
+    line.integer::<10>("imcon", imcon(moment.cell)?)?;
+    line.integer::<10>("number of atoms", n_atoms)?;
+    line.integer::<10>("step", moment.step)?;
+    for (what, value) in [("time step", moment.dt), ("time", moment.time)] {
+        if !value.is_finite() {
+            return Err(format!("expected a finite {what}, found {value}"));
+        }
+        line.text(&e16_7(value));
+    }
+    bytes.extend(line.record());
+    if let Some(cell) = moment.cell {
+        bytes.extend(cell_records(cell)?);
+    }
+    Ok(bytes)
+}
+
+/// What stands in a HISTORY before the first frame; `imcon` is that of the first frame.
+pub fn history_head(
+    title: &str,
+    level: usize,
+    imcon: i64,
+    n_atoms: u64,
+    n_frames: u64,
+) -> Result<Vec<u8>, String> {
+    let mut bytes = title_record(title)?;
+    let n_records = n_records(level, n_atoms, n_frames)
+        .ok_or_else(|| format!("a HISTORY holds no {n_frames} frames of {n_atoms} atoms"))?;
+    let mut line = Line::default();
+    line.integer::<10>("level", level as u64)?;
+    line.integer::<10>("imcon", imcon)?;
+    line.integer::<10>("number of atoms", n_atoms)?;
+    line.integer::<21>("number of frames", n_frames)?;
+    line.integer::<21>("number of records", n_records)?;
+    bytes.extend(line.record());
+    Ok(bytes)
+}
+
+/// Of a HISTORY, its head included.
+fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
+    let atoms = n_atoms.checked_mul(2 + level as u64)?;
+    atoms.checked_add(4)?.checked_mul(n_frames)?.checked_add(2)
+}
+
+/// What stands in a frame of a HISTORY before the first atom.
+pub fn frame_head(level: usize, n_atoms: u64, moment: &Moment<'_>) -> Result<Vec<u8>, String> {
+    let mut line = Line::default();
+    line.text(b"timestep");
+    line.integer::<10>("step", moment.step)?;
+    line.integer::<10>("number of atoms", n_atoms)?;
+    line.integer::<2>("level", level as u64)?;
+    line.integer::<2>("imcon", imcon(moment.cell)?)?;
+    line.real::<20, 6>("time step", moment.dt)?;
+    line.real::<20, 6>("time", moment.time)?;
+    let mut bytes = line.record();
+    bytes.extend(cell_records(moment.cell.unwrap_or(&[[0.0; 3]; 3]))?);
+    Ok(bytes)
+}
+
+fn title_record(title: &str) -> Result<Vec<u8>, String> {
+    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if title.len() > LINE || !title.bytes().all(printable) {
+        return Err(format!(
+            "expected a title of up to {LINE} printable ASCII characters, found {title:?}"
+        ));
+    }
+    let mut line = Line::default();
+    line.text(title.as_bytes());
+    Ok(line.record())
+}
+
+fn cell_records(cell: &Cell) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(3 * RECORD);
+    for vector in cell {
+        let mut line = Line::default();
+        for &value in vector {
+            line.real::<20, 10>("cell vector", value)?;
+        }
+        bytes.extend(line.record());
+    }
+    Ok(bytes)
+}
+
+/// A record from its front.
+#[derive(Default)]
+struct Line(Vec<u8>);
+
+impl Line {
+    fn text(&mut self, text: &[u8]) {
+        self.0.extend(text);
+    }
+
+    fn integer<const WIDTH: usize>(
+        &mut self,
+        what: &str,
+        value: impl TryInto<i64> + ToString + Copy,
+    ) -> Result<(), String> {
+        let text = value.try_into().ok().and_then(i::<WIDTH>).ok_or_else(|| {
+            let found = value.to_string();
+            format!("the {what}, {found}, does not fit in {WIDTH} columns")
+        })?;
+        self.text(&text);
+        Ok(())
+    }
+
+    fn real<const WIDTH: usize, const DECIMALS: usize>(
+        &mut self,
+        what: &str,
+        value: f64,
+    ) -> Result<(), String> {
+        let text = f::<WIDTH, DECIMALS>(value).ok_or_else(|| {
+            format!(
+                "the {what}, {value:?}, does not fit in {WIDTH} columns with {DECIMALS} decimals"
+            )
+        })?;
+        self.text(&text);
+        Ok(())
+    }
+
+    /// Filled up with blanks.
+    fn record(mut self) -> Vec<u8> {
+        self.0.resize(LINE, b' ');
+        self.0.push(b'\n');
+        self.0
+    }
 }

@@ -1,38 +1,33 @@
 //! DL_POLY's formatted files: HISTORY, its trajectory, and CONFIG with its twin REVCON, which hold
 //! one frame.
 //!
-//! They are lines of text (see `head.rs`, `frame_head.rs` and `atom.rs`). DL_POLY writes them as
+//! They are lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY writes them as
 //! records of 73 bytes, 35 in a compressed HISTORY, so that frames and atoms are found by
 //! arithmetic; DL_POLY Classic, other programs and editors write lines of other lengths, that may
 //! vary. Atoms carry numbers, and may stand in any order: they are given in that of their numbers.
 
-mod atom;
-mod copying;
+mod atoms;
 pub mod encode;
 mod frame_head;
-mod frame_lines;
-mod head;
+mod header;
 mod layout;
 mod lines;
-mod plan;
-mod records;
-mod walk;
 
+use self::atoms::Walk;
 use self::encode::FORCE;
-use self::layout::LineLengths;
-use self::plan::Plan;
-use self::walk::Walk;
+use self::layout::{LineLengths, Widths};
 use crate::atom_set::Atoms;
 use crate::cell::triclinic_box;
+use crate::codec::Reading;
 use crate::error::Fault;
+use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run};
 
-pub use self::frame_head::{FrameHead, Header, TIMESTEP};
-pub use self::frame_lines::FrameLines;
-pub use self::head::{Head, counts, detect};
+pub use self::atoms::{Record, Records};
+pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
+pub use self::header::{Head, counts, detect};
 pub use self::layout::{Kind, Layout};
 pub use self::lines::{MAX_LINE, is_blank};
-pub use self::records::{Record, Records};
 
 /// Decodes what is wanted of one file.
 #[derive(Debug)]
@@ -217,6 +212,49 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     ] {
         if let Some(values) = values.get_mut(3 * target..3 * target + 3) {
             values.copy_from_slice(&vector.map(|value| value as f32));
+        }
+    }
+}
+
+// Which bytes of a frame hold the wanted atoms, where all lines have equal lengths.
+
+/// What to read of a frame: what stands before its atoms, and the wanted ones.
+#[derive(Debug)]
+struct Plan {
+    pub runs: Vec<Run>,
+    /// Bytes of all runs.
+    pub len: u64,
+    pub pieces: Vec<Piece>,
+    /// Bytes of an atom.
+    pub atom_size: usize,
+}
+
+/// Wanted atoms that are neighbours.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// Offset in the runs' bytes.
+    pub source: usize,
+    /// Place of the first one in the frame.
+    pub place: usize,
+    pub n: usize,
+}
+
+impl Plan {
+    pub fn new(layout: &Layout, widths: Widths, atoms: &Atoms) -> Plan {
+        let head = u64::from(widths.head);
+        let size = layout.atom_size(widths);
+        let mut reading = Reading::new(GAP);
+        reading.want(0, head);
+        let pieces = atoms.runs().iter().map(|&(place, n)| Piece {
+            source: reading.want(head + place as u64 * size, n as u64 * size),
+            place,
+            n,
+        });
+        Plan {
+            pieces: pieces.collect(),
+            runs: reading.runs,
+            len: reading.len,
+            atom_size: size as usize,
         }
     }
 }

@@ -4,11 +4,9 @@
 //! under 1e-99 is written as 0, because its exponent of three digits (`0.1000000000-100`) is a
 //! number to Fortran alone.
 
-mod columns;
-mod decimal;
 mod read;
 mod write;
 
-pub use self::columns::three_g20_10;
+pub use self::read::three_g20_10;
 pub use self::read::{take_integer, take_real};
 pub use self::write::{e16_7, f, g20_10, i};

@@ -1,7 +1,6 @@
 //! One dataset, and how its bytes are laid out.
 
 use super::filters::Filter;
-use super::number::Number;
 
 /// One dataset of numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,3 +84,177 @@ pub fn tuple(axes: &[u64]) -> String {
     let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
     format!("({})", axes.join(", "))
 }
+
+// How a dataset codes its numbers, and what becomes of them.
+
+/// Coding of a dataset's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    pub kind: Kind,
+    /// Bytes: 4 or 8, of integers also 1 or 2.
+    pub width: usize,
+    pub big_endian: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Float,
+    Signed,
+    Unsigned,
+}
+
+impl Number {
+    /// What NumPy calls "<f4", ">i8", "|u1" and the like; nothing for what we do not decode.
+    pub fn parse(name: &str) -> Option<Number> {
+        let (order, rest) = name.split_at_checked(1)?;
+        let (kind, width) = rest.split_at_checked(1)?;
+        let kind = match kind {
+            "f" => Kind::Float,
+            "i" => Kind::Signed,
+            "u" => Kind::Unsigned,
+            _ => return None,
+        };
+        let width = match (kind, width) {
+            (Kind::Float, "4" | "8") | (_, "4" | "8") => width.parse().ok()?,
+            (Kind::Signed | Kind::Unsigned, "1" | "2") => width.parse().ok()?,
+            _ => return None,
+        };
+        let big_endian = match order {
+            "<" => false,
+            ">" => true,
+            "|" if width == 1 => false,
+            _ => return None,
+        };
+        Some(Number {
+            kind,
+            width,
+            big_endian,
+        })
+    }
+
+    /// Whether memory holds f32 as the file does, but for the order of their bytes.
+    pub fn is_single(self) -> bool {
+        self.kind == Kind::Float && self.width == 4
+    }
+}
+
+/// What makes our units of a stored number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Units {
+    /// Divides numbers, in f64: those that were stored as integers.
+    pub divisor: f64,
+    /// Then multiplies them, in f64: the file's own scale.
+    pub scale: f64,
+    /// Then multiplies them, in f32: so that MDAnalysis's bits come out.
+    pub factor: f32,
+}
+
+impl Units {
+    /// Numbers that are taken as they are.
+    pub const NONE: Units = Units {
+        divisor: 1.0,
+        scale: 1.0,
+        factor: 1.0,
+    };
+}
+
+/// What stored numbers become: f32 in our units, or integers as they are.
+pub trait Value: Copy + Default {
+    /// Room for numbers as the file holds them, where they become values in place.
+    fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
+    fn of_single(x: f32, units: Units) -> Self;
+    fn of_double(x: f64, units: Units) -> Self;
+    fn of_signed(x: i64, units: Units) -> Self;
+    fn of_unsigned(x: u64, units: Units) -> Self;
+}
+
+impl Value for f32 {
+    fn as_stored(values: &mut [f32], number: Number) -> Option<&mut [f32]> {
+        number.is_single().then_some(values)
+    }
+
+    #[inline(always)]
+    fn of_single(x: f32, units: Units) -> f32 {
+        if units.divisor == 1.0 && units.scale == 1.0 {
+            x * units.factor
+        } else {
+            f32::of_double(f64::from(x), units)
+        }
+    }
+
+    #[inline(always)]
+    fn of_double(x: f64, units: Units) -> f32 {
+        (x / units.divisor * units.scale) as f32 * units.factor
+    }
+
+    #[inline(always)]
+    fn of_signed(x: i64, units: Units) -> f32 {
+        f32::of_double(x as f64, units)
+    }
+
+    #[inline(always)]
+    fn of_unsigned(x: u64, units: Units) -> f32 {
+        f32::of_double(x as f64, units)
+    }
+}
+
+impl Value for i64 {
+    fn as_stored(_: &mut [i64], _: Number) -> Option<&mut [f32]> {
+        None
+    }
+
+    fn of_single(x: f32, _: Units) -> i64 {
+        x as i64
+    }
+
+    fn of_double(x: f64, _: Units) -> i64 {
+        x as i64
+    }
+
+    fn of_signed(x: i64, _: Units) -> i64 {
+        x
+    }
+
+    fn of_unsigned(x: u64, _: Units) -> i64 {
+        i64::try_from(x).unwrap_or(i64::MAX)
+    }
+}
+
+/// Call `$go` with the width of a number's bytes and what makes a value of them.
+macro_rules! with_decoder {
+    ($number:expr, $units:expr, $value:ty, $go:ident ( $($argument:expr),* )) => {{
+        use $crate::hdf5_chunks::dataset::Kind::{Float, Signed, Unsigned};
+        let units = $units;
+        macro_rules! decode {
+            ($type:ty, $read:ident, $of:ident, $via:ty) => {
+                $go::<{ size_of::<$type>() }, $value>(
+                    $($argument,)*
+                    |bytes| <$value>::$of(<$type>::$read(bytes) as $via, units),
+                )
+            };
+        }
+        let number = $number;
+        match (number.kind, number.width, number.big_endian) {
+            (Float, 4, false) => decode!(f32, from_le_bytes, of_single, f32),
+            (Float, 4, true) => decode!(f32, from_be_bytes, of_single, f32),
+            (Float, _, false) => decode!(f64, from_le_bytes, of_double, f64),
+            (Float, _, true) => decode!(f64, from_be_bytes, of_double, f64),
+            (Signed, 1, _) => decode!(i8, from_le_bytes, of_signed, i64),
+            (Signed, 2, false) => decode!(i16, from_le_bytes, of_signed, i64),
+            (Signed, 2, true) => decode!(i16, from_be_bytes, of_signed, i64),
+            (Signed, 4, false) => decode!(i32, from_le_bytes, of_signed, i64),
+            (Signed, 4, true) => decode!(i32, from_be_bytes, of_signed, i64),
+            (Signed, _, false) => decode!(i64, from_le_bytes, of_signed, i64),
+            (Signed, _, true) => decode!(i64, from_be_bytes, of_signed, i64),
+            (Unsigned, 1, _) => decode!(u8, from_le_bytes, of_unsigned, u64),
+            (Unsigned, 2, false) => decode!(u16, from_le_bytes, of_unsigned, u64),
+            (Unsigned, 2, true) => decode!(u16, from_be_bytes, of_unsigned, u64),
+            (Unsigned, 4, false) => decode!(u32, from_le_bytes, of_unsigned, u64),
+            (Unsigned, 4, true) => decode!(u32, from_be_bytes, of_unsigned, u64),
+            (Unsigned, _, false) => decode!(u64, from_le_bytes, of_unsigned, u64),
+            (Unsigned, _, true) => decode!(u64, from_be_bytes, of_unsigned, u64),
+        }
+    }};
+}
+
+pub(super) use with_decoder;

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use libdeflater::{CompressionLvl, Compressor};
 
-use crate::finite::check_finite;
+use crate::codec::check_finite;
 
 /// Numbers of an atom.
 const COMPONENTS: usize = 3;

@@ -8,11 +8,9 @@ mod dataset;
 pub mod encode;
 mod filters;
 mod grid;
-mod number;
 mod scatter;
 
-pub use dataset::{Dataset, tuple};
+pub use dataset::{Dataset, Kind, Number, Units, Value, tuple};
 pub use filters::{DEFLATE_MOST, Filter, Inflater, Pipeline, Unpacked};
 pub use grid::{Column, Grid, Part};
-pub use number::{Kind, Number, Units, Value};
 pub use scatter::{Copies, Copy, decode_in_place, decode_one};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::number::{Number, Units, Value, with_decoder};
+use super::dataset::{Number, Units, Value, with_decoder};
 
 /// Points that are neighbours on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! what, and in which units.
 
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
+use super::header::{Number, Scale};
 use super::layout::{self, Arrangement, Layout, Role};
-use super::number::{Number, Scale};
 use crate::error::Fault;
 
 /// Name of a variable, and the units in which we read it; one without units has the first ones.

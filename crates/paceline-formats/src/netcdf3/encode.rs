@@ -1,12 +1,12 @@
 //! Encodes Amber's trajectories, as MDAnalysis, MDTraj and cpptraj read them: CDF-2, or CDF-5 where
 //! an array of a frame is too large for it.
 
-mod header;
-
-use self::header::{Describe, Entry};
 use super::KILOJOULES;
+use super::amber::convention;
+use super::header::{ATTRIBUTES, CHAR, DIMENSIONS, DOUBLE, FLOAT, VARIABLES};
 use super::layout::Role;
-use crate::finite::check_finite;
+use crate::codec::check_finite;
+use crate::xdr::padding;
 use crate::{Encoder, Fields, FrameIn, Series};
 
 /// What Amber divides velocities by: its unit of time is 1/20.455 ps.
@@ -143,5 +143,225 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], code: impl Fn(f32) -
     let (places, _) = bytes[start..].as_chunks_mut::<N>();
     for (place, &value) in places.iter_mut().zip(values) {
         *place = code(value);
+    }
+}
+
+// Writes the header of an Amber trajectory; `../header.rs` shows how headers are laid out.
+
+/// Numbers of the dimensions.
+const FRAME: u64 = 0;
+const ATOM: u64 = 1;
+const SPATIAL: u64 = 2;
+const CELL_SPATIAL: u64 = 3;
+const CELL_ANGULAR: u64 = 4;
+const LABEL: u64 = 5;
+
+/// A variable: what its description says, and the bytes that it has in the file or in a record.
+struct Entry {
+    name: &'static str,
+    dimensions: &'static [u64],
+    units: Option<&'static str>,
+    scale: Option<f64>,
+    kind: u32,
+    pub size: u64,
+}
+
+impl Entry {
+    /// A variable of the records.
+    pub fn of_frame(role: Role, n_atoms: u64) -> Entry {
+        let (name, units) = convention(role);
+        let (kind, width) = match role {
+            Role::Lengths | Role::Angles => (DOUBLE, 8),
+            _ => (FLOAT, 4),
+        };
+        Entry {
+            name,
+            dimensions: match role {
+                Role::Positions | Role::Velocities | Role::Forces => &[FRAME, ATOM, SPATIAL],
+                Role::Time => &[FRAME],
+                Role::Lengths => &[FRAME, CELL_SPATIAL],
+                Role::Angles => &[FRAME, CELL_ANGULAR],
+            },
+            units: units.first().copied(),
+            scale: (role == Role::Velocities).then_some(VELOCITY_SCALE),
+            kind,
+            size: role.n_numbers(n_atoms).saturating_mul(width),
+        }
+    }
+
+    /// The name of each entry of a dimension, which the file holds once.
+    fn labels(name: &'static str, dimensions: &'static [u64], text: &str) -> Entry {
+        Entry {
+            name,
+            dimensions,
+            units: None,
+            scale: None,
+            kind: CHAR,
+            size: text.len() as u64,
+        }
+    }
+}
+
+/// Puts a header together.
+struct Describe {
+    bytes: Vec<u8>,
+    /// CDF-5, whose counts have 64 bits.
+    large: bool,
+    n_atoms: u64,
+    labels: &'static [(&'static str, &'static [u64], &'static str)],
+}
+
+impl Describe {
+    pub fn new(large: bool, n_atoms: u64, has_cell: bool) -> Self {
+        Describe {
+            bytes: Vec::new(),
+            large,
+            n_atoms,
+            labels: match has_cell {
+                true => &[
+                    ("spatial", &[SPATIAL], "xyz"),
+                    ("cell_spatial", &[CELL_SPATIAL], "abc"),
+                    ("cell_angular", &[CELL_ANGULAR, LABEL], "alphabeta gamma"),
+                ],
+                false => &[("spatial", &[SPATIAL], "xyz")],
+            },
+        }
+    }
+
+    /// The header, with the labels behind it: all that stands before the first of `n_frames`
+    /// records.
+    pub fn header(mut self, n_frames: u64, records: &[Entry]) -> Vec<u8> {
+        self.bytes.extend(b"CDF");
+        self.bytes.push(if self.large { 5 } else { 2 });
+        self.n_records(n_frames);
+        self.dimensions();
+        self.attributes();
+        self.variables(records);
+        for (_, _, text) in self.labels {
+            self.padded(text.as_bytes());
+        }
+        self.bytes
+    }
+
+    /// CDF-2 counts in 31 bits; all 32 set leave the number open, to the file's size.
+    fn n_records(&mut self, n_frames: u64) {
+        match i32::try_from(n_frames) {
+            Err(_) if !self.large => self.bytes.extend(u32::MAX.to_be_bytes()),
+            _ => self.count(n_frames),
+        }
+    }
+
+    fn dimensions(&mut self) {
+        // In the order of their numbers; without a cell its dimensions go unused.
+        let dimensions = [
+            ("frame", 0),
+            ("atom", self.n_atoms),
+            ("spatial", 3),
+            ("cell_spatial", 3),
+            ("cell_angular", 3),
+            ("label", 5),
+        ];
+        self.list(DIMENSIONS, dimensions.len());
+        for (name, len) in dimensions {
+            self.name(name);
+            self.count(len);
+        }
+    }
+
+    fn attributes(&mut self) {
+        let attributes = [
+            ("title", "Written by paceline"),
+            ("application", "paceline"),
+            ("program", "paceline"),
+            ("programVersion", env!("CARGO_PKG_VERSION")),
+            ("Conventions", "AMBER"),
+            ("ConventionVersion", "1.0"),
+        ];
+        self.list(ATTRIBUTES, attributes.len());
+        for (name, text) in attributes {
+            self.text_attribute(name, text);
+        }
+    }
+
+    /// The list of variables. Where they stand depends on the list's size, which is known as soon
+    /// as it has been written once.
+    fn variables(&mut self, records: &[Entry]) {
+        let start = self.bytes.len();
+        self.variables_behind(0, records);
+        let end = self.bytes.len() as u64;
+        self.bytes.truncate(start);
+        self.variables_behind(end, records);
+    }
+
+    fn variables_behind(&mut self, mut begin: u64, records: &[Entry]) {
+        self.list(VARIABLES, self.labels.len() + records.len());
+        for &(name, dimensions, text) in self.labels {
+            self.variable(&Entry::labels(name, dimensions, text), &mut begin);
+        }
+        for entry in records {
+            self.variable(entry, &mut begin);
+        }
+    }
+
+    /// Describe a variable that begins at `begin`, which becomes where the next one does.
+    fn variable(&mut self, entry: &Entry, begin: &mut u64) {
+        self.name(entry.name);
+        self.count(entry.dimensions.len() as u64);
+        for &dimension in entry.dimensions {
+            self.count(dimension);
+        }
+        let n_attributes = usize::from(entry.units.is_some()) + usize::from(entry.scale.is_some());
+        // An empty list has no tag.
+        self.list(if n_attributes > 0 { ATTRIBUTES } else { 0 }, n_attributes);
+        if let Some(units) = entry.units {
+            self.text_attribute("units", units);
+        }
+        if let Some(scale) = entry.scale {
+            self.name("scale_factor");
+            self.word(DOUBLE);
+            self.count(1);
+            self.bytes.extend(scale.to_be_bytes());
+        }
+        let size = entry.size.saturating_add(padding(entry.size));
+        self.word(entry.kind);
+        self.count(size);
+        self.bytes.extend(begin.to_be_bytes());
+        *begin = begin.saturating_add(size);
+    }
+
+    fn word(&mut self, value: u32) {
+        self.bytes.extend(value.to_be_bytes());
+    }
+
+    /// A count, which fits: in CDF-2 no variable has 2^32 bytes.
+    fn count(&mut self, value: u64) {
+        if self.large {
+            self.bytes.extend(value.to_be_bytes());
+        } else {
+            self.word(value as u32);
+        }
+    }
+
+    fn list(&mut self, tag: u32, n_entries: usize) {
+        self.word(tag);
+        self.count(n_entries as u64);
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        let zeros = padding(bytes.len() as u64) as usize;
+        self.bytes.extend(&[0; 3][..zeros]);
+    }
+
+    fn name(&mut self, name: &str) {
+        self.count(name.len() as u64);
+        self.padded(name.as_bytes());
+    }
+
+    fn text_attribute(&mut self, name: &str, text: &str) {
+        self.name(name);
+        self.word(CHAR);
+        self.count(text.len() as u64);
+        self.padded(text.as_bytes());
     }
 }

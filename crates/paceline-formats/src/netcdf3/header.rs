@@ -12,7 +12,6 @@
 //! All numbers are big-endian; names and values are filled up to a multiple of 4 bytes. Offsets
 //! have 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
 
-use super::cursor::Cursor;
 use crate::error::Fault;
 use crate::xdr::padding;
 
@@ -233,4 +232,196 @@ impl<'a> Cursor<'a> {
             }
         }
     }
+}
+
+// Takes counts, names and lists from the front of a header.
+
+/// Amber's headers have about 2,000 bytes.
+const MAX_LEN: u64 = 1 << 20;
+
+/// Takes what stands next in a header.
+struct Cursor<'a> {
+    head: &'a [u8],
+    file_size: u64,
+    /// Offset of what stands next.
+    pub at: usize,
+    pub wide_counts: bool,
+    pub wide_offsets: bool,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(head: &'a [u8], file_size: u64) -> Self {
+        Cursor {
+            head,
+            file_size,
+            at: 0,
+            wide_counts: false,
+            wide_offsets: false,
+        }
+    }
+
+    /// # Errors
+    /// [`Fault::Short`] where the file holds these bytes, but the slice does not yet; so for all
+    /// below.
+    fn bytes(&mut self, len: u64) -> Result<&'a [u8], Fault> {
+        let end = (self.at as u64).saturating_add(len);
+        if end > self.file_size {
+            let found = format!("{} bytes to the end of the file", self.file_size);
+            return Err(Fault::bad(
+                self.at,
+                format!("a header of at least {end} bytes"),
+                found,
+            ));
+        }
+        if end > MAX_LEN {
+            let expected = format!("a header of at most {MAX_LEN} bytes");
+            return Err(Fault::bad(
+                self.at,
+                expected,
+                format!("one of at least {end}"),
+            ));
+        }
+        let end = end as usize;
+        let Some(bytes) = self.head.get(self.at..end) else {
+            return Err(Fault::Short { needed: end });
+        };
+        self.at = end;
+        Ok(bytes)
+    }
+
+    pub fn number<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let mut number = [0; N];
+        number.copy_from_slice(self.bytes(N as u64)?);
+        Ok(number)
+    }
+
+    pub fn word(&mut self) -> Result<u32, Fault> {
+        self.number().map(u32::from_be_bytes)
+    }
+
+    fn wide_or_word(&mut self, wide: bool) -> Result<u64, Fault> {
+        if wide {
+            self.number().map(u64::from_be_bytes)
+        } else {
+            self.word().map(u64::from)
+        }
+    }
+
+    pub fn count(&mut self) -> Result<u64, Fault> {
+        self.wide_or_word(self.wide_counts)
+    }
+
+    pub fn offset(&mut self) -> Result<u64, Fault> {
+        self.wide_or_word(self.wide_offsets)
+    }
+
+    /// A list of entries, each of which takes bytes: so no more are made than there are bytes.
+    pub fn list<T>(
+        &mut self,
+        tag: u32,
+        mut entry: impl FnMut(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let at = self.at;
+        let (found, n) = (self.word()?, self.count()?);
+        if found != tag && (found, n) != (0, 0) {
+            return Err(Fault::bad(at, format!("a list with tag {tag}"), found));
+        }
+        (0..n).map(|_| entry(self)).collect()
+    }
+
+    /// Bytes that are filled up to a multiple of four.
+    pub fn padded(&mut self, len: u64) -> Result<&'a [u8], Fault> {
+        let bytes = self.bytes(len)?;
+        self.bytes(padding(len))?;
+        Ok(bytes)
+    }
+
+    pub fn name(&mut self) -> Result<&'a [u8], Fault> {
+        let len = self.count()?;
+        self.padded(len)
+    }
+}
+
+// How a variable codes its numbers, and what MDAnalysis makes of them.
+
+/// Coding of a variable's numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Number {
+    /// f64, not f32.
+    pub double: bool,
+    pub scale: Scale,
+}
+
+/// The attribute `scale_factor`, by which numbers are multiplied.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Scale {
+    None,
+    Single(f32),
+    Double(f64),
+}
+
+impl Number {
+    /// Bytes of a number.
+    pub fn width(self) -> u64 {
+        if self.double { 8 } else { 4 }
+    }
+
+    /// The number that `bytes` begin with. An f32 is scaled in f32 where the factor is one too,
+    /// and in f64 otherwise: NumPy's rule, so that MDAnalysis's bits come out.
+    ///
+    /// # Panics
+    /// Where there are fewer bytes than [`Number::width`].
+    pub fn value(self, bytes: &[u8]) -> f64 {
+        if self.double {
+            let value = f64::from_be_bytes(first(bytes));
+            match self.scale {
+                Scale::None => value,
+                Scale::Single(factor) => value * f64::from(factor),
+                Scale::Double(factor) => value * factor,
+            }
+        } else {
+            let value = f32::from_be_bytes(first(bytes));
+            match self.scale {
+                Scale::None => f64::from(value),
+                Scale::Single(factor) => f64::from(value * factor),
+                Scale::Double(factor) => f64::from(value) * factor,
+            }
+        }
+    }
+}
+
+impl Scale {
+    /// A factor that MDAnalysis takes for 1 is none.
+    pub fn single(factor: f32) -> Scale {
+        match is_one(f64::from(factor)) {
+            true => Scale::None,
+            false => Scale::Single(factor),
+        }
+    }
+
+    pub fn double(factor: f64) -> Scale {
+        match is_one(factor) {
+            true => Scale::None,
+            false => Scale::Double(factor),
+        }
+    }
+
+    pub fn is_sound(self) -> bool {
+        match self {
+            Scale::None => true,
+            Scale::Single(factor) => factor.is_finite() && Scale::single(factor) == self,
+            Scale::Double(factor) => factor.is_finite() && Scale::double(factor) == self,
+        }
+    }
+}
+
+/// Python's `math.isclose(factor, 1)`.
+fn is_one(factor: f64) -> bool {
+    (factor - 1.0).abs() <= 1e-9 * factor.abs().max(1.0)
+}
+
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[..N]);
+    out
 }

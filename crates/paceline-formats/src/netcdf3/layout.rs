@@ -1,6 +1,6 @@
 //! Where the numbers of a frame are, and how they are coded.
 
-use super::number::{Number, Scale};
+use super::header::{Number, Scale};
 use crate::Fields;
 
 /// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.

@@ -2,7 +2,7 @@
 //! bytes.
 
 use super::header::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
-use crate::finite::not_finite;
+use crate::codec::not_finite;
 use crate::gromacs::{self, NM_PER_ANGSTROM};
 use crate::{Encoder, FrameIn, Series};
 

@@ -2,16 +2,15 @@
 //!
 //! Positions become integers in float32, in the order of operations of xdrfile and of MDAnalysis's
 //! writer: Å × 0.1, × precision, half a unit away from zero, cut off. How atoms are then grouped
-//! is a writer's choice; it is made as GROMACS makes it (see `runs`), which costs no time.
+//! is a writer's choice; it is made as GROMACS makes it, which costs no time.
 
-mod bits;
-mod integers;
-mod runs;
-
-use self::integers::Integers;
-use super::packed::PRECISION_MIN;
+use super::decode::{
+    PRECISION_MIN, PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
+};
+use super::mixed_radix::Layout;
+use super::simd::{Floats, Four};
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
-use crate::finite::check_finite;
+use crate::codec::{check_finite, not_finite};
 use crate::gromacs::{self, NM_PER_ANGSTROM};
 use crate::xdr::padding;
 use crate::{Encoder, FrameIn, Series};
@@ -90,7 +89,7 @@ impl Encoder for XtcEncoder {
         }
         self.integers.take(frame.positions, self.precision)?;
         let integers = &self.integers;
-        let most = runs::most_bytes(integers);
+        let most = most_bytes(integers);
         let long = self.n_atoms > ATOMS_1995 || i32::try_from(most).is_err();
         let frame_at = bytes.len();
         start.put(if long { MAGIC_2023 } else { MAGIC_1995 }, bytes);
@@ -98,11 +97,11 @@ impl Encoder for XtcEncoder {
         for value in [integers.minimum, integers.maximum].as_flattened() {
             bytes.extend(value.to_be_bytes());
         }
-        bytes.extend((runs::first_small(integers) as i32).to_be_bytes());
+        bytes.extend((first_small(integers) as i32).to_be_bytes());
         bytes.extend_from_slice(if long { &[0; 8] } else { &[0; 4] });
         let start = bytes.len();
         bytes.resize(start + most, 0);
-        let len = runs::pack(integers, &mut bytes[start..]);
+        let len = pack(integers, &mut bytes[start..]);
         bytes.resize(start + len, 0);
         bytes.resize(start + len + padding(len as u64) as usize, 0);
         let count_at = frame_at + AT_BYTE_COUNT;
@@ -143,5 +142,451 @@ impl Start {
             bytes.extend(value.to_be_bytes());
         }
         bytes.extend(self.n_atoms.to_be_bytes());
+    }
+}
+
+// Chooses which atoms share a group and how many bits their distances take, and packs them.
+//
+// The choices are GROMACS's, those of its routine of 1995: a run goes on while the next atom is
+// near the one before, for at most 8 atoms. After each group the small index may go up by one if
+// the group's first atom was near the last one of the group before, or down by one if all
+// distances in the run would have fit.
+
+/// Atoms in the longest run; the format allows 10.
+const RUN_MAX: usize = 8;
+
+/// How far the small index may move in a frame.
+const SMALL_SPAN: usize = 8;
+
+/// What a small index stands for.
+#[derive(Clone, Copy)]
+struct Small {
+    radix: Radix,
+    /// Half the range of a distance, along each axis.
+    half: [i32; 4],
+    /// The longest distance.
+    below: [i32; 4],
+}
+
+static SMALL: [Small; SMALL_MAX + 1] = {
+    let nothing = Small {
+        radix: Radix::new(1, 0, 0),
+        half: [0; 4],
+        below: [-1; 4],
+    };
+    let mut table = [nothing; SMALL_MAX + 1];
+    let mut index = SMALL_MIN;
+    while index <= SMALL_MAX {
+        let size = SMALL_SIZES[index];
+        let half = size as i32 / 2;
+        table[index] = Small {
+            radix: Radix::new(index as u32, size, size),
+            half: [half, half, half, 0],
+            below: [half - 1, half - 1, half - 1, 0],
+        };
+        index += 1;
+    }
+    table
+};
+
+/// The small index of the first group.
+fn first_small(integers: &Integers) -> usize {
+    let large_enough = |&index: &usize| SMALL_SIZES[index] as i32 >= integers.least;
+    (SMALL_MIN..SMALL_MAX)
+        .find(large_enough)
+        .unwrap_or(SMALL_MAX)
+}
+
+fn largest_small(integers: &Integers) -> usize {
+    (first_small(integers) + SMALL_SPAN).min(SMALL_MAX)
+}
+
+/// Bytes that [`pack`] has to be given.
+fn most_bytes(integers: &Integers) -> usize {
+    let whole = Whole::new(integers).n_bits() + 6;
+    let atom = whole.max(largest_small(integers) as u32) as usize;
+    (integers.atoms.len() * atom).div_ceil(8) + SLACK
+}
+
+/// Whole positions, counted from the minimum.
+enum Whole {
+    Mixed(Radix),
+    /// Bits of x, y and z, of which one has too wide a range for a product.
+    Apart([u32; 3]),
+}
+
+impl Whole {
+    fn new(integers: &Integers) -> Self {
+        let axes = [0, 1, 2];
+        let sizes = axes.map(|axis| integers.maximum[axis].abs_diff(integers.minimum[axis]) + 1);
+        if sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX) {
+            return Whole::Apart(sizes.map(|size| bit_length(size.into())));
+        }
+        let n = bit_length(sizes.iter().map(|&size| u128::from(size)).product());
+        Whole::Mixed(Radix::new(n, sizes[1], sizes[2]))
+    }
+
+    fn n_bits(&self) -> u32 {
+        match self {
+            Whole::Mixed(radix) => radix.bits,
+            Whole::Apart(bits) => bits.iter().sum(),
+        }
+    }
+
+    #[inline(always)]
+    fn put(&self, digits: [i32; 4], bits: &mut Bits<'_>) {
+        match self {
+            Whole::Mixed(radix) => radix.put(digits, bits),
+            Whole::Apart(lengths) => {
+                for (digit, length) in digits.into_iter().zip(lengths) {
+                    bits.put(u64::from(digit as u32) << (64 - length), *length);
+                }
+            }
+        }
+    }
+}
+
+/// Pack all atoms into `bytes`, as many as [`most_bytes`] tells; how many it took.
+fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
+    let whole = Whole::new(integers);
+    let [x, y, z] = integers.minimum;
+    let minimum = Four::new([x, y, z, 0]);
+    let mut bits = Bits::new(bytes);
+    let mut groups = Groups::new(integers);
+    let mut run_before = usize::MAX;
+    while let Some(&first) = groups.atoms.get(groups.at) {
+        let radix = &SMALL[groups.small].radix;
+        let Group { full, run, change } = groups.next(first);
+        whole.put(full.minus(minimum).to_array(), &mut bits);
+        // Without a branch, which would be missed as often as not.
+        let code = (0b10_0000 | (3 * run as i32 + change + 1) as u64) << 58;
+        let same = run == run_before && change == 0;
+        let (word, n) = if same { (0, 1) } else { (code, 6) };
+        bits.put(word, n);
+        run_before = run;
+        for &digits in &groups.digits[..run] {
+            radix.put(digits, &mut bits);
+        }
+    }
+    bits.len()
+}
+
+/// One atom with its whole position, and how many follow with their distances.
+struct Group {
+    full: Four,
+    run: usize,
+    /// Of the small index, for the group behind it.
+    change: i32,
+}
+
+/// Finds one group after the other.
+struct Groups<'a> {
+    atoms: &'a [Four],
+    /// First atom of the next group.
+    at: usize,
+    /// Last atom of the group before.
+    last: Four,
+    small: usize,
+    smallest: usize,
+    largest: usize,
+    /// Distances in the run, counted from the lowest.
+    digits: [[i32; 4]; RUN_MAX],
+}
+
+impl<'a> Groups<'a> {
+    fn new(integers: &'a Integers) -> Self {
+        let largest = largest_small(integers);
+        Groups {
+            atoms: &integers.atoms,
+            at: 0,
+            last: Four::new([0; 4]),
+            small: first_small(integers),
+            smallest: largest - SMALL_SPAN,
+            largest,
+            digits: [[0; 4]; RUN_MAX],
+        }
+    }
+
+    /// The group that begins with the atom `first`.
+    #[inline(always)]
+    fn next(&mut self, first: Four) -> Group {
+        let below = Four::new(SMALL[self.small].below);
+        let change = self.likely_change(first);
+        // The second atom is stored whole, so that an oxygen stands between its hydrogens.
+        let group = match self.atoms.get(self.at + 1) {
+            Some(&second) if near(first.minus(second), below) => {
+                self.find_run(first, second, change)
+            }
+            _ => {
+                self.last = first;
+                Group {
+                    full: first,
+                    run: 0,
+                    change: change.max(0),
+                }
+            }
+        };
+        self.at += 1 + group.run;
+        self.small = self.small.wrapping_add_signed(group.change as isize);
+        group
+    }
+
+    /// What the small index changes by if the run allows it.
+    #[inline(always)]
+    fn likely_change(&self, first: Four) -> i32 {
+        let larger = Four::new(SMALL[self.largest].below);
+        let up = (self.at > 0) & (self.small < self.largest) & near(first.minus(self.last), larger);
+        if up {
+            1
+        } else {
+            -i32::from(self.small > self.smallest)
+        }
+    }
+
+    /// The run that begins with `first`, seen from `full`.
+    #[inline(always)]
+    fn find_run(&mut self, first: Four, full: Four, mut change: i32) -> Group {
+        let Small { half, below, .. } = &SMALL[self.small];
+        let (half, below) = (Four::new(*half), Four::new(*below));
+        let smaller = SMALL[self.small - 1].half[0];
+        let (mut atom, mut step) = (first, first.minus(full));
+        let mut run = 0;
+        loop {
+            if change == -1 && square(step) >= smaller.wrapping_mul(smaller) {
+                change = 0;
+            }
+            self.digits[run] = step.plus(half).to_array();
+            run += 1;
+            match self.atoms.get(self.at + 1 + run) {
+                Some(&next) if run < RUN_MAX && near(next.minus(atom), below) => {
+                    step = next.minus(atom);
+                    atom = next;
+                }
+                _ => break,
+            }
+        }
+        self.last = atom;
+        Group { full, run, change }
+    }
+}
+
+/// Whether all lanes of a difference are from `-below` to `below`. Sums that overflow turn
+/// negative, as they should.
+#[inline(always)]
+fn near(difference: Four, below: Four) -> bool {
+    !below
+        .minus(difference)
+        .or(below.plus(difference))
+        .any_negative()
+}
+
+/// Squares that overflow wrap as they do in GROMACS.
+#[inline(always)]
+fn square(step: Four) -> i32 {
+    let [x, y, z, _] = step.to_array().map(|x| x.wrapping_mul(x));
+    x.wrapping_add(y).wrapping_add(z)
+}
+
+// Positions as integers of a fixed precision, and what a header says of all of them.
+
+/// What no integer of 32 bits reaches.
+const LIMIT: f32 = 2_147_483_648.0;
+
+/// The integers of one frame. Their room is kept for the next one.
+#[derive(Debug, Default)]
+struct Integers {
+    /// x, y, z and 0.
+    atoms: Vec<Four>,
+    minimum: [i32; 3],
+    maximum: [i32; 3],
+    /// Least distance of neighbours in the order of atoms: |x| + |y| + |z|.
+    least: i32,
+}
+
+impl Integers {
+    /// Take the positions (Å) of a frame; `precision` is a number per nm.
+    ///
+    /// # Errors
+    /// The atom that has no integers, in a sentence.
+    fn take(&mut self, positions: &[f32], precision: f32) -> Result<(), String> {
+        let (positions, _) = positions.as_chunks::<3>();
+        let mut range = Range::new();
+        self.atoms.clear();
+        self.atoms.extend(positions.iter().map(|&[x, y, z]| {
+            let rounded = rounded([x, y, z, 0.0], precision);
+            let atom = rounded.truncated();
+            range.include(rounded, atom);
+            atom
+        }));
+        if !range.is_sound() {
+            return Err(why_unsound(positions, precision));
+        }
+        let (minimum, maximum) = (range.minimum.to_array(), range.maximum.to_array());
+        for axis in 0..3 {
+            // Differences have to fit in 32 bits, as they have for xdrfile.
+            if maximum[axis].trunc() - minimum[axis].trunc() >= LIMIT {
+                return Err(format!(
+                    "{} from {} to {} Å is too wide a range for precision {precision}",
+                    ["x", "y", "z"][axis],
+                    minimum[axis] / precision / NM_PER_ANGSTROM,
+                    maximum[axis] / precision / NM_PER_ANGSTROM,
+                ));
+            }
+        }
+        self.minimum = [0, 1, 2].map(|axis| minimum[axis] as i32);
+        self.maximum = [0, 1, 2].map(|axis| maximum[axis] as i32);
+        self.least = least_distance(&self.atoms);
+        Ok(())
+    }
+}
+
+/// What all rounded positions of a frame lie between.
+struct Range {
+    minimum: Floats,
+    maximum: Floats,
+    /// Negative where a number was too large or none.
+    unsound: Four,
+}
+
+impl Range {
+    fn new() -> Self {
+        Range {
+            minimum: Floats::new([f32::MAX; 4]),
+            maximum: Floats::new([f32::MIN; 4]),
+            unsound: Four::new([0; 4]),
+        }
+    }
+
+    #[inline(always)]
+    fn include(&mut self, rounded: Floats, whole: Four) {
+        self.minimum = rounded.least(self.minimum);
+        self.maximum = rounded.greatest(self.maximum);
+        self.unsound = self.unsound.or(whole.equals(Four::new([i32::MIN; 4])));
+    }
+
+    fn is_sound(&self) -> bool {
+        !self.unsound.any_negative()
+    }
+}
+
+/// The numbers whose integer parts are the nearest integers. Half a unit is added in double
+/// precision by xdrfile, and the sum rounded, which makes no difference.
+#[inline(always)]
+fn rounded(position: [f32; 4], precision: f32) -> Floats {
+    let nm = Floats::new(position).times(NM_PER_ANGSTROM);
+    nm.times(precision).half_further()
+}
+
+/// Sums that overflow wrap as they do in xdrfile.
+fn least_distance(atoms: &[Four]) -> i32 {
+    let distances = atoms.windows(2).map(|pair| {
+        let [x, y, z, _] = pair[1].minus(pair[0]).to_array().map(i32::wrapping_abs);
+        x.wrapping_add(y).wrapping_add(z)
+    });
+    distances.min().unwrap_or(i32::MAX)
+}
+
+#[cold]
+fn why_unsound(positions: &[[f32; 3]], precision: f32) -> String {
+    for (atom, &[x, y, z]) in positions.iter().enumerate() {
+        let whole = rounded([x, y, z, 0.0], precision).truncated().to_array();
+        for (x, whole) in [x, y, z].into_iter().zip(whole) {
+            if !x.is_finite() {
+                return not_finite(atom, "position", x);
+            }
+            if whole == i32::MIN {
+                return format!("atom {atom}: {x} Å is too far out for precision {precision}");
+            }
+        }
+    }
+    format!("a position is too far out for precision {precision}")
+}
+
+// Puts numbers into a row of bits.
+
+/// Bits that one word takes beside up to seven bits before them.
+const WORD: u32 = 56;
+
+/// Bytes behind the last bit that are overwritten.
+const SLACK: usize = 8;
+
+/// Fills bytes from the front, the highest bit of each first.
+struct Bits<'a> {
+    bytes: &'a mut [u8],
+    /// Whole bytes so far.
+    at: usize,
+    /// The bits of the byte that has begun, at the top.
+    begun: u64,
+    /// Their number.
+    n: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn new(bytes: &'a mut [u8]) -> Self {
+        Bits {
+            bytes,
+            at: 0,
+            begun: 0,
+            n: 0,
+        }
+    }
+
+    /// Put the highest `n` bits of `word`, at most [`WORD`]; all lower ones are 0.
+    #[inline(always)]
+    fn put(&mut self, word: u64, n: u32) {
+        let bits = self.begun | word >> self.n;
+        self.bytes[self.at..self.at + 8].copy_from_slice(&bits.to_be_bytes());
+        self.n += n;
+        self.at += self.n as usize / 8;
+        self.begun = bits << (self.n & !7);
+        self.n &= 7;
+    }
+
+    /// Put a number of `n` bits, 1 to 72, from its lowest byte to its highest, which is cut to the
+    /// bits that remain.
+    #[cold]
+    fn put_long(&mut self, mut number: u128, mut n: u32) {
+        while n > 8 {
+            self.put((number as u64) << 56, 8);
+            (number, n) = (number >> 8, n - 8);
+        }
+        self.put((number as u64) << (64 - n), n);
+    }
+
+    /// Bytes that hold all bits.
+    fn len(&self) -> usize {
+        self.at + usize::from(self.n > 0)
+    }
+}
+
+/// Numbers of three digits, of which the last counts most rapidly.
+#[derive(Debug, Clone, Copy)]
+struct Radix {
+    bits: u32,
+    size_y: u64,
+    size_z: u64,
+    layout: Layout,
+}
+
+impl Radix {
+    const fn new(bits: u32, size_y: u32, size_z: u32) -> Self {
+        Radix {
+            bits,
+            size_y: size_y as u64,
+            size_z: size_z as u64,
+            layout: Layout::new(if bits > WORD { WORD } else { bits }),
+        }
+    }
+
+    #[inline(always)]
+    fn put(&self, digits: [i32; 4], bits: &mut Bits<'_>) {
+        let [x, y, z, _] = digits.map(|digit| u64::from(digit as u32));
+        if self.bits <= WORD {
+            let number = (x * self.size_y + y) * self.size_z + z;
+            bits.put(self.layout.word(number), self.bits);
+        } else {
+            let xy = u128::from(x * self.size_y + y);
+            bits.put_long(xy * u128::from(self.size_z) + u128::from(z), self.bits);
+        }
     }
 }

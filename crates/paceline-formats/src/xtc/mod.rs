@@ -11,21 +11,19 @@
 //!      56  precision        f32   integers per nm
 //!      60  minimum          3 i32 of x, y, z over all atoms
 //!      72  maximum          3 i32
-//!      84  small index      i32   see `packed`
+//!      84  small index      i32   see `decode`
 //!      88  byte count       i32, or i64
 //!   92/96  packed positions       padded to a multiple of 4 bytes
 //! ```
 
+mod decode;
+mod decode_fast;
 mod encode;
-mod fast;
-mod groups;
-mod lanes;
-mod packed;
-mod radix;
-mod wanted;
+mod mixed_radix;
+mod simd;
 
-use self::packed::Packed;
-use self::wanted::Wanted;
+use self::decode::Packed;
+use self::decode::Wanted;
 use super::xdr::{Xdr, padding};
 use super::{Decoder, Fields, FrameOut, Run, gromacs};
 use crate::atom_set::Atoms;

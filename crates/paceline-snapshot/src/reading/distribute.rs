@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use paceline_formats::error::{Error, Result};
+
+use super::atom_source::{AtomSource, Moment, PART};
+use super::exchange::Exchange;
 use super::owners::{Owners, check_ranks};
-use super::post::Post;
-use super::shares::{Shares, share};
-use super::supply::{Moment, PART, Supply};
 use super::table::{OWNERS, Table, Widths};
 use crate::check::check_ids;
 use crate::{Communicator, Failure, Reduce};
-use paceline_formats::error::{Error, Result};
 
 /// Who reads, and how much at a time.
 #[derive(Debug, Clone, Copy)]
@@ -72,11 +72,11 @@ const ROOM: usize = 256 << 20;
 pub fn distribute(
     comm: &dyn Communicator,
     settings: Settings<'_>,
-    mut supply: Option<&mut dyn Supply>,
+    mut supply: Option<&mut dyn AtomSource>,
     owners: &mut dyn Owners,
 ) -> Result<Option<(Table, ReadingCost)>> {
     let mut distribution = Distribution::new(comm, settings);
-    for batch in 0..distribution.shares.n_batches() {
+    for batch in 0..distribution.partition.n_batches() {
         let decoded = match &mut supply {
             Some(supply) => distribution.decode(batch, &mut **supply, owners),
             None => Ok(()),
@@ -101,7 +101,7 @@ pub fn distribute(
 /// One rank's part in the reading of one frame.
 struct Distribution<'a> {
     settings: Settings<'a>,
-    shares: Shares,
+    partition: Partition,
     /// Atoms that a reader may receive at a time.
     room: u64,
     /// This rank's place among the readers.
@@ -112,7 +112,7 @@ struct Distribution<'a> {
     ranks: Vec<i64>,
     batch: Table,
     own: Table,
-    post: Post<'a>,
+    post: Exchange<'a>,
 }
 
 impl<'a> Distribution<'a> {
@@ -136,14 +136,14 @@ impl<'a> Distribution<'a> {
         own.expect((share + share / 16).max(few).min(n_atoms as usize));
         Distribution {
             settings,
-            shares: Shares::new(settings.n_places, n_readers, most, settings.ranges),
+            partition: Partition::new(settings.n_places, n_readers, most, settings.ranges),
             room: 2 * most as u64,
             reader: settings.readers.iter().position(|&reader| reader == rank),
             reader_of: settings.readers_of(comm.size()),
             ranks: Vec::new(),
             batch: Table::new(travelling),
             own,
-            post: Post::new(comm, travelling),
+            post: Exchange::new(comm, travelling),
         }
     }
 
@@ -151,13 +151,13 @@ impl<'a> Distribution<'a> {
     fn decode(
         &mut self,
         batch: u64,
-        supply: &mut dyn Supply,
+        supply: &mut dyn AtomSource,
         owners: &mut dyn Owners,
     ) -> Result<()> {
         let Some(reader) = self.reader else {
             return Ok(());
         };
-        let places = self.shares.part(batch, reader);
+        let places = self.partition.part(batch, reader);
         let n = (places.end - places.start) as usize;
         let begun = Instant::now();
         self.batch.make_room(n);
@@ -212,7 +212,7 @@ impl<'a> Distribution<'a> {
     /// reader, whoever owns the atoms.
     fn deliver(&mut self, batch: u64, load: u64) -> Result<()> {
         let size = |reader| {
-            let Range { start, end } = self.shares.part(batch, reader);
+            let Range { start, end } = self.partition.part(batch, reader);
             end - start
         };
         let before: u64 = (0..self.reader.unwrap_or(0)).map(size).sum();
@@ -258,5 +258,100 @@ impl<'a> Distribution<'a> {
         let ranks = size_of::<i64>() * self.ranks.capacity();
         let held = self.batch.capacity() + ranks + self.post.held() + by_supply;
         self.post.cost.peak_buffer = self.post.cost.peak_buffer.max(held);
+    }
+}
+
+// Which atoms each reader reads in each batch.
+
+/// A frame's atoms, cut into batches for some readers.
+#[derive(Debug, Clone, Copy)]
+pub struct Partition {
+    n_atoms: u64,
+    n_readers: u64,
+    n_batches: u64,
+    apart: bool,
+}
+
+impl Partition {
+    /// Shares of at most `most` atoms a reader and batch.
+    ///
+    /// Readers that work on one part of the file together give all owners their atoms in the order
+    /// of the file. Where owners have ranges of the file, the readers do so each for its own
+    /// owners, `apart`.
+    pub fn new(n_atoms: u64, n_readers: usize, most: usize, apart: bool) -> Self {
+        let n_readers = n_readers as u64;
+        let n_batches = n_atoms.div_ceil(n_readers).div_ceil(most.max(1) as u64);
+        Partition {
+            n_atoms,
+            n_readers,
+            n_batches,
+            apart,
+        }
+    }
+
+    pub fn n_batches(&self) -> u64 {
+        self.n_batches
+    }
+
+    /// What a reader reads in a batch.
+    pub fn part(&self, batch: u64, reader: usize) -> Range<u64> {
+        let (all, reader) = (0..self.n_atoms, reader as u64);
+        match self.apart {
+            true => {
+                let own = share(all, reader, self.n_readers);
+                share(own, batch, self.n_batches)
+            }
+            false => {
+                let together = share(all, batch, self.n_batches);
+                share(together, reader, self.n_readers)
+            }
+        }
+    }
+}
+
+/// One of `n` equal parts of a range.
+pub fn share(range: Range<u64>, one: u64, n: u64) -> Range<u64> {
+    let len = u128::from(range.end - range.start);
+    let border = |k: u64| range.start + (len * u128::from(k) / u128::from(n)) as u64;
+    border(one)..border(one + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_atom_is_in_one_share_and_none_is_too_large() {
+        for (n_atoms, n_readers, most) in [
+            (0, 1, 5),
+            (1, 3, 1),
+            (10, 3, 2),
+            (1000, 4, 7),
+            (7, 7, 9),
+            (99, 2, 1000),
+        ] {
+            for apart in [true, false] {
+                let partition = Partition::new(n_atoms, n_readers, most, apart);
+                let mut seen = vec![0; n_atoms as usize];
+                for batch in 0..partition.n_batches() {
+                    for reader in 0..n_readers {
+                        let part = partition.part(batch, reader);
+                        assert!(part.clone().count() <= most, "{part:?}");
+                        part.for_each(|atom| seen[atom as usize] += 1);
+                    }
+                }
+                assert!(seen.iter().all(|&times| times == 1), "{partition:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn together_they_go_through_the_file_and_apart_each_through_its_own_part() {
+        let together = Partition::new(100, 2, 10, false);
+        assert_eq!(together.part(0, 0), 0..10);
+        assert_eq!(together.part(0, 1), 10..20);
+        let apart = Partition::new(100, 2, 10, true);
+        assert_eq!(apart.part(0, 1), 50..60);
+        assert_eq!(apart.part(4, 0), 40..50);
     }
 }

@@ -1,6 +1,6 @@
 //! Whose an atom is.
 
-use super::supply::Moment;
+use super::atom_source::Moment;
 use super::table::Table;
 use paceline_formats::error::{Error, Result};
 
@@ -153,8 +153,8 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shares::share;
     use super::*;
+    use crate::reading::distribute::share;
 
     fn grid(shape: [u32; 3], vectors: [[f64; 3]; 3], centred: bool) -> Result<Grid> {
         let moment = Moment {

@@ -91,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Room for so many atoms, where there is as much: a file may claim any number.
+    /// MemoryBudget for so many atoms, where there is as much: a file may claim any number.
     pub fn expect(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));

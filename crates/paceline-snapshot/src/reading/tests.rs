@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::atom_source::{AtomSource, Moment};
 use super::distribute::{ReadingCost, Settings, distribute};
 use super::owners::{ById, Grid, Owners};
-use super::supply::{Moment, Supply};
 use super::table::{
     CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, Table, VELOCITIES, Widths, widths,
 };
@@ -70,7 +70,7 @@ impl File {
     }
 }
 
-impl Supply for File {
+impl AtomSource for File {
     fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
         assert!(table.is_empty());
         assert!(self.next <= places.start, "it went back");
@@ -123,7 +123,7 @@ fn read(
     let got = on_ranks(case.n_ranks, |comm| {
         let mut file = File::new(case.id_at);
         let supply = case.readers.contains(&comm.rank());
-        let supply = supply.then_some(&mut file as &mut dyn Supply);
+        let supply = supply.then_some(&mut file as &mut dyn AtomSource);
         let read = distribute(
             comm,
             settings(case, &moment(), ranges),
@@ -258,7 +258,7 @@ fn refused(rule: fn(i64) -> i64, damaged: Option<u64>) -> Vec<Option<String>> {
         let mut file = File::new(case.id_at);
         file.damaged = damaged;
         let supply = case.readers.contains(&comm.rank());
-        let supply = supply.then_some(&mut file as &mut dyn Supply);
+        let supply = supply.then_some(&mut file as &mut dyn AtomSource);
         match distribute(
             comm,
             settings(&case, &moment(), false),
@@ -337,7 +337,7 @@ fn an_atom_that_is_there_twice_is_named() {
     };
     let said = on_ranks(case.n_ranks, |comm| {
         let mut file = File::new(case.id_at);
-        let supply = (comm.rank() == 1).then_some(&mut file as &mut dyn Supply);
+        let supply = (comm.rank() == 1).then_some(&mut file as &mut dyn AtomSource);
         let mut by_id = ById {
             n_atoms: 1000,
             n_ranks: 3,

@@ -1,8 +1,8 @@
 //! Numbers of mixed radix, found in a 64-bit window on the file and divided by multiplying with
 //! reciprocals; and how they are stored there.
 
-use super::lanes::{Four, Two};
-use super::packed::{Packed, SMALL_MIN, SMALL_SIZES};
+use super::decode::{Packed, SMALL_MIN, SMALL_SIZES};
+use super::simd::{Four, Two};
 
 /// The numbers of distances up to this index fit in 32 bits, so that products of 64 bits divide
 /// them exactly; `Reciprocal::new` proves it while compiling.

@@ -1,7 +1,10 @@
-//! How the memory of a rank is shared out.
+//! Divide the memory of a rank, and keep it from frame to frame.
 
-use super::failure::{Failure, Result};
+use std::cell::RefCell;
+
 use paceline_formats::error::Error;
+
+use crate::{Failure, Result};
 
 /// Bytes of text that are made before they are written, at the most: what the cache still has when
 /// the system takes them.
@@ -18,7 +21,7 @@ const NEAR: usize = 256;
 
 /// Atoms for which a rank has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct MemoryBudget {
     /// Whose bytes are made at a time.
     pub written: usize,
     /// Put in order at a time.
@@ -31,7 +34,7 @@ pub struct Room {
     pub known: usize,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Share out `buffer` bytes for atoms of `packed` bytes that become `text` bytes: a quarter
     /// for atoms that leave, three eighths for those that come, and an eighth each for who leaves
     /// when, for what is copied, and for text.
@@ -39,20 +42,72 @@ impl Room {
     /// # Errors
     /// [`Error::Argument`] where that is not enough for an atom from each rank to each writer.
     pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
-        let room = Room {
+        let budget = MemoryBudget {
             written: TEXT.min(buffer / 8) / text.max(1),
             sorted: ATOMS.min(buffer / 8 * 3) / (packed + size_of::<u32>()),
             near: NEAR.min(buffer / 8 / packed),
             packed: ATOMS.min(buffer / 4) / packed,
             known: buffer / 8 / size_of::<u32>(),
         };
-        let least = [room.written, room.near, room.packed / n_writers.max(1)];
+        let least = [
+            budget.written,
+            budget.near,
+            budget.packed / n_writers.max(1),
+        ];
         if least.contains(&0) {
             return Err(Failure::Error(Error::Argument(format!(
                 "a buffer of {buffer} bytes is not enough for {n_writers} writers and atoms of \
                  {text} bytes"
             ))));
         }
-        Ok(room)
+        Ok(budget)
     }
+}
+
+// Memory that a thread keeps for its next frame: the system gives new memory page by page.
+
+thread_local! {
+    static KEPT: RefCell<Memory> = RefCell::default();
+}
+
+/// Buffers of atoms that travel.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Atoms that leave.
+    pub packed: Vec<u8>,
+    /// Atoms that came.
+    pub received: Vec<u8>,
+    /// Place in `received` of each atom of a batch.
+    pub order: Vec<u32>,
+    /// Some of them, in order.
+    pub near: Vec<u8>,
+    /// Bytes of the file.
+    pub text: Vec<u8>,
+}
+
+impl Memory {
+    /// That of this thread, unless it is more than may be taken.
+    pub fn take(most: usize) -> Self {
+        let kept = KEPT.take();
+        match kept.n_bytes() <= most {
+            true => kept,
+            false => Memory::default(),
+        }
+    }
+
+    pub fn keep(self) {
+        KEPT.set(self);
+    }
+
+    pub fn n_bytes(&self) -> usize {
+        let bytes = [&self.packed, &self.received, &self.near, &self.text];
+        bytes.map(Vec::capacity).iter().sum::<usize>() + 4 * self.order.capacity()
+    }
+}
+
+/// Make a buffer as long as this, with any bytes in it, and with no more memory than it needs.
+pub fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
+    buffer.truncate(n_bytes);
+    buffer.reserve_exact(n_bytes - buffer.len());
+    buffer.resize(n_bytes, 0);
 }

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::cost::{Cost, timed};
-use super::failure::Result;
-use super::memory::{Memory, grow};
-use super::outbox::Outbox;
-use super::shares::Shares;
-use super::target::{Target, parts};
-use super::{Failure, Plan, Reduce};
+use crate::cost::timed;
+use crate::memory_budget::{Memory, grow};
+use crate::send_schedule::Partition;
+use crate::send_schedule::SendSchedule;
+use crate::target::{Target, parts};
+use crate::{Cost, Failure, Plan, Reduce, Result};
 
 /// Atoms that are packed for each writer in turn. Those for one lie between those for others, which
 /// are then still in the cache.
@@ -21,26 +20,26 @@ const EMPTY: u32 = u32::MAX;
 /// rank has done its part in what the others do.
 pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
-    let shares = Shares::new(job.n_atoms, job.writers.len(), &plan.room);
-    let own = timed(&mut cost.sort, || count(&shares, job.atoms.ids));
+    let partition = Partition::new(job.n_atoms, job.writers.len(), &plan.budget);
+    let own = timed(&mut cost.sort, || count(&partition, job.atoms.ids));
     let mut held = own.clone();
     timed(&mut cost.communicate, || {
         plan.comm.all_reduce(&mut held, Reduce::Max)
     })?;
-    let batches = shares.batches(&held, &plan.room);
+    let batches = partition.batches(&held, &plan.budget);
     let mut mail = Mail {
         plan,
         writer: job
             .writers
             .iter()
             .position(|&rank| rank == plan.comm.rank()),
-        outbox: Outbox::new(
+        outbox: SendSchedule::new(
             job.atoms.ids,
-            shares,
+            partition,
             job.writers.len(),
             &batches,
             &own,
-            plan.room.known,
+            plan.budget.known,
         ),
         memory: Memory::take(job.buffer),
         cost,
@@ -49,7 +48,7 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     for (number, steps) in batches.iter().enumerate() {
         mail.send(number)?;
         if let (Ok(Some(open)), Some(writer)) = (&target, mail.writer)
-            && let Err(failure) = mail.write(open, shares.atoms(writer, steps))
+            && let Err(failure) = mail.write(open, partition.atoms(writer, steps))
         {
             target = Err(failure);
         }
@@ -64,10 +63,10 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
 }
 
 /// Own atoms of each step.
-fn count(shares: &Shares, ids: &[i64]) -> Vec<u64> {
-    let mut own = vec![0; shares.n_steps()];
+fn count(partition: &Partition, ids: &[i64]) -> Vec<u64> {
+    let mut own = vec![0; partition.n_steps()];
     for &id in ids {
-        let (_, step) = shares.of(id as u64 - 1);
+        let (_, step) = partition.of(id as u64 - 1);
         own[step] += 1;
     }
     own
@@ -78,7 +77,7 @@ struct Mail<'a> {
     plan: &'a Plan<'a>,
     /// Which of the writers it is.
     writer: Option<usize>,
-    outbox: Outbox<'a>,
+    outbox: SendSchedule<'a>,
     memory: Memory,
     cost: &'a mut Cost,
 }
@@ -125,9 +124,9 @@ impl Mail<'_> {
             text,
             ..
         } = memory;
-        for part in parts(order.len(), plan.room.written) {
+        for part in parts(order.len(), plan.budget.written) {
             let order = &order[part.clone()];
-            for some in parts(order.len(), plan.room.near) {
+            for some in parts(order.len(), plan.budget.near) {
                 let places = &order[some.clone()];
                 timed(&mut cost.sort, || {
                     grow(near, places.len() * plan.packing.size());
@@ -152,7 +151,7 @@ impl Mail<'_> {
 /// Pack the atoms of a batch for others, and those that this rank itself writes.
 fn pack(
     plan: &Plan<'_>,
-    outbox: &mut Outbox<'_>,
+    outbox: &mut SendSchedule<'_>,
     batch: usize,
     mut packed: &mut [u8],
     stayed: &mut [u8],

@@ -2,7 +2,7 @@
 //!
 //! Bits are read 64 at a time, divisions are products with reciprocals, and two distances are
 //! taken apart at once. Nothing is reported from here: where a group is unusual or damaged, or
-//! near the end of the frame, the walk stops before it and leaves it to `groups`.
+//! near the end of the frame, the walk stops before it and leaves it to `decode`.
 //!
 //! A whole frame takes about 13 cycles an atom (Zen 3). Instructions bound it: memory is no
 //! matter, and branches are foreseen but for the end of a run (missed every second time in
@@ -11,11 +11,9 @@
 //! wanted, half the time is the way from group to group, each of which begins where the flag and
 //! the run of the one before have it end, and half the unpacking of those that hold wanted atoms.
 
-use super::groups::Place;
-use super::lanes::{Four, Two};
-use super::packed::{Packed, RUN_MAX, SMALL_MIN};
-use super::radix::{Full, SMALL, SMALL_FAST};
-use super::wanted::Wanted;
+use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
+use super::mixed_radix::{Full, SMALL, SMALL_FAST};
+use super::simd::{Four, Two};
 
 /// Bytes from a group's first that finding and unpacking it may touch, and more: it has at most
 /// 57 + 6 + 10 × 32 bits, and a load takes 8 bytes.

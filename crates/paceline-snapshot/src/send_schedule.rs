@@ -1,20 +1,20 @@
-//! A rank's own atoms by the batch in which they leave, and by the writer to whom they go.
+//! Divide the atoms among writers and steps, and schedule when a rank sends its own.
 
 use std::ops::Range;
 
-use super::shares::Shares;
+use crate::memory_budget::MemoryBudget;
 
 /// Atoms by batch and writer. It knows some batches at a time, so that it stays small.
-pub struct Outbox<'a> {
+pub struct SendSchedule<'a> {
     ids: &'a [i64],
-    shares: Shares,
+    partition: Partition,
     n_writers: usize,
     /// Of each step.
     batch_of: Vec<u32>,
     /// Own atoms of each batch.
     n_own: Vec<u64>,
     /// The most places, of atoms and of writers' first ones, that it should know.
-    room: usize,
+    budget: usize,
     known: Range<usize>,
     /// Where, in `order`, the atoms of each known batch and writer begin, and where the last end.
     starts: Vec<u32>,
@@ -22,28 +22,28 @@ pub struct Outbox<'a> {
     order: Vec<u32>,
 }
 
-impl<'a> Outbox<'a> {
+impl<'a> SendSchedule<'a> {
     /// Atoms of which `own` are in each step.
     pub fn new(
         ids: &'a [i64],
-        shares: Shares,
+        partition: Partition,
         n_writers: usize,
         batches: &[Range<usize>],
         own: &[u64],
-        room: usize,
+        budget: usize,
     ) -> Self {
         let mut batch_of = Vec::with_capacity(own.len());
         for (number, batch) in batches.iter().enumerate() {
             batch_of.extend(batch.clone().map(|_| number as u32));
         }
         let n_own = batches.iter().map(|batch| own[batch.clone()].iter().sum());
-        Outbox {
+        SendSchedule {
             ids,
-            shares,
+            partition,
             n_writers,
             batch_of,
             n_own: n_own.collect(),
-            room,
+            budget,
             known: 0..0,
             starts: Vec::new(),
             order: Vec::new(),
@@ -68,20 +68,20 @@ impl<'a> Outbox<'a> {
             + 8 * self.n_own.capacity()
     }
 
-    /// Find the atoms of as many batches as there is room for.
+    /// Find the atoms of as many batches as fit the budget.
     fn learn(&mut self, first: usize) {
         let (mut end, mut n_numbers) = (first, 0);
         // A place for each atom, and for each writer, who may get none.
         let numbers = |n_atoms: u64| n_atoms + self.n_writers as u64;
         while let Some(&n_atoms) = self.n_own.get(end)
-            && (end == first || n_numbers + numbers(n_atoms) <= self.room as u64)
+            && (end == first || n_numbers + numbers(n_atoms) <= self.budget as u64)
         {
             n_numbers += numbers(n_atoms);
             end += 1;
         }
         self.known = first..end;
         let bin = |&id: &i64| {
-            let (writer, step) = self.shares.of(id as u64 - 1);
+            let (writer, step) = self.partition.of(id as u64 - 1);
             let batch = self.batch_of[step] as usize;
             let known = (first..end).contains(&batch);
             known.then(|| (batch - first) * self.n_writers + writer)
@@ -107,5 +107,82 @@ impl<'a> Outbox<'a> {
                 *next += 1;
             }
         }
+    }
+}
+
+// Who puts which atoms in order, and when.
+//
+// The ids are cut into one range a writer, and each range into the same number of steps, fine
+// enough that one step of all writers fits in any rank's memory, whoever has the atoms. Steps are
+// then taken together, as many as fit, to batches.
+
+/// Steps of a batch for which there is memory, where atoms are spread evenly.
+const FINENESS: usize = 8;
+
+/// Ranges of ids, counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partition {
+    n_atoms: u64,
+    /// Of each writer, but for the last ones, which may have less.
+    n_steps: u64,
+    /// Atoms of a step of one writer.
+    step: u64,
+}
+
+impl Partition {
+    pub fn new(n_atoms: u64, n_writers: usize, budget: &MemoryBudget) -> Self {
+        let n_writers = n_writers as u64;
+        let range = n_atoms.div_ceil(n_writers).max(1);
+        let finest = (budget.sorted / FINENESS).min(budget.packed / n_writers as usize);
+        let n_steps = range.div_ceil(finest.max(1) as u64);
+        let step = range.div_ceil(n_steps);
+        Partition {
+            n_atoms,
+            n_steps,
+            step,
+        }
+    }
+
+    pub fn n_steps(&self) -> usize {
+        self.n_steps as usize
+    }
+
+    /// The writer of an atom, and its step.
+    pub fn of(&self, atom: u64) -> (usize, usize) {
+        let cell = atom / self.step;
+        (
+            (cell / self.n_steps) as usize,
+            (cell % self.n_steps) as usize,
+        )
+    }
+
+    /// The atoms of some steps of a writer.
+    pub fn atoms(&self, writer: usize, steps: &Range<usize>) -> Range<u64> {
+        let first = writer as u64 * self.n_steps;
+        let start = |step: usize| ((first + step as u64) * self.step).min(self.n_atoms);
+        start(steps.start)..start(steps.end)
+    }
+
+    /// Take steps together as long as their atoms fit: those of a writer, and those that any rank
+    /// has of them, at the most, of each step.
+    pub fn batches(&self, held: &[u64], budget: &MemoryBudget) -> Vec<Range<usize>> {
+        let mut batches: Vec<Range<usize>> = Vec::new();
+        let mut sent = 0;
+        for (step, &held) in held.iter().enumerate() {
+            sent += held;
+            match batches.last_mut() {
+                Some(batch)
+                    if sent <= budget.packed as u64
+                        && (batch.len() as u64 + 1) * self.step <= budget.sorted as u64 =>
+                {
+                    batch.end = step + 1;
+                }
+                _ => {
+                    sent = held;
+                    batches.push(step..step + 1);
+                }
+            }
+        }
+        batches
     }
 }

@@ -1,10 +1,9 @@
 //! Each atom is written by itself, in its place.
 
-use super::cost::{Cost, timed};
-use super::failure::Result;
-use super::memory::grow;
-use super::target::{Target, parts};
-use super::{Batch, Plan, Reduce};
+use crate::cost::timed;
+use crate::memory_budget::grow;
+use crate::target::{Target, parts};
+use crate::{Batch, Cost, Plan, Reduce, Result};
 
 /// Every rank writes its own atoms.
 pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
@@ -28,7 +27,7 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
         return write_all(plan, &n_atoms, cost);
     }
     let mut packed = Vec::new();
-    for part in parts(atoms.len(), plan.room.packed) {
+    for part in parts(atoms.len(), plan.budget.packed) {
         timed(&mut cost.sort, || {
             grow(&mut packed, part.len() * plan.packing.size());
             plan.packing.pack(atoms, |k| part.start + k, &mut packed);
@@ -54,7 +53,7 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     write(&plan.job.atoms.into(), cost);
     let mut packed = Vec::new();
     for (rank, &n_atoms) in n_atoms.iter().enumerate().skip(1) {
-        for part in parts(n_atoms as usize, plan.room.packed) {
+        for part in parts(n_atoms as usize, plan.budget.packed) {
             grow(&mut packed, part.len() * plan.packing.size());
             timed(&mut cost.communicate, || {
                 plan.comm.receive(rank, &mut packed)
@@ -71,7 +70,7 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
 /// no atoms left go on as long as any has.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
-    let at_a_time = plan.room.written;
+    let at_a_time = plan.budget.written;
     let mut most = [job.atoms.len().div_ceil(at_a_time) as u64];
     timed(&mut cost.communicate, || {
         plan.comm.all_reduce(&mut most, Reduce::Max)

@@ -4,19 +4,16 @@
 //! atoms of an owner are with one of them; and send each owner one long message (Todorov & Bush,
 //! HPCxTR0806, section 5).
 
+mod atom_source;
 mod distribute;
+mod exchange;
 mod owners;
-mod parcel;
-mod post;
-mod shares;
-mod supply;
 mod table;
 #[cfg(test)]
 mod tests;
-mod text;
 
+pub use self::atom_source::Text;
+pub use self::atom_source::{AtomSource, Moment};
 pub use distribute::{ReadingCost, Settings, distribute};
 pub use owners::{ById, Grid, Owners};
-pub use supply::{Moment, Supply};
 pub use table::{CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, Table, widths};
-pub use text::Text;
