@@ -54,6 +54,19 @@ impl Atoms {
         })
     }
 
+    /// These atoms, or none of them.
+    #[must_use]
+    pub fn only_if(self, wanted: bool) -> Self {
+        match wanted {
+            true => self,
+            false => Atoms {
+                n_total: self.n_total,
+                runs: Vec::new(),
+                len: 0,
+            },
+        }
+    }
+
     /// Number of atoms wanted.
     pub fn len(&self) -> usize {
         self.len

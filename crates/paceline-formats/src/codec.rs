@@ -6,6 +6,20 @@ use crate::{FrameIn, FrameOut, Run, Series};
 /// A decoder for one file and one set of atoms. It belongs to one worker and may learn from
 /// each frame how much of the next one to ask for.
 pub trait Decoder: Send {
+    /// Offset and size of the first frame, where [`Decoder::learn`] must be given its bytes before
+    /// any other is decoded.
+    fn needs_first(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Learn what only the first frame holds.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where these are not the bytes of a first frame.
+    fn learn(&mut self, _first: &[u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// What to read of frame number `frame`, which has `size` bytes: ascending, disjoint runs.
     /// Never more than `size` bytes; the last run may be too short where only decoding tells how
     /// long it must be.

@@ -119,7 +119,7 @@ fn named((first, last): (i64, i64)) -> String {
     }
 }
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Place a decoder's fault in its file: `start` is the offset of the frame's first byte and

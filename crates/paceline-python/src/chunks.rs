@@ -12,11 +12,12 @@ use super::{OrRaise, indices};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{Error, Result};
+use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
-use paceline_formats::index::Fingerprint;
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, Request, Slice,
 };
+use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 
 /// One worker's hand on datasets of an HDF5 file.
@@ -184,7 +185,7 @@ impl ChunkReader {
         let chunks = py
             .detach(|| {
                 let source = FileSource::open(&path)?;
-                fingerprint.verify(&source)?;
+                STANDARD.verify(&source, &fingerprint)?;
                 Chunks::new(Arc::new(source), elements, &atoms, ids)
             })
             .or_raise(py)?;

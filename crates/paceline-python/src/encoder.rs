@@ -8,12 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::raise;
-use paceline_formats::dcd::DcdEncoder;
 use paceline_formats::error::Error;
-use paceline_formats::netcdf3::NetcdfEncoder;
-use paceline_formats::trr::TrrEncoder;
+use paceline_formats::format::EncoderSettings;
+use paceline_formats::registry::STANDARD;
 use paceline_formats::writer::{Block, Failure};
-use paceline_formats::xtc::{self, XtcEncoder};
 use paceline_formats::{Fields, Series};
 
 /// Encodes the frames of one file: what an encoder is made of. Each block has one of its own,
@@ -138,54 +136,24 @@ impl Encoder {
         })
     }
 
-    /// An encoder for the format by the name that [`formats::Format::name`] gives it.
+    /// An encoder for the format by the name that [`Format::name`](paceline_formats::Format::name) gives it.
     ///
     /// # Errors
     /// What cannot be written, in a sentence.
     fn make(&self) -> Result<Box<dyn paceline_formats::Encoder>, String> {
-        let &Encoder {
-            ref format,
-            n_atoms,
-            precision,
-            has_cell,
-            fields,
-        } = self;
-        let only = |held: Fields| match fields.beyond(held) {
-            Some(field) => Err(format!("{format} holds no {field}")),
-            None if fields == Fields::default() => {
-                Err(format!("there is nothing to write to {format}"))
-            }
-            None => Ok(()),
-        };
-        if precision.is_some() && format != "XTC" {
-            return Err(format!("{format} has no precision to choose"));
-        }
-        Ok(match &format[..] {
-            "XTC" => {
-                only(Fields::POSITIONS)?;
-                let precision = precision.unwrap_or(xtc::PRECISION);
-                Box::new(XtcEncoder::new(n_atoms, precision)?)
-            }
-            "TRR" => Box::new(TrrEncoder::new(n_atoms)?),
-            "DCD" => {
-                only(Fields::POSITIONS)?;
-                Box::new(DcdEncoder::new(n_atoms, has_cell)?)
-            }
-            "NetCDF" => {
-                only(Fields::ALL)?;
-                Box::new(NetcdfEncoder::new(n_atoms, has_cell, fields)?)
-            }
-            "CDF-5" => {
-                only(Fields::ALL)?;
-                Box::new(NetcdfEncoder::new(n_atoms, has_cell, fields)?.as_cdf5())
-            }
-            _ => return Err(format!("paceline does not write {format}")),
+        STANDARD.encoder(&EncoderSettings {
+            name: &self.format,
+            n_atoms: self.n_atoms,
+            precision: self.precision,
+            has_cell: self.has_cell,
+            fields: self.fields,
         })
     }
 
     /// Whether a block may lack some of the fields.
     fn mixed(&self) -> bool {
-        self.format == "TRR"
+        let format = STANDARD.named(&self.format);
+        format.is_some_and(|format| format.abilities().mixed_fields)
     }
 
     /// The numbers of a field, which must be there if it is written and only then; blocks for a

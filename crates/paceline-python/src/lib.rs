@@ -6,6 +6,7 @@ mod chunks;
 mod communicator;
 mod dlpoly;
 mod encoder;
+mod file_format;
 mod kernels;
 mod reader;
 mod snapshot;
@@ -114,6 +115,8 @@ mod _core {
     use super::dlpoly::{dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon};
     #[pymodule_export]
     use super::encoder::Encoder;
+    #[pymodule_export]
+    use super::file_format::{FileFormat, formats};
     #[pymodule_export]
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]

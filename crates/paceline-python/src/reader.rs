@@ -9,12 +9,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::index::Fingerprint;
+use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
+use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
-use paceline_formats::{Fields, Layout};
 
 /// One worker's hand on a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -124,7 +125,7 @@ impl Reader {
         atoms: Option<PyReadonlyArray1<'_, i64>>,
         fields: u8,
     ) -> PyResult<Self> {
-        let Some(layout) = Layout::from_bytes(layout) else {
+        let Some(layout) = STANDARD.layout(layout) else {
             return Err(PyValueError::new_err("these bytes are no layout"));
         };
         let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
@@ -139,7 +140,7 @@ impl Reader {
         let blocks = py
             .detach(|| {
                 let source = FileSource::open(&path)?;
-                fingerprint.verify(&source)?;
+                STANDARD.verify(&source, &fingerprint)?;
                 BlockReader::new(Arc::new(source), &layout, atoms, Fields::from_bits(fields))
             })
             .or_raise(py)?;

@@ -10,8 +10,10 @@ use pyo3::pybacked::PyBackedBytes;
 
 use super::OrRaise;
 use super::communicator::PyCommunicator;
+use paceline_formats::dlpoly;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::index::Fingerprint;
+use paceline_formats::fingerprint::Fingerprint;
+use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
@@ -52,14 +54,15 @@ pub(super) struct TextFrame {
 impl TextFrame {
     /// Open the file, if it is still the one that was opened.
     fn open(&self, moment: &Moment) -> Result<Text> {
-        let Some(Layout::Dlpoly(layout)) = Layout::from_bytes(&self.layout) else {
+        let layout = STANDARD.layout(&self.layout);
+        let Some(&layout) = layout.as_ref().and_then(Layout::downcast::<dlpoly::Layout>) else {
             return Err(Error::Argument("these bytes are no layout of text".into()));
         };
         let Ok(fingerprint) = self.fingerprint.parse::<Fingerprint>() else {
             return Err(Error::Argument("this text is no fingerprint".into()));
         };
         let source = FileSource::open(&moment.path)?;
-        fingerprint.verify(&source)?;
+        STANDARD.verify(&source, &fingerprint)?;
         let frame = self.offset..self.offset.saturating_add(self.size);
         Text::new(source, layout, moment.clone(), frame)
     }

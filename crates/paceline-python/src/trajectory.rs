@@ -11,9 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::OrRaise;
-use paceline_formats::index::{self, Fingerprint, Index, OpenOptions, Origin};
+use paceline_formats::Format;
+use paceline_formats::fingerprint::Fingerprint;
+use paceline_formats::index::{self, Index, OpenOptions, Origin};
+use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
-use paceline_formats::{Format, Layout};
 
 /// Offsets and sizes of frames.
 type ExtentArrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
@@ -62,6 +64,7 @@ impl Trajectory {
         };
         let opened = py.detach(|| {
             let options = OpenOptions {
+                registry: &STANDARD,
                 index_files: index::index_files(&path, cache_folder.as_deref()),
                 refresh,
                 sample,
@@ -155,20 +158,13 @@ impl Trajectory {
     /// Time between frames as the header has it, ps; None where only frames tell.
     #[getter]
     fn dt(&self) -> Option<f64> {
-        match self.index.layout() {
-            Layout::Xtc { .. } | Layout::Trr { .. } | Layout::Dlpoly(_) => None,
-            Layout::Dcd(layout) => Some(layout.dt()),
-            Layout::Netcdf3(layout) => layout.dt(),
-        }
+        self.index.layout().dt()
     }
 
     /// What the first frame counts as where times are numbers of frames.
     #[getter]
     fn first(&self) -> f64 {
-        match self.index.layout() {
-            Layout::Dcd(layout) => layout.first(),
-            _ => 0.0,
-        }
+        self.index.layout().first()
     }
 
     /// Bytes and calls that opening took of the trajectory.
@@ -234,7 +230,7 @@ impl Trajectory {
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let source = FileSource::open(&self.path)?;
-            self.index.fingerprint().verify(&source)
+            self.index.verify(&source)
         })
         .or_raise(py)
     }
@@ -245,7 +241,7 @@ impl Trajectory {
 pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
     py.detach(|| {
         let source = FileSource::open(&path)?;
-        Ok(index::detect(&source)?.map(Format::name))
+        Ok(index::detect(&source, &STANDARD)?.map(Format::name))
     })
     .or_raise(py)
 }
@@ -255,7 +251,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'
 pub(super) fn fingerprint_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     py.detach(|| {
         let source = FileSource::open(&path)?;
-        Ok(Fingerprint::of(&source, source.size()?)?.to_string())
+        Ok(STANDARD.fingerprint(&source, source.size()?)?.to_string())
     })
     .or_raise(py)
 }
@@ -266,6 +262,6 @@ pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> PyResu
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
         return Err(PyValueError::new_err("this text is no fingerprint"));
     };
-    py.detach(|| fingerprint.verify(&FileSource::open(&path)?))
+    py.detach(|| STANDARD.verify(&FileSource::open(&path)?, &fingerprint))
         .or_raise(py)
 }

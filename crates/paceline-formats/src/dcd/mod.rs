@@ -15,6 +15,7 @@
 mod cell;
 mod copying;
 mod encode;
+mod format;
 mod header;
 mod layout;
 mod plan;
@@ -29,6 +30,7 @@ use crate::error::Fault;
 use crate::{Decoder, Fields, FrameOut, Run};
 
 pub use self::encode::DcdEncoder;
+pub use self::format::Dcd;
 pub use self::layout::Layout;
 
 /// Decodes the wanted atoms of one DCD file.
@@ -151,6 +153,15 @@ impl DcdDecoder {
 }
 
 impl Decoder for DcdDecoder {
+    fn needs_first(&self) -> Option<(u64, u64)> {
+        self.needs_first_frame()
+            .then(|| (self.layout.header_size(), self.layout.first_frame_size()))
+    }
+
+    fn learn(&mut self, first: &[u8]) -> Result<(), Fault> {
+        self.set_first_frame(first)
+    }
+
     fn runs(&mut self, frame: u64, size: u64) -> &[Run] {
         let plan = self.plan(frame);
         if size == plan.size { &plan.runs } else { &[] }

@@ -8,6 +8,7 @@
 
 mod atoms;
 pub mod encode;
+mod format;
 mod frame_head;
 mod header;
 mod layout;
@@ -24,6 +25,7 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run};
 
 pub use self::atoms::{Record, Records};
+pub use self::format::{Config, History};
 pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
 pub use self::header::{Head, counts, detect};
 pub use self::layout::{Kind, Layout};

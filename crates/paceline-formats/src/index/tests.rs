@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Index, OpenOptions, Times, index_files, open};
 use crate::error::Result;
+use crate::registry::STANDARD;
 use crate::source::{FileSource, MemorySource};
 
 /// Numbers that look random and are the same in each run.
@@ -113,6 +114,7 @@ fn open_path(path: &Path) -> Result<Index> {
 
 fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files,
         refresh: false,
         sample: None,

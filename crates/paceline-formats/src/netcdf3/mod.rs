@@ -18,6 +18,7 @@
 
 mod amber;
 mod encode;
+mod format;
 mod header;
 mod layout;
 
@@ -30,6 +31,7 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run};
 
 pub use self::encode::NetcdfEncoder;
+pub use self::format::Netcdf3;
 pub use self::layout::{Arrangement, Layout};
 
 /// kJ in a kcal; MDAnalysis multiplies forces in f32.

@@ -3,7 +3,6 @@
 mod ahead;
 mod block;
 pub mod chunks;
-mod decoder;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -15,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
+use crate::format::Layout;
 use crate::source::{GAP, Source};
-use crate::{Decoder, Fields, Layout};
+use crate::{Decoder, Fields};
 
 use self::ahead::{Ahead, ask_for};
 use self::block::Rows;
-use self::decoder::make_decoder;
 
 pub use self::block::{BlockOut, BlockReport, Extents, Numbers};
 pub use self::judge::Judgement;
@@ -77,7 +76,8 @@ impl BlockReader {
         }
         let file_size = source.size()?;
         let n_wanted = atoms.len();
-        let decoder = make_decoder(&*source, file_size, layout, atoms, wanted)?;
+        let mut decoder = layout.decoder(atoms, wanted)?;
+        show_first_frame(&*source, file_size, &mut *decoder)?;
         Ok(BlockReader {
             source,
             file_size,
@@ -278,6 +278,24 @@ impl BlockReader {
             }
         }
     }
+}
+
+/// Show the decoder the first frame, where it needs what only that holds.
+fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decoder) -> Result<()> {
+    let Some((start, size)) = decoder.needs_first() else {
+        return Ok(());
+    };
+    let extents = Extents {
+        frames: &[0],
+        offsets: &[start],
+        sizes: &[size],
+    };
+    extents.check(file_size)?;
+    let mut first = vec![0; size as usize];
+    source.read_at(start, &mut first)?;
+    decoder
+        .learn(&first)
+        .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
 /// Whether a range starting at `start` can be read by the call that reads up to `end`.

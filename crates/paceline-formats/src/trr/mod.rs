@@ -17,6 +17,7 @@
 //! A real is an f32 or an f64, as the sizes of the blocks tell. The other blocks are skipped.
 
 mod encode;
+mod format;
 mod header;
 
 use self::header::{AT_BLOCKS, Contents};
@@ -27,6 +28,7 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, gromacs};
 
 pub use self::encode::TrrEncoder;
+pub use self::format::{Trr, TrrLayout};
 pub use self::header::{AT_ATOMS, HEADER_MAX, Header, MAGIC};
 
 /// From nm, nm/ps and kJ/(mol·nm) to what MDAnalysis has, by the same float32 multiplications.

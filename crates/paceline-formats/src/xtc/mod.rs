@@ -19,6 +19,7 @@
 mod decode;
 mod decode_fast;
 mod encode;
+mod format;
 mod mixed_radix;
 mod simd;
 
@@ -30,6 +31,7 @@ use crate::atom_set::Atoms;
 use crate::error::Fault;
 
 pub use self::encode::{PRECISION, XtcEncoder};
+pub use self::format::{Xtc, XtcLayout};
 
 pub const MAGIC_1995: i32 = 1995;
 pub const MAGIC_2023: i32 = 2023;

@@ -3,6 +3,7 @@
 use super::super::{Origin, index_files};
 use super::{Folder, XTC_FRAME, go_on, open_path, xtc};
 use crate::index::{Index, OpenOptions, open};
+use crate::registry::STANDARD;
 use crate::source::FileSource;
 
 /// Bytes that are asked for; a sample holds 32 frames at least.
@@ -11,6 +12,7 @@ const SAMPLE: u64 = 40 * XTC_FRAME as u64;
 fn sampled(folder: &Folder, bytes: &[u8]) -> Index {
     let path = folder.write("md.xtc", bytes);
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,
         sample: Some(SAMPLE),

@@ -10,8 +10,9 @@ use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
 use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
 use crate::atom_set::Atoms;
 use crate::error::Error;
+use crate::registry::STANDARD;
 use crate::source::{FileSource, MemorySource, Source};
-use crate::xtc::XtcDecoder;
+use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};
 
 /// What two opens of one file must agree in. (As text, for a time can be NaN.)
@@ -25,7 +26,7 @@ fn content_of(index: &Index, source: &dyn Source) -> String {
     format!(
         "{:?} {:?} {} {:?} {times:?} {steps:?}",
         index.layout(),
-        index.frames,
+        index.opened.frames,
         index.fingerprint(),
         index.notes()
     )
@@ -33,6 +34,7 @@ fn content_of(index: &Index, source: &dyn Source) -> String {
 
 fn unsaved(bytes: &[u8]) -> Index {
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: Vec::new(),
         refresh: false,
         sample: None,
@@ -52,7 +54,7 @@ fn the_second_open_loads_what_the_first_one_saved() {
     assert_eq!(second.origin(), Origin::Loaded);
     let beside = folder.0.join(".a.xtc.paceline-index");
     assert_eq!(second.index_file(), Some(beside.as_path()));
-    assert_eq!(second.layout(), &Layout::Xtc { n_atoms: 3 });
+    assert_eq!(second.layout(), &Layout::new(XtcLayout { n_atoms: 3 }));
     assert_eq!((second.n_frames(), second.n_atoms()), (40, 3));
     assert_eq!(second.extent(7), (7 * 92, 92));
     assert_eq!(times_at_hand(&second).times[39], 19.5);
@@ -70,6 +72,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     open_path(&path).unwrap();
     let source = FileSource::open(&path).unwrap();
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,
         sample: None,
@@ -120,6 +123,7 @@ fn a_refresh_scans_again() {
     let path = folder.write("a.xtc", &xtc(40));
     open_path(&path).unwrap();
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: true,
         sample: None,
@@ -300,6 +304,7 @@ fn an_interrupted_open_saves_nothing() {
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40));
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,
         sample: None,
@@ -353,6 +358,7 @@ fn the_decoder_refuses_damaged_entries_and_no_others() {
 fn what_is_no_trajectory_is_refused_by_name() {
     let message = |bytes: &[u8]| {
         let options = OpenOptions {
+            registry: &STANDARD,
             index_files: Vec::new(),
             refresh: false,
             sample: None,

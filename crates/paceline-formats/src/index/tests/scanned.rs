@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use super::super::framed::{FrameHeader, Framed};
-use super::super::scan::{Scan, scan, scan_in_segments};
-use super::super::walk::{Place, Trajectory};
 use super::{Random, go_on};
 use crate::error::{Error, Fault, Result};
+use crate::index::header_scan::{FrameHeader, Framed};
+use crate::index::header_scan::{Place, Trajectory};
+use crate::index::header_scan::{Scan, scan, scan_in_segments};
 use crate::source::MemorySource;
 
 const N_ATOMS: usize = 7;

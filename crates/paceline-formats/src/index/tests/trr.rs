@@ -5,7 +5,9 @@ use super::{Folder, OpenOptions, go_on, open_path, times_at_hand};
 use crate::Layout;
 use crate::error::Result;
 use crate::index::Index;
+use crate::registry::STANDARD;
 use crate::source::{FileSource, MemorySource};
+use crate::trr::TrrLayout;
 
 const N_ATOMS: usize = 3;
 
@@ -36,6 +38,7 @@ fn file(n_frames: i32) -> Vec<u8> {
 
 fn open_bytes(bytes: Vec<u8>) -> Result<Index> {
     let options = OpenOptions {
+        registry: &STANDARD,
         index_files: Vec::new(),
         refresh: false,
         sample: None,
@@ -56,7 +59,7 @@ fn frames_of_different_sizes_are_found_scanned_loaded_and_grown() {
         }
         let index = open_path(&path).unwrap();
         assert_eq!(index.origin(), origin);
-        assert_eq!(index.layout(), &Layout::Trr { n_atoms: N_ATOMS });
+        assert_eq!(index.layout(), &Layout::new(TrrLayout { n_atoms: N_ATOMS }));
         let (start, size) = index.extent(5);
         assert_eq!(start, file(5).len() as u64);
         assert_eq!(size, frame(5, 2, N_ATOMS).len() as u64);

@@ -5,12 +5,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::format::Progress;
 
 /// Time between two reports.
 pub const PAUSE: Duration = Duration::from_millis(100);
-
-/// Called with the bytes done and the bytes in all; [`ControlFlow::Break`] ends the scan.
-pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 pub struct Watch<'a> {
     progress: &'a Progress<'a>,

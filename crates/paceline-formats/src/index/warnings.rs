@@ -1,7 +1,6 @@
 //! What a user should be told when a file is opened.
 
-use super::store::Listing;
-use crate::Format;
+use super::cache::Listing;
 
 /// Damaged frames that are listed one by one.
 const N_LISTED: usize = 5;
@@ -44,9 +43,9 @@ pub fn of(listing: &Listing) -> Vec<String> {
     let (n_frames, size) = (listing.n_frames(), listing.fingerprint.size());
     let end = listing.borders.last().copied().unwrap_or(0);
     if end < size {
-        notes.push(match listing.layout.format() {
-            Format::History => cut_lines(n_frames, end),
-            _ => cut(n_frames, end, size - end, listing.cut),
+        notes.push(match listing.layout.format().abilities().is_text {
+            true => cut_lines(n_frames, end),
+            false => cut(n_frames, end, size - end, listing.cut),
         });
     }
     if !listing.damaged.is_empty() {

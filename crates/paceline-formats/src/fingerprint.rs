@@ -1,11 +1,11 @@
 //! Recognises a file by what it holds, not by its name or its times.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dlpoly;
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -13,25 +13,28 @@ const SAMPLE: u64 = 4096;
 /// The first bytes, the last bytes, and 16 samples between them.
 const N_SAMPLES: u64 = 18;
 
+/// Finds the numbers of frames, and what goes with them, in the first bytes of a file.
+type Counts<'a> = dyn Fn(&[u8]) -> Vec<Range<usize>> + 'a;
+
 /// The size of a file, or of its beginning, and a hash of that size and of samples of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    pub(super) size: u64,
-    pub(super) hash: u128,
+    pub(crate) size: u64,
+    pub(crate) hash: u128,
 }
 
 impl Fingerprint {
-    /// The fingerprint of the first `size` bytes of `source`.
+    /// The fingerprint of the first `size` bytes of `source`, but for what `counts` names in them.
     ///
     /// # Errors
     /// [`Error::Changed`] where the source has fewer bytes.
-    pub fn of(source: &dyn Source, size: u64) -> Result<Self> {
+    pub(crate) fn of(source: &dyn Source, size: u64, counts: &Counts<'_>) -> Result<Self> {
         let mut hasher = Xxh3::new();
         hasher.update(&size.to_le_bytes());
         let mut buffer = [0; (SAMPLE * N_SAMPLES) as usize];
         if let Some(whole) = buffer.get_mut(..size.min(u64::MAX >> 1) as usize) {
             source.read_at(0, whole)?;
-            mask_counts(whole);
+            mask(whole, counts);
             hasher.update(whole);
         } else {
             // Asked for together, they take a distant file system about as long as one of them.
@@ -42,7 +45,7 @@ impl Fingerprint {
                 let at = place(size, number);
                 source.read_at(at, sample)?;
                 if at == 0 {
-                    mask_counts(sample);
+                    mask(sample, counts);
                 }
                 hasher.update(sample);
             }
@@ -63,11 +66,11 @@ impl Fingerprint {
     ///
     /// # Errors
     /// [`Error::Changed`] where it does not.
-    pub fn verify(&self, source: &dyn Source) -> Result<()> {
+    pub(crate) fn verify(&self, source: &dyn Source, counts: &Counts<'_>) -> Result<()> {
         let size = source.size()?;
         let what = if size < self.size {
             format!("it had {} bytes and has {size}", self.size)
-        } else if Fingerprint::of(source, self.size)? != *self {
+        } else if Fingerprint::of(source, self.size, counts)? != *self {
             format!("other bytes among the first {}", self.size)
         } else {
             return Ok(());
@@ -85,21 +88,11 @@ fn place(size: u64, number: u64) -> u64 {
     (u128::from(size - SAMPLE) * u128::from(number) / u128::from(N_SAMPLES - 1)) as u64
 }
 
-/// Take the number of frames out of the head of a DCD, NetCDF or HISTORY file, and what goes with
-/// it: a running simulation writes them anew with every frame, and the file is still the same.
-fn mask_counts(head: &mut [u8]) {
-    let counts: &[(usize, usize)] = match head {
-        [_, _, _, _, b'C', b'O', b'R', b'D', ..] => &[(8, 4), (20, 4)],
-        [_, _, _, _, _, _, _, _, b'C', b'O', b'R', b'D', ..] => &[(12, 4), (24, 4)],
-        [b'C', b'D', b'F', 5, ..] => &[(4, 8)],
-        [b'C', b'D', b'F', ..] => &[(4, 4)],
-        _ => &[],
-    };
-    if let Some([before, _, end]) = dlpoly::counts(head) {
-        head[before..end].fill(0);
-    }
-    for &(at, len) in counts {
-        if let Some(count) = head.get_mut(at..at + len) {
+/// Take out of the head what a running simulation writes anew with every frame, so that the file
+/// is still the same.
+fn mask(head: &mut [u8], counts: &Counts<'_>) {
+    for range in counts(head) {
+        if let Some(count) = head.get_mut(range) {
             count.fill(0);
         }
     }
@@ -136,6 +129,7 @@ impl FromStr for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::STANDARD;
     use crate::source::MemorySource;
 
     fn bytes(len: usize) -> Vec<u8> {
@@ -144,7 +138,9 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        let print = Fingerprint::of(&MemorySource(bytes(100_000)), 100_000).unwrap();
+        let print = STANDARD
+            .fingerprint(&MemorySource(bytes(100_000)), 100_000)
+            .unwrap();
         assert_eq!(print.to_string().parse::<Fingerprint>().unwrap(), print);
         for text in ["", "12", &"g".repeat(48), &"ä".repeat(24), &"+".repeat(48)] {
             assert!(text.parse::<Fingerprint>().is_err(), "{text}");
@@ -154,11 +150,13 @@ mod tests {
     #[test]
     fn every_byte_of_a_small_file_counts() {
         let bytes = bytes(300);
-        let print = Fingerprint::of(&MemorySource(bytes.clone()), 300).unwrap();
+        let print = STANDARD
+            .fingerprint(&MemorySource(bytes.clone()), 300)
+            .unwrap();
         for at in 0..300 {
             let mut other = bytes.clone();
             other[at] ^= 1;
-            let error = print.verify(&MemorySource(other)).unwrap_err();
+            let error = STANDARD.verify(&MemorySource(other), &print).unwrap_err();
             assert!(matches!(error, Error::Changed { .. }));
         }
     }
@@ -167,11 +165,18 @@ mod tests {
     fn growth_is_the_same_file_and_a_cut_is_not() {
         for len in [1, 4096, 73_728, 73_729, 200_000] {
             let all = bytes(len + 5000);
-            let print = Fingerprint::of(&MemorySource(all[..len].to_vec()), len as u64).unwrap();
-            print.verify(&MemorySource(all[..len].to_vec())).unwrap();
-            print.verify(&MemorySource(all.clone())).unwrap();
+            let print = STANDARD
+                .fingerprint(&MemorySource(all[..len].to_vec()), len as u64)
+                .unwrap();
+            STANDARD
+                .verify(&MemorySource(all[..len].to_vec()), &print)
+                .unwrap();
+            STANDARD.verify(&MemorySource(all.clone()), &print).unwrap();
             let cut = MemorySource(all[..len - 1].to_vec());
-            assert!(matches!(print.verify(&cut), Err(Error::Changed { .. })));
+            assert!(matches!(
+                STANDARD.verify(&cut, &print),
+                Err(Error::Changed { .. })
+            ));
         }
     }
 
@@ -180,11 +185,13 @@ mod tests {
         for (start, len) in [(4, 300), (8, 300), (4, 100_000), (8, 16)] {
             let mut bytes = bytes(len);
             bytes[start..start + 4].copy_from_slice(b"CORD");
-            let print = Fingerprint::of(&MemorySource(bytes.clone()), len as u64).unwrap();
+            let print = STANDARD
+                .fingerprint(&MemorySource(bytes.clone()), len as u64)
+                .unwrap();
             for (at, counts) in [(4, true), (7, true), (8, false), (16, true), (20, false)] {
                 if let Some(byte) = bytes.get_mut(start + at) {
                     *byte ^= 1;
-                    let verified = print.verify(&MemorySource(bytes.clone()));
+                    let verified = STANDARD.verify(&MemorySource(bytes.clone()), &print);
                     assert_eq!(verified.is_ok(), counts, "byte {at}");
                     bytes[start + at] ^= 1;
                 }
@@ -197,10 +204,12 @@ mod tests {
         for (version, counted) in [(1, 4..8), (2, 4..8), (5, 4..12)] {
             let mut bytes = bytes(300);
             bytes[..4].copy_from_slice(&[b'C', b'D', b'F', version]);
-            let print = Fingerprint::of(&MemorySource(bytes.clone()), 300).unwrap();
+            let print = STANDARD
+                .fingerprint(&MemorySource(bytes.clone()), 300)
+                .unwrap();
             for at in 0..20 {
                 bytes[at] ^= 8;
-                let verified = print.verify(&MemorySource(bytes.clone()));
+                let verified = STANDARD.verify(&MemorySource(bytes.clone()), &print);
                 assert_eq!(verified.is_ok(), counted.contains(&at), "byte {at}");
                 bytes[at] ^= 8;
             }
@@ -210,11 +219,16 @@ mod tests {
     #[test]
     fn the_first_and_last_bytes_of_a_large_file_count() {
         let bytes = bytes(200_000);
-        let print = Fingerprint::of(&MemorySource(bytes.clone()), 200_000).unwrap();
+        let print = STANDARD
+            .fingerprint(&MemorySource(bytes.clone()), 200_000)
+            .unwrap();
         for at in [0, 4095, 200_000 - 4096, 199_999] {
             let mut other = bytes.clone();
             other[at] ^= 1;
-            assert!(print.verify(&MemorySource(other)).is_err(), "byte {at}");
+            assert!(
+                STANDARD.verify(&MemorySource(other), &print).is_err(),
+                "byte {at}"
+            );
         }
     }
 }

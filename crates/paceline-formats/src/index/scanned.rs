@@ -3,27 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use super::fingerprint::Fingerprint;
-use super::framed::Framed;
-use super::sample;
-use super::scan::{Scan, scan};
-use super::store::{self, Listing, Moments};
-use super::walk::{Chain, Place, Trajectory, Walker};
-use super::watch::Watch;
-use super::{Frames, OpenOptions, Origin};
-use crate::Layout;
+use super::cache::{self, Listing};
+use super::header_scan::{Chain, Framed, Place, Scan, Stop, Trajectory, Walker, scan};
+use super::progress::Watch;
+use super::warnings;
 use crate::error::{Error, Fault, Result};
+use crate::fingerprint::Fingerprint;
+use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
-
-/// A listing, and how it came about.
-pub struct Opened {
-    pub listing: Listing,
-    /// Nothing where they are left in the saved index.
-    pub moments: Option<Moments>,
-    pub origin: Origin,
-    /// Where the index is saved.
-    pub file: Option<PathBuf>,
-}
 
 /// What was found of a file that has no saved index.
 pub enum Found {
@@ -52,9 +39,8 @@ pub fn open(
     let layout = layout(file.n_atoms);
     load_or_find(source, layout, size, options, |grown| {
         if let Some(wanted) = options.sample
-            && let Some(room) = sample::room(size, wanted, first.header.size)
-            && let Some((chain, end)) =
-                sample::sample(file, room, &Watch::new(options.progress, size))?
+            && let Some(room) = room(size, wanted, first.header.size)
+            && let Some((chain, end)) = sample(file, room, &Watch::new(options.progress, size))?
         {
             return Ok(Found::Sample(chain, end));
         }
@@ -76,27 +62,22 @@ pub fn load_or_find(
 ) -> Result<Opened> {
     let saved = match options.refresh {
         true => None,
-        false => load(source, size, &layout, &options.index_files)?,
+        false => load(source, size, &layout, options)?,
     };
     let grown = match saved {
         Some((path, listing)) if listing.fingerprint.size() == size => {
-            return Ok(Opened {
-                listing,
-                moments: None,
-                origin: Origin::Loaded,
-                file: Some(path),
-            });
+            return Ok(opened(listing, None, Origin::Loaded, Some(path)));
         }
         grown => grown,
     };
-    let fingerprint = Fingerprint::of(source, size)?;
+    let fingerprint = options.registry.fingerprint(source, size)?;
     let (origin, found) = match find(grown)? {
         Found::Whole(origin, scan) => (origin, scan),
         Found::Sample(chain, end) => return Ok(sampled(layout, fingerprint, chain, end)),
     };
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
-    fingerprint.verify(source)?;
-    let (borders, moments) = borders_and_moments(found.chain, found.end);
+    options.registry.verify(source, &fingerprint)?;
+    let (borders, times) = borders_and_times(found.chain, found.end);
     let listing = Listing {
         layout,
         fingerprint,
@@ -104,30 +85,38 @@ pub fn load_or_find(
         damaged: found.damaged,
         cut: found.cut,
     };
-    let saved_in = |path: &&PathBuf| store::write(path, &listing, &moments).is_ok();
+    let saved_in = |path: &&PathBuf| cache::write(path, &listing, &times).is_ok();
     let file = options.index_files.iter().find(saved_in).cloned();
-    Ok(Opened {
-        listing,
-        moments: Some(moments),
-        origin,
-        file,
-    })
+    Ok(opened(listing, Some(times), origin, file))
 }
 
 /// Some frames of a file, as if it held no others.
 fn sampled(layout: Layout, fingerprint: Fingerprint, chain: Chain, end: u64) -> Opened {
-    let (borders, moments) = borders_and_moments(chain, end);
+    let (borders, times) = borders_and_times(chain, end);
+    let listing = Listing {
+        layout,
+        fingerprint,
+        borders,
+        damaged: Vec::new(),
+        cut: None,
+    };
+    opened(listing, Some(times), Origin::Sampled, None)
+}
+
+fn opened(listing: Listing, times: Option<Times>, origin: Origin, file: Option<PathBuf>) -> Opened {
+    let notes = match origin {
+        Origin::Sampled => Vec::new(),
+        _ => warnings::of(&listing),
+    };
     Opened {
-        listing: Listing {
-            layout,
-            fingerprint,
-            borders,
-            damaged: Vec::new(),
-            cut: None,
-        },
-        moments: Some(moments),
-        origin: Origin::Sampled,
-        file: None,
+        layout: listing.layout,
+        frames: Frames::Listed(listing.borders),
+        fingerprint: listing.fingerprint,
+        notes,
+        damaged: listing.damaged,
+        origin,
+        file,
+        times,
     }
 }
 
@@ -152,25 +141,25 @@ fn find(
 ///
 /// # Errors
 /// [`Error::Changed`] where the frames are at other places now.
-pub fn read_moments(
+pub fn read_times(
     source: &dyn Source,
     format: &dyn Framed,
     size: u64,
     frames: &Frames,
-) -> Result<Moments> {
+) -> Result<Times> {
     let (file, first) = begin(source, format, size)?;
     let found = scan(file, first, 1, &|_, _| ControlFlow::Continue(()))?;
-    moments_of(source, found, frames)
+    times_of(source, found, frames)
 }
 
 /// The times that a scan found, if it found `frames`.
 ///
 /// # Errors
 /// [`Error::Changed`] where the frames are at other places now.
-pub fn moments_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Moments> {
-    let (borders, moments) = borders_and_moments(found.chain, found.end);
+pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Times> {
+    let (borders, times) = borders_and_times(found.chain, found.end);
     match Frames::Listed(borders) == *frames {
-        true => Ok(moments),
+        true => Ok(times),
         false => Err(Error::Changed {
             path: source.path().to_owned(),
             what: "its frames are at other places".into(),
@@ -206,19 +195,21 @@ fn load(
     source: &dyn Source,
     size: u64,
     layout: &Layout,
-    files: &[PathBuf],
+    options: &OpenOptions<'_>,
 ) -> Result<Option<(PathBuf, Listing)>> {
     let mut best: Option<(PathBuf, Listing)> = None;
-    for path in files {
+    for path in &options.index_files {
         let known = best.as_ref().map(|(_, listing)| listing.fingerprint.size());
         if known == Some(size) {
             break;
         }
-        if let Some(listing) = store::read(path)
-            && listing.layout == *layout
+        if let Some(listing) = cache::read(path, layout)
             && listing.fingerprint.size() <= size
             && Some(listing.fingerprint.size()) > known
-            && Fingerprint::of(source, listing.fingerprint.size())? == listing.fingerprint
+            && options
+                .registry
+                .fingerprint(source, listing.fingerprint.size())?
+                == listing.fingerprint
         {
             best = Some((path.clone(), listing));
         }
@@ -239,11 +230,11 @@ impl Known {
         let n_frames = listed.n_frames();
         let whole = listed.damaged.first().copied().unwrap_or(n_frames);
         let kept = whole.checked_sub(1)? as usize;
-        let moments = store::read_moments(&path, &listed.fingerprint, n_frames)?;
+        let times = cache::read_times(&path, &listed.fingerprint, n_frames)?;
         let chain = Chain {
             starts: listed.borders[..kept].to_vec(),
-            times: moments.times[..kept].to_vec(),
-            steps: moments.steps[..kept].to_vec(),
+            times: times.times[..kept].to_vec(),
+            steps: times.steps[..kept].to_vec(),
         };
         Some(Known {
             chain,
@@ -261,12 +252,59 @@ impl Known {
     }
 }
 
-fn borders_and_moments(chain: Chain, end: u64) -> (Vec<u64>, Moments) {
+/// The number of atoms that a layout of nothing else saved, which formats count in 31 bits.
+pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
+    let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
+    Some(i32::try_from(n_atoms).ok()? as usize)
+}
+
+fn borders_and_times(chain: Chain, end: u64) -> (Vec<u64>, Times) {
     let mut borders = chain.starts;
     borders.push(end);
-    let moments = Moments {
+    let times = Times {
         times: chain.times,
         steps: chain.steps,
     };
-    (borders, moments)
+    (borders, times)
+}
+
+// Some frames from the middle of a file that is too long to be scanned for a first look.
+
+/// Frames that a sample has room for, however large they are.
+const SAMPLE_FRAMES: u64 = 32;
+/// A file of no more than so many samples is scanned as a whole.
+const SAMPLES_IN_A_LONG_FILE: u64 = 8;
+
+/// Bytes of a sample of about `bytes`, whose frames have about `frame` bytes; nothing where the
+/// file, of `size` bytes, is short enough to be scanned.
+pub fn room(size: u64, bytes: u64, frame: u64) -> Option<u64> {
+    let room = frame.saturating_mul(SAMPLE_FRAMES).max(bytes);
+    (room.saturating_mul(SAMPLES_IN_A_LONG_FILE) < size).then_some(room)
+}
+
+/// Neighbouring frames among the `bytes` in the middle of the file, and where the last of them
+/// ends; nothing where there are none.
+///
+/// What looks like a header can be a part of a frame: only frames that end at another header
+/// count.
+///
+/// # Errors
+/// What `watch` and the source give.
+pub fn sample(file: Trajectory<'_>, bytes: u64, watch: &Watch<'_>) -> Result<Option<(Chain, u64)>> {
+    let reached = |at| watch.reached(at);
+    let mut walker = Walker::new(file, &reached);
+    let mut from = (file.size - bytes) / 2;
+    let until = from + bytes;
+    while let Some(place) = walker.find(from, until)? {
+        let mut chain = Chain::default();
+        let end = match walker.walk(place, until, &mut chain)? {
+            Stop::Reached(next) | Stop::Lost(next) => next.at,
+            Stop::End => file.size,
+        };
+        if !chain.starts.is_empty() {
+            return Ok(Some((chain, end)));
+        }
+        from = place.at + 1;
+    }
+    Ok(None)
 }

@@ -5,8 +5,13 @@
 //! and the file alone, not on how the walk came to it: so walks that meet at one place are one
 //! walk from there on, and a file's index does not depend on how many threads scanned it.
 
-use super::framed::{FrameHeader, Framed};
-use crate::error::{Fault, Result};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+use super::progress::{PAUSE, Watch};
+use crate::error::{Error, Fault, Result};
+use crate::format::Progress;
 use crate::source::Source;
 
 /// An offset that holds a valid header.
@@ -255,4 +260,265 @@ impl<'a> Walker<'a> {
         }
         Ok(&self.buffer[(at - self.buffer_start) as usize..])
     }
+}
+
+// Formats whose frames each begin with a header that states the frame's size.
+
+/// What a frame's header says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FrameHeader {
+    /// Bytes of the whole frame, its header among them.
+    pub size: u64,
+    pub n_atoms: usize,
+    pub step: i64,
+    /// Time, ps.
+    pub time: f64,
+}
+
+pub trait Framed: Sync {
+    /// Bytes within which every header ends.
+    fn header_max(&self) -> usize;
+
+    /// What the first four bytes of a frame may be.
+    fn magics(&self) -> &[[u8; 4]];
+
+    /// Parse the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`Fault::Short`] only where `bytes` is the beginning of a header that may be valid.
+    fn header(&self, bytes: &[u8]) -> Result<FrameHeader, Fault>;
+}
+
+// Scans a file for its frames: a walk from header to header, helped by several threads.
+
+/// A segment has at least so many bytes, and so many times the bytes of the first frame: looking
+/// for a segment's first place reads half a frame, which is then little beside the rest.
+const SEGMENT_BYTES: u64 = 64 << 20;
+const SEGMENT_FRAMES: u64 = 64;
+
+/// The frames of a file from some place on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scan {
+    pub chain: Chain,
+    /// Numbers of the entries of `chain` that are no whole frames.
+    pub damaged: Vec<u64>,
+    /// End of the last entry. Less than the size of the file where a cut frame follows.
+    pub end: u64,
+    /// Bytes that the cut frame would have, where its header is whole.
+    pub cut: Option<u64>,
+}
+
+/// Scan from `place`, which is known to hold a frame, to the end of the file.
+///
+/// # Errors
+/// [`Error::Interrupted`](crate::error::Error::Interrupted) where `progress` asks for it, and
+/// what the source's reads give. Damage is no error here: see [`Scan::damaged`].
+pub fn scan(
+    file: Trajectory<'_>,
+    place: Place,
+    n_threads: usize,
+    progress: &Progress<'_>,
+) -> Result<Scan> {
+    let frames = place.header.size.saturating_mul(SEGMENT_FRAMES);
+    scan_in_segments(file, place, frames.max(SEGMENT_BYTES), n_threads, progress)
+}
+
+pub(super) fn scan_in_segments(
+    file: Trajectory<'_>,
+    mut place: Place,
+    segment: u64,
+    n_threads: usize,
+    progress: &Progress<'_>,
+) -> Result<Scan> {
+    let watch = Watch::new(progress, file.size);
+    let mut segments = Segments::walk(file, place.at, segment, n_threads, &watch)?;
+    let reached = |at| watch.reached(at);
+    let mut walker = Walker::new(file, &reached);
+    let mut scan = Scan {
+        end: file.size,
+        ..Scan::default()
+    };
+    loop {
+        let lost = match segments.follow(&mut walker, place, &mut scan.chain)? {
+            Stop::Reached(next) => {
+                place = next;
+                continue;
+            }
+            Stop::End => return Ok(scan),
+            Stop::Lost(lost) => lost,
+        };
+        match walker.resync(lost, &mut scan.chain)? {
+            Resync::Damaged(next) => {
+                scan.damaged.push(scan.chain.starts.len() as u64 - 1);
+                match next {
+                    Some(next) => place = next,
+                    None => return Ok(scan),
+                }
+            }
+            Resync::Cut { at, stated } => {
+                scan.end = at;
+                scan.cut = stated;
+                return Ok(scan);
+            }
+        }
+    }
+}
+
+// Chains of headers that several threads found in segments of a file.
+//
+// In each segment a thread looks for the first place (see [`Walker`]) and follows the
+// chain of headers from there. What looks like a header can be a part of a frame, so nothing of
+// a chain counts until the walk from the file's beginning lands on it; from there on it does.
+
+/// Equal segments of a stretch of a file; the last may be shorter.
+#[derive(Debug, Clone, Copy)]
+struct Cuts {
+    start: u64,
+    end: u64,
+    len: u64,
+}
+
+impl Cuts {
+    fn count(&self) -> usize {
+        (self.end - self.start).div_ceil(self.len) as usize
+    }
+
+    /// Number of the segment that holds the offset `at`.
+    fn number(&self, at: u64) -> usize {
+        ((at - self.start) / self.len) as usize
+    }
+
+    fn bounds(&self, number: usize) -> (u64, u64) {
+        let from = self.start + number as u64 * self.len;
+        (from, from.saturating_add(self.len).min(self.end))
+    }
+}
+
+/// A segment's frames, from its first place on.
+#[derive(Debug, Clone)]
+struct FoundChain {
+    chain: Chain,
+    stop: Stop,
+}
+
+#[derive(Debug)]
+pub struct Segments {
+    cuts: Cuts,
+    /// Nothing where no place was found, a read failed, or the chain was taken over. A failed
+    /// read is for the walk that needs those bytes to report.
+    found: Vec<Option<FoundChain>>,
+}
+
+impl Segments {
+    /// Cut the bytes from `start` to the end of the file into segments of `len` bytes and follow
+    /// the chain of each, where there are several.
+    pub fn walk(
+        file: Trajectory<'_>,
+        start: u64,
+        len: u64,
+        n_threads: usize,
+        watch: &Watch<'_>,
+    ) -> Result<Self> {
+        let cuts = Cuts {
+            start,
+            end: file.size,
+            len,
+        };
+        let mut found = vec![None; cuts.count()];
+        if found.len() > 1 {
+            walk_on_threads(file, cuts, n_threads, watch, &mut found)?;
+        }
+        Ok(Segments { cuts, found })
+    }
+
+    /// Go on from `place`: over the segment's chain where it holds the place, else step by step.
+    pub fn follow(
+        &mut self,
+        walker: &mut Walker<'_>,
+        place: Place,
+        chain: &mut Chain,
+    ) -> Result<Stop> {
+        let number = self.cuts.number(place.at);
+        let Some(found) = &self.found[number] else {
+            return walker.walk(place, self.cuts.bounds(number).1, chain);
+        };
+        match found.chain.starts.binary_search(&place.at) {
+            Ok(first) => {
+                let stop = found.stop;
+                chain.extend(&found.chain, first);
+                self.found[number] = None;
+                Ok(stop)
+            }
+            // The next frame may be one of the segment's chain.
+            Err(_) => walker.walk(place, place.at + 1, chain),
+        }
+    }
+}
+
+fn walk_on_threads(
+    file: Trajectory<'_>,
+    cuts: Cuts,
+    n_threads: usize,
+    watch: &Watch<'_>,
+    found: &mut [Option<FoundChain>],
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let cancelled = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..n_threads.clamp(1, found.len()) {
+            let sender = sender.clone();
+            let work = || work(file, cuts, &next, &cancelled, sender);
+            // A thread that cannot be had costs time and nothing else.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        drop(sender);
+        let mut done = cuts.start;
+        loop {
+            match receiver.recv_timeout(PAUSE) {
+                Ok((number, segment)) => {
+                    found[number] = segment;
+                    done += cuts.len;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            let cancel = |_: &Error| cancelled.store(true, Ordering::Relaxed);
+            watch.reached(done).inspect_err(cancel)?;
+        }
+    })
+}
+
+/// One thread's work: the next segment, as long as there is one.
+fn work(
+    file: Trajectory<'_>,
+    cuts: Cuts,
+    next: &AtomicUsize,
+    cancelled: &AtomicBool,
+    sender: mpsc::Sender<(usize, Option<FoundChain>)>,
+) {
+    let watch = |_| match cancelled.load(Ordering::Relaxed) {
+        true => Err(Error::Interrupted),
+        false => Ok(()),
+    };
+    let mut walker = Walker::new(file, &watch);
+    while !cancelled.load(Ordering::Relaxed) {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= cuts.count() {
+            return;
+        }
+        let found = walk_segment(&mut walker, cuts.bounds(number));
+        if sender.send((number, found.ok().flatten())).is_err() {
+            return;
+        }
+    }
+}
+
+fn walk_segment(walker: &mut Walker<'_>, (from, until): (u64, u64)) -> Result<Option<FoundChain>> {
+    let Some(place) = walker.find(from, until)? else {
+        return Ok(None);
+    };
+    let mut chain = Chain::default();
+    let stop = walker.walk(place, until, &mut chain)?;
+    Ok(Some(FoundChain { chain, stop }))
 }

@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 
-use super::fingerprint::Fingerprint;
-use crate::Layout;
+use crate::fingerprint::Fingerprint;
+use crate::format::{Layout, Times};
 use crate::source::{FileSource, Source};
 
 const MAGIC: [u8; 8] = *b"paceline";
@@ -71,20 +71,13 @@ impl Listing {
     }
 }
 
-/// When the frames of a file are: time in ps and step, of each.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Moments {
-    pub times: Vec<f64>,
-    pub steps: Vec<i64>,
-}
-
 /// Save an index, so that other processes see the whole of it or nothing.
-pub fn write(file: &Path, listing: &Listing, moments: &Moments) -> io::Result<()> {
+pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder)?;
     let (file, permissions) = replaced(file)?;
     let temporary = temporary_name(&file);
-    let written = write_new(&temporary, listing, moments, permissions)
+    let written = write_new(&temporary, listing, times, permissions)
         .and_then(|()| fs::rename(&temporary, &file));
     if written.is_err() {
         // It may not exist; the first error is the one that tells.
@@ -119,7 +112,7 @@ fn temporary_name(file: &Path) -> PathBuf {
 fn write_new(
     file: &Path,
     listing: &Listing,
-    moments: &Moments,
+    times: &Times,
     permissions: Option<Permissions>,
 ) -> io::Result<()> {
     let mode = if permissions.is_some() { 0o600 } else { 0o666 };
@@ -132,7 +125,7 @@ fn write_new(
     let first_sum = checksum(&first, 0);
     file.write_all(&first)?;
     file.write_all(&first_sum.to_le_bytes())?;
-    let second = second_part(moments);
+    let second = second_part(times);
     file.write_all(&second)?;
     file.write_all(&checksum(&second, first_sum).to_le_bytes())?;
     if let Some(permissions) = permissions {
@@ -158,19 +151,19 @@ fn first_part(listing: &Listing) -> Vec<u8> {
     bytes
 }
 
-fn second_part(moments: &Moments) -> Vec<u8> {
+fn second_part(times: &Times) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for time in &moments.times {
+    for time in &times.times {
         bytes.extend_from_slice(&time.to_le_bytes());
     }
-    for step in &moments.steps {
+    for step in &times.steps {
         bytes.extend_from_slice(&step.to_le_bytes());
     }
     bytes
 }
 
-/// The listing that `file` holds; nothing where it is no whole index of this version.
-pub fn read(file: &Path) -> Option<Listing> {
+/// The listing that `file` holds; nothing where it is no whole index of this version and layout.
+pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
     let first = checked(&source, 0, head.first_len()?, 0)?;
@@ -178,14 +171,17 @@ pub fn read(file: &Path) -> Option<Listing> {
     if Head::parse(first.get(..HEAD_LEN)?)? != head {
         return None;
     }
-    let (layout, numbers) = first[HEAD_LEN..].split_at_checked(head.layout_len as usize)?;
+    let (saved_layout, numbers) = first[HEAD_LEN..].split_at_checked(head.layout_len as usize)?;
+    if saved_layout != layout.to_bytes() {
+        return None;
+    }
     let numbers = numbers.chunks_exact(8);
     let mut borders: Vec<u64> = numbers
         .map(|number| u64::from_le_bytes(array(number)))
         .collect();
     let damaged = borders.split_off(borders.len().checked_sub(head.n_damaged as usize)?);
     let listing = Listing {
-        layout: Layout::from_bytes(layout)?,
+        layout: layout.clone(),
         fingerprint: head.fingerprint,
         borders,
         damaged,
@@ -196,7 +192,7 @@ pub fn read(file: &Path) -> Option<Listing> {
 
 /// The times and steps of the `n_frames` frames of the file with this fingerprint; nothing where
 /// `file` is no longer its index.
-pub fn read_moments(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Moments> {
+pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
     if head.fingerprint != *fingerprint || head.n_frames != n_frames {
@@ -210,7 +206,7 @@ pub fn read_moments(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Op
     let (times, steps) = second.split_at(second.len() / MOMENT_LEN as usize * TIME_LEN);
     let times = times.chunks_exact(TIME_LEN);
     let steps = steps.chunks_exact(8);
-    Some(Moments {
+    Some(Times {
         times: times.map(|time| f64::from_le_bytes(array(time))).collect(),
         steps: steps.map(|step| i64::from_le_bytes(array(step))).collect(),
     })

@@ -1,0 +1,631 @@
+//! HISTORY and CONFIG as formats of the registry: frames are found by arithmetic where lines have
+//! equal lengths, else by a scan.
+
+use std::any::Any;
+use std::ops::{ControlFlow, Range};
+
+use super::header::{counts, detect};
+use super::{
+    DlpolyDecoder, FrameHead, FrameLines, Head, Header, Kind, Layout, MAX_LINE, TIMESTEP, is_blank,
+};
+use crate::atom_set::Atoms;
+use crate::error::{Error, Fault, Result};
+use crate::format::{
+    self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Origin, Times,
+};
+use crate::index::fixed_size::{miscounted, read_each, read_head};
+use crate::index::header_scan::{Chain, Scan};
+use crate::index::progress::Watch;
+use crate::index::scanned::{Found, Known, load_or_find, room, times_of};
+use crate::index::warnings;
+use crate::source::Source;
+use crate::{Decoder, Fields};
+
+/// The format HISTORY.
+#[derive(Debug)]
+pub struct History;
+
+/// The format CONFIG, and its twin REVCON.
+#[derive(Debug)]
+pub struct Config;
+
+/// Byte that tells both in a saved layout.
+const CODE: u8 = 5;
+
+impl Format for History {
+    fn name(&self) -> &'static str {
+        "HISTORY"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["history"]
+    }
+
+    fn file_names(&self) -> &'static [&'static str] {
+        &["HISTORY"]
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            reads: Fields::ALL,
+            appends: true,
+            is_text: true,
+            ..Abilities::default()
+        }
+    }
+
+    fn probe(&self, head: &[u8]) -> bool {
+        detect(head) == Some(Kind::History)
+    }
+
+    /// The numbers of frames and of records.
+    fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
+        let ends = counts(head);
+        ends.map(|[before, _, end]| before..end)
+            .into_iter()
+            .collect()
+    }
+
+    fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
+        open_history(source, size, options)
+    }
+
+    fn code(&self) -> u8 {
+        CODE
+    }
+
+    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
+        Layout::from_bytes(bytes).map(format::Layout::new)
+    }
+}
+
+impl Format for Config {
+    fn name(&self) -> &'static str {
+        "CONFIG"
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["REVCON"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["config"]
+    }
+
+    fn file_names(&self) -> &'static [&'static str] {
+        &["CONFIG", "REVCON"]
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            reads: Fields::ALL,
+            is_text: true,
+            ..Abilities::default()
+        }
+    }
+
+    fn probe(&self, head: &[u8]) -> bool {
+        detect(head) == Some(Kind::Config)
+    }
+
+    fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
+        open_config(source, size, options)
+    }
+
+    fn code(&self) -> u8 {
+        CODE
+    }
+
+    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
+        Layout::from_bytes(bytes).map(format::Layout::new)
+    }
+}
+
+impl FileLayout for Layout {
+    fn format(&self) -> &'static dyn Format {
+        match self.kind() {
+            Kind::History => &History,
+            Kind::Config => &Config,
+        }
+    }
+
+    fn n_atoms(&self) -> usize {
+        self.n_atoms()
+    }
+
+    fn fields(&self) -> Fields {
+        self.fields()
+    }
+
+    fn start(&self) -> u64 {
+        self.start()
+    }
+
+    fn traits(&self) -> Vec<(&'static str, String)> {
+        self.traits()
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes()
+    }
+
+    fn decoder(&self, atoms: Atoms, wanted: Fields) -> Result<Box<dyn Decoder>> {
+        Ok(Box::new(DlpolyDecoder::new(*self, atoms, wanted)))
+    }
+
+    fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times> {
+        let Frames::Listed(_) = frames else {
+            return regular_times(source, self, size, frames.len());
+        };
+        let watch = Watch::new(&|_, _| ControlFlow::Continue(()), size);
+        let found = scan_lines(source, self, self.start(), size, &watch)?;
+        times_of(source, found, frames)
+    }
+
+    fn head(&self, source: &dyn Source, _first: u64, n_frames: u64) -> Result<Option<Vec<u8>>> {
+        if self.kind() != Kind::History {
+            return Ok(None);
+        }
+        let atoms = self.bytes_of(0..0).map_or(0, |atoms| atoms.start);
+        let mut head = vec![0; (self.start() + atoms) as usize];
+        source.read_at(0, &mut head)?;
+        Ok(Some(self.head_of(&head, n_frames)))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Places that are looked at before arithmetic is believed.
+const N_SAMPLES: u64 = 18;
+
+/// Bytes of a line of DL_POLY's, its end included.
+const RECORD: u64 = 73;
+
+/// Blank bytes that may follow the last frame without a word about them.
+const BLANK: u64 = 4096;
+
+/// Find the frames of a HISTORY.
+///
+/// # Errors
+/// Those of [`index::open`](crate::index::open).
+fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
+    let head = read_head(source, size, Head::parse_history)?;
+    if let Some(found) = by_arithmetic(source, size, &head)? {
+        return Opened::computed(source, size, options, found);
+    }
+    let layout = head.layout.varying();
+    let watch = Watch::new(options.progress, size);
+    let scan = |from| scan_lines(source, &layout, from, size, &watch);
+    load_or_find(
+        source,
+        format::Layout::new(layout),
+        size,
+        options,
+        |grown| {
+            if let Some(wanted) = options.sample
+                && let Some(room) = room(size, wanted, most_of_frame(&layout))
+                && let Some((chain, end)) = sample_lines(source, &layout, room, size, &watch)?
+            {
+                return Ok(Found::Sample(chain, end));
+            }
+            Ok(match grown.and_then(Known::of) {
+                Some(known) => {
+                    let found = scan(known.end)?;
+                    Found::Whole(Origin::Extended, known.extended(found))
+                }
+                None => Found::Whole(Origin::Scanned, scan(layout.start())?),
+            })
+        },
+    )
+}
+
+/// Bytes of a frame whose lines are no longer than DL_POLY's.
+fn most_of_frame(layout: &Layout) -> u64 {
+    let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
+    n_lines.saturating_mul(RECORD)
+}
+
+/// The frames of a HISTORY, if all are as long as the first one.
+fn by_arithmetic(
+    source: &dyn Source,
+    size: u64,
+    head: &Head,
+) -> Result<Option<(format::Layout, Frames, Vec<String>)>> {
+    let (start, Some(stride)) = (head.layout.start(), head.layout.frame_size()) else {
+        return Ok(None);
+    };
+    let met_at = |frame: u64| meet(source, start + frame * stride, size);
+    let mut n = (size - start) / stride;
+    if n > 1 && met_at(n - 1)? == Met::Hole {
+        n -= 1;
+    }
+    let behind = met_at(n)?;
+    if n == 0 || behind == Met::Other {
+        return Ok(None);
+    }
+    for sample in 1..=N_SAMPLES {
+        let frame = (u128::from(n - 1) * u128::from(sample) / u128::from(N_SAMPLES)) as u64;
+        if met_at(frame)? != Met::Frame {
+            return Ok(None);
+        }
+    }
+    let (at, present) = (start + n * stride, size - start - n * stride);
+    let claimed = head.claimed.and_then(|claimed| i64::try_from(claimed).ok());
+    let mut told: Vec<String> = claimed
+        .and_then(|claimed| miscounted(n, claimed))
+        .into_iter()
+        .collect();
+    told.extend(odd_cell(&head.layout));
+    match behind {
+        Met::Frame if present > 0 => told.push(warnings::cut(n, at, present, Some(stride))),
+        Met::Hole => told.push(warnings::hole(n, at)),
+        _ => {}
+    }
+    let layout = ordered(source, head.layout, start)?;
+    let frames = Frames::Regular {
+        first: start,
+        first_size: stride,
+        stride,
+        n,
+    };
+    Ok(Some((format::Layout::new(layout), frames, told)))
+}
+
+/// The layout of a file that has a frame at `start`, knowing whether its atoms stand in the order of
+/// their numbers, as far as is looked at.
+fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
+    let last = layout.n_atoms() as u64 - 1;
+    let mut bytes = Vec::new();
+    for sample in 0..N_SAMPLES {
+        let place = (u128::from(last) * u128::from(sample) / u128::from(N_SAMPLES - 1)) as u64;
+        let Some(range) = layout.bytes_of(place..place + 1) else {
+            return Ok(layout);
+        };
+        bytes.resize((range.end - range.start) as usize, 0);
+        source.read_at(start + range.start, &mut bytes)?;
+        // Of lines that are none, the decoder will tell.
+        if !matches!(layout.id_of(&bytes), Ok(id) if id.is_none_or(|id| id == place + 1)) {
+            return Ok(layout);
+        }
+    }
+    Ok(layout.ordered())
+}
+
+/// What to say of a periodic boundary that three vectors do not tell.
+fn odd_cell(layout: &Layout) -> Option<String> {
+    let shape = match layout.imcon() {
+        4 => "a truncated octahedron",
+        5 => "a rhombic dodecahedron",
+        7 => "a hexagonal prism",
+        _ => return None,
+    };
+    Some(format!(
+        "the cell is {shape} (imcon {}), of which the file has the box around it: distances across \
+         its faces are not those of the simulation",
+        layout.imcon()
+    ))
+}
+
+/// What stands where a frame of a HISTORY should begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Met {
+    /// A frame, or as much of its first line as the file has.
+    Frame,
+    /// Zeros: what a file holds where several wrote to it, and one did not come to it.
+    Hole,
+    /// No more than blanks.
+    End,
+    Other,
+}
+
+fn meet(source: &dyn Source, at: u64, size: u64) -> Result<Met> {
+    let mut bytes = [0; 1 + TIMESTEP.len()];
+    let len = (size - at).min(TIMESTEP.len() as u64) as usize;
+    let bytes = &mut bytes[..1 + len];
+    source.read_at(at - 1, bytes)?;
+    let [b'\n', begun @ ..] = &*bytes else {
+        return Ok(Met::Other);
+    };
+    Ok(if TIMESTEP.starts_with(begun) {
+        Met::Frame
+    } else if begun.iter().all(|&byte| byte == 0) {
+        Met::Hole
+    } else if is_blank_behind(source, at, size)? {
+        Met::End
+    } else {
+        Met::Other
+    })
+}
+
+fn is_blank_behind(source: &dyn Source, at: u64, size: u64) -> Result<bool> {
+    if size - at > BLANK {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; (size - at) as usize];
+    source.read_at(at, &mut bytes)?;
+    Ok(is_blank(&bytes))
+}
+
+/// Open a CONFIG: one frame, which is the file.
+///
+/// # Errors
+/// Those of [`index::open`](crate::index::open); [`Error::Damaged`] also where the file has fewer atoms than its head
+/// says.
+fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
+    let head = read_head(source, size, Head::parse_config)?;
+    let layout = match atoms_are_regular(source, &head.layout, size)? {
+        true => ordered(source, head.layout, 0)?,
+        false => counted(source, head, size, options)?,
+    };
+    let found = layout.n_atoms() as u64;
+    let claimed = head.claimed.unwrap_or(found);
+    if claimed > found {
+        let fault = Fault::bad(
+            0,
+            format!("{claimed} atoms, as its second line says"),
+            found,
+        );
+        return Err(Error::damaged(source.path(), None, size, 0, fault));
+    }
+    let note = format!("the header says {claimed} atoms, the file has {found}");
+    let frames = Frames::Regular {
+        first: 0,
+        first_size: size,
+        stride: size,
+        n: 1,
+    };
+    let notes = (claimed < found)
+        .then_some(note)
+        .into_iter()
+        .chain(odd_cell(&layout))
+        .collect();
+    Opened::computed(
+        source,
+        size,
+        options,
+        (format::Layout::new(layout), frames, notes),
+    )
+}
+
+/// Whether atoms follow each other at equal distances, as far as is looked at.
+fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
+    let n_atoms = layout.n_atoms() as u64;
+    for sample in 1..=N_SAMPLES {
+        let place = (u128::from(n_atoms) * u128::from(sample) / u128::from(N_SAMPLES)) as u64;
+        let Some(bytes) = layout.bytes_of(place..place) else {
+            return Ok(false);
+        };
+        let mut end = [0];
+        source.read_at(bytes.start.min(size) - 1, &mut end)?;
+        if end != *b"\n" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The layout of a CONFIG whose lines have any length, with as many atoms as there are lines.
+fn counted(
+    source: &dyn Source,
+    head: Head,
+    size: u64,
+    options: &OpenOptions<'_>,
+) -> Result<Layout> {
+    let mut n_lines = 0;
+    let watch = Watch::new(options.progress, size);
+    let unfinished = each_line(source, head.len, size, &watch, |_, _| n_lines += 1)?;
+    let damaged = |at, expected: &str, found: String| {
+        let fault = Fault::bad(0, expected, found);
+        Error::damaged(source.path(), Some(0), at, size, fault)
+    };
+    if let Some(at) = unfinished {
+        let expected = "a line feed at the end of the last line (add one where the line is whole)";
+        return Err(damaged(at, expected, "none".into()));
+    }
+    let per_atom = head.layout.lines_of_atom();
+    match n_lines % per_atom {
+        0 => Ok(head.layout.varying().with_n_atoms(n_lines / per_atom)),
+        rest => {
+            let expected = format!("{per_atom} lines for each atom");
+            Err(damaged(
+                size,
+                &expected,
+                format!("{rest} behind the last whole one"),
+            ))
+        }
+    }
+}
+
+/// Times and steps of a file's frames that were found by arithmetic, read one by one.
+///
+/// # Errors
+/// What the source gives.
+fn regular_times(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<Times> {
+    let mut times = Times::default();
+    let mut push = |moment: Option<(f64, i64)>| {
+        let (time, step) = moment.unwrap_or((f64::NAN, 0));
+        times.times.push(time);
+        times.steps.push(step);
+    };
+    match (layout.kind(), layout.frame_size()) {
+        (Kind::History, Some(stride)) => {
+            let width = layout.bytes_of(0..0).map_or(0, |atoms| atoms.start);
+            read_each(source, layout.start(), width, stride, n, |bytes| {
+                let line = bytes
+                    .split(|&byte| byte == b'\n')
+                    .next()
+                    .unwrap_or_default();
+                let header = Header::parse(layout, line).ok();
+                push(header.map(|header| (header.time, header.step)));
+            })?;
+        }
+        _ => {
+            let parse = |bytes: &[u8], size| FrameHead::parse(layout, bytes, size);
+            let head = read_head(source, size, parse)?;
+            push(Some((head.time, head.step)));
+        }
+    }
+    Ok(times)
+}
+
+// Finds the frames of a HISTORY whose lines have no fixed lengths, line by line.
+
+/// Bytes that are read at a time.
+const BUFFER: usize = 1 << 20;
+
+/// Meet every line from `from` on that is not blank, with its offset. One longer than any that
+/// DL_POLY knows is met without its text. Where the last line has no line feed it is not met, and
+/// its offset returned.
+///
+/// # Errors
+/// What `watch` and the source give.
+fn each_line(
+    source: &dyn Source,
+    from: u64,
+    size: u64,
+    watch: &Watch<'_>,
+    mut meet: impl FnMut(u64, &[u8]),
+) -> Result<Option<u64>> {
+    let mut buffer = vec![0; BUFFER];
+    // The line that goes on where the buffer ends: its offset, and bytes at the buffer's front.
+    let (mut line_at, mut held, mut too_long) = (from, 0, false);
+    let mut at = from;
+    while at < size {
+        watch.reached(at)?;
+        let n = (size - at).min((buffer.len() - held) as u64) as usize;
+        source.read_at(at, &mut buffer[held..held + n])?;
+        let bytes = &buffer[..held + n];
+        let (front, mut start) = (at - held as u64, 0);
+        for end in memchr::memchr_iter(b'\n', bytes) {
+            let line = &bytes[start..end];
+            if too_long {
+                meet(line_at, &[]);
+            } else if !is_blank(line) {
+                meet(line_at, line);
+            }
+            (start, too_long) = (end + 1, false);
+            line_at = front + start as u64;
+        }
+        let rest = start..bytes.len();
+        at += n as u64;
+        held = rest.len();
+        if too_long || held > MAX_LINE {
+            (held, too_long) = (0, true);
+        } else {
+            buffer.copy_within(rest, 0);
+        }
+    }
+    let unfinished = too_long || !is_blank(&buffer[..held]);
+    Ok(unfinished.then_some(line_at))
+}
+
+/// The frames of a file from `from` on, where one begins.
+///
+/// A frame ends where the next one begins, or with the file. It is damaged where it does not have
+/// as many lines as its beginning tells; the last one is cut then, if it has fewer.
+///
+/// # Errors
+/// What `watch` and the source give.
+fn scan_lines(
+    source: &dyn Source,
+    layout: &Layout,
+    from: u64,
+    size: u64,
+    watch: &Watch<'_>,
+) -> Result<Scan> {
+    let mut frames = LineFrames::of(layout);
+    let unfinished = each_line(source, from, size, watch, |at, line| {
+        match (line.starts_with(TIMESTEP), &mut frames.last) {
+            // Blank lines before the first frame belong to it.
+            (true, None) => frames.begin(from, line),
+            (true, Some(_)) => frames.begin(at, line),
+            (false, Some(last)) => last.add(line),
+            (false, None) => {}
+        }
+    })?;
+    Ok(frames.finish(unfinished, size))
+}
+
+/// Neighbouring frames among the `bytes` in the middle of a file, and where the last of them ends;
+/// nothing where the first one there is damaged, or none is whole.
+///
+/// # Errors
+/// What `watch` and the source give.
+fn sample_lines(
+    source: &dyn Source,
+    layout: &Layout,
+    bytes: u64,
+    size: u64,
+    watch: &Watch<'_>,
+) -> Result<Option<(Chain, u64)>> {
+    let from = (size - bytes) / 2;
+    let mut frames = LineFrames::of(layout);
+    let unfinished = each_line(source, from, from + bytes, watch, |at, line| {
+        match (line.starts_with(TIMESTEP), &mut frames.last) {
+            // What is met first is hardly ever a whole line.
+            (true, _) if at > from => frames.begin(at, line),
+            (false, Some(last)) => last.add(line),
+            _ => {}
+        }
+    })?;
+    let mut scan = frames.finish(unfinished, from + bytes);
+    if let Some(&damaged) = scan.damaged.first() {
+        while scan.chain.starts.len() as u64 > damaged {
+            scan.end = scan.chain.pop().unwrap_or(scan.end);
+        }
+    }
+    Ok((!scan.chain.starts.is_empty()).then_some((scan.chain, scan.end)))
+}
+
+/// The frames met so far.
+struct LineFrames<'a> {
+    layout: &'a Layout,
+    scan: Scan,
+    /// The lines of the last one.
+    last: Option<FrameLines>,
+}
+
+impl<'a> LineFrames<'a> {
+    fn of(layout: &'a Layout) -> Self {
+        LineFrames {
+            layout,
+            scan: Scan::default(),
+            last: None,
+        }
+    }
+
+    fn begin(&mut self, at: u64, line: &[u8]) {
+        self.close_last();
+        let frame = FrameLines::begin(self.layout, line);
+        let (time, step) = frame.moment().unwrap_or((f64::NAN, 0));
+        self.scan.chain.starts.push(at);
+        self.scan.chain.times.push(time);
+        self.scan.chain.steps.push(step);
+        self.last = Some(frame);
+    }
+
+    fn close_last(&mut self) {
+        if self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.missing() != Some(0))
+        {
+            let number = self.scan.chain.starts.len() - 1;
+            self.scan.damaged.push(number as u64);
+        }
+    }
+
+    /// The last line may be `unfinished`: it belongs to the last frame where that misses lines.
+    fn finish(mut self, unfinished: Option<u64>, size: u64) -> Scan {
+        let missing = self.last.as_ref().and_then(FrameLines::missing);
+        self.scan.end = unfinished.unwrap_or(size);
+        if missing.is_some_and(|lines| lines > 0) {
+            self.scan.end = self.scan.chain.pop().unwrap_or(size);
+        } else {
+            self.close_last();
+        }
+        self.scan
+    }
+}

@@ -1,0 +1,86 @@
+//! The index of a file whose frames have equal sizes, so that their places are arithmetic.
+
+use super::warnings;
+use crate::error::{Error, Fault, Result};
+use crate::format::Frames;
+use crate::source::{GAP, Source};
+
+/// Enough for the head of most files.
+const HEAD: u64 = 4096;
+
+/// The most that one call reads for the times in short records.
+const CHUNK: u64 = 1024 * 1024;
+
+/// Parse the head of the first `size` bytes of `source`, reading more of it as the parser asks.
+pub fn read_head<T>(
+    source: &dyn Source,
+    size: u64,
+    parse: impl Fn(&[u8], u64) -> std::result::Result<T, Fault>,
+) -> Result<T> {
+    let mut head = Vec::new();
+    let mut needed = size.min(HEAD);
+    loop {
+        // The parser asks for no more than the file has, and here for more than it had.
+        head.resize(needed as usize, 0);
+        source.read_at(0, &mut head)?;
+        match parse(&head, size) {
+            Ok(parsed) => return Ok(parsed),
+            Err(Fault::Short { needed: more }) if more > head.len() && more as u64 <= size => {
+                // Twice as much, so that a long head is not parsed once for each of its entries.
+                needed = (more as u64).max(2 * needed).min(size);
+            }
+            Err(fault) => return Err(Error::damaged(source.path(), None, 0, needed, fault)),
+        }
+    }
+}
+
+/// The whole frames of a file of `size` bytes, and how many bytes are left behind them.
+pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
+    let (mut n, mut rest) = (0, size.saturating_sub(first));
+    if rest >= first_size {
+        n = 1 + (rest - first_size) / stride;
+        rest = (rest - first_size) % stride;
+    }
+    let frames = Frames::Regular {
+        first,
+        first_size,
+        stride,
+        n,
+    };
+    (frames, rest)
+}
+
+/// The note on a header that counts other frames than there are.
+pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
+    let note = format!("the header says {claimed} frames, the file has {n}");
+    (i64::try_from(n) != Ok(claimed)).then_some(note)
+}
+
+/// The note on bytes left behind the last whole frame.
+pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
+    (rest > 0).then(|| warnings::cut(n, size - rest, rest, Some(stride)))
+}
+
+/// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or along
+/// with what lies between them where that is little.
+pub fn read_each(
+    source: &dyn Source,
+    start: u64,
+    width: u64,
+    step: u64,
+    n: u64,
+    mut use_bytes: impl FnMut(&[u8]),
+) -> Result<()> {
+    let at_once = if step <= GAP { CHUNK / step } else { 1 };
+    let mut bytes = Vec::new();
+    for first in (0..n).step_by(at_once as usize) {
+        let last = (first + at_once).min(n) - 1;
+        bytes.resize(((last - first) * step + width) as usize, 0);
+        source.read_at(start + first * step, &mut bytes)?;
+        for frame in first..=last {
+            let at = ((frame - first) * step) as usize;
+            use_bytes(&bytes[at..at + width as usize]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! A new format is a folder and a line of the registry: a toy format is read, written and
+//! converted by the rest of the crate, which names no format.
+
+mod toy;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use paceline_formats::atom_set::Atoms;
+use paceline_formats::format::{EncoderSettings, OpenOptions, Registry};
+use paceline_formats::index::{self, Index};
+use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
+use paceline_formats::registry::STANDARD;
+use paceline_formats::source::FileSource;
+use paceline_formats::writer::Block;
+use paceline_formats::{Fields, Series, dcd, xtc};
+use toy::Toy;
+
+static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy]);
+
+const N_FRAMES: usize = 7;
+const N_ATOMS: usize = 30;
+
+/// What a file holds of all its frames.
+#[derive(Debug, Clone, PartialEq)]
+struct Content {
+    positions: Vec<f32>,
+    dimensions: Vec<[f32; 6]>,
+    times: Vec<f64>,
+    steps: Vec<i64>,
+}
+
+fn made_up() -> Content {
+    let numbers = 0..3 * N_FRAMES * N_ATOMS;
+    Content {
+        positions: numbers.map(|i| (i * i % 977) as f32 * 0.25).collect(),
+        dimensions: vec![[0.0; 6]; N_FRAMES],
+        times: (0..N_FRAMES).map(|i| 2.0 * i as f64).collect(),
+        steps: (0..N_FRAMES as i64).collect(),
+    }
+}
+
+fn write(path: &Path, format: &str, content: &Content) {
+    let settings = EncoderSettings {
+        name: format,
+        n_atoms: N_ATOMS,
+        precision: None,
+        has_cell: false,
+        fields: Fields::POSITIONS,
+    };
+    let mut encoder = WITH_TOY.encoder(&settings).unwrap();
+    let series = Series {
+        n_frames: N_FRAMES as u64,
+        time: 0.0,
+        dt: 2.0,
+        step: 0,
+        steps: 1,
+    };
+    let block = Block {
+        positions: &content.positions,
+        velocities: &[],
+        forces: &[],
+        dimensions: &content.dimensions,
+        times: &content.times,
+        steps: &content.steps,
+    };
+    let frames = block.encode(&mut *encoder).unwrap();
+    std::fs::write(path, [encoder.head(&series), frames].concat()).unwrap();
+}
+
+fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Result<Index> {
+    let options = OpenOptions {
+        registry,
+        index_files: index::index_files(path, None),
+        refresh: false,
+        sample: None,
+        n_threads: 1,
+        progress: &|_, _| ControlFlow::Continue(()),
+    };
+    index::open(&FileSource::open(path)?, &options)
+}
+
+/// The positions of some atoms, and the rest, of all frames; the layout goes by way of its bytes,
+/// as it does to a worker.
+fn read(path: &Path, atoms: Atoms) -> Content {
+    let index = open(path, &WITH_TOY).unwrap();
+    let layout = WITH_TOY.layout(&index.layout().to_bytes()).unwrap();
+    assert_eq!(&layout, index.layout());
+    let frames: Vec<u64> = (0..index.n_frames()).collect();
+    let (offsets, sizes): (Vec<u64>, Vec<u64>) = frames.iter().map(|&f| index.extent(f)).unzip();
+    let n = frames.len();
+    let mut content = Content {
+        positions: vec![0.0; 3 * n * atoms.len()],
+        dimensions: vec![[1.0; 6]; n],
+        times: vec![0.0; n],
+        steps: vec![0; n],
+    };
+    let source = Arc::new(FileSource::open(path).unwrap());
+    let mut reader = BlockReader::new(source, &layout, atoms, Fields::POSITIONS).unwrap();
+    let extents = Extents {
+        frames: &frames,
+        offsets: &offsets,
+        sizes: &sizes,
+    };
+    let out = BlockOut {
+        numbers: Numbers::Kept {
+            positions: &mut content.positions,
+            velocities: &mut [],
+            forces: &mut [],
+        },
+        dimensions: &mut content.dimensions,
+        times: &mut content.times,
+        steps: &mut content.steps,
+        fields: &mut vec![0; n],
+    };
+    reader.read(extents, out, Fields::POSITIONS, false).unwrap();
+    let times = index
+        .times(&*Arc::new(FileSource::open(path).unwrap()))
+        .unwrap();
+    assert_eq!(
+        (&times.times, &times.steps),
+        (&content.times, &content.steps)
+    );
+    content
+}
+
+/// A folder for one test, empty.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_toy_format_is_converted_to_and_from() {
+    let folder = folder("toy");
+    let [xtc, toy, dcd, back] = ["a.xtc", "b.toy", "c.dcd", "d.xtc"].map(|name| folder.join(name));
+    let content = made_up();
+    write(&xtc, "XTC", &content);
+    let rounded = read(&xtc, Atoms::all(N_ATOMS));
+    let pairs = rounded.positions.iter().zip(&content.positions);
+    assert!(pairs.clone().count() == content.positions.len());
+    for (found, expected) in pairs {
+        assert!((found - expected).abs() < 1e-3, "{found} for {expected}");
+    }
+    write(&toy, "TOY", &rounded);
+    let copied = read(&toy, Atoms::all(N_ATOMS));
+    assert!(copied == rounded);
+    write(&dcd, "DCD", &copied);
+    assert!(read(&dcd, Atoms::all(N_ATOMS)).positions == rounded.positions);
+    write(&back, "XTC", &copied);
+    assert!(std::fs::read(&back).unwrap() == std::fs::read(&xtc).unwrap());
+}
+
+#[test]
+fn a_toy_file_is_read_in_part_cut_and_copied() {
+    let folder = folder("toy-parts");
+    let path = folder.join("a.toy");
+    let content = made_up();
+    write(&path, "TOY", &content);
+    let some = read(&path, Atoms::new(&[3, 4, 29], N_ATOMS).unwrap());
+    let of_frame =
+        |frame: usize, atom: usize| &content.positions[3 * (frame * N_ATOMS + atom)..][..3];
+    assert_eq!(some.positions[..3], *of_frame(0, 3));
+    assert_eq!(
+        some.positions[9 * N_FRAMES - 3..],
+        *of_frame(N_FRAMES - 1, 29)
+    );
+
+    let index = open(&path, &WITH_TOY).unwrap();
+    let source = FileSource::open(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut copy = index.head(&source, 2, 3).unwrap();
+    let (start, size) = index.extent(2);
+    copy.extend_from_slice(&bytes[start as usize..][..3 * size as usize]);
+    let part = folder.join("part.toy");
+    std::fs::write(&part, copy).unwrap();
+    assert_eq!(read(&part, Atoms::all(N_ATOMS)).times, content.times[2..5]);
+
+    std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+    let index = open(&path, &WITH_TOY).unwrap();
+    assert_eq!(index.n_frames(), N_FRAMES as u64 - 1);
+    assert!(index.notes()[0].contains("is cut"), "{:?}", index.notes());
+}
+
+#[test]
+fn what_a_registry_does_not_know_is_refused_by_name() {
+    let path = folder("toy-unknown").join("a.toy");
+    write(&path, "TOY", &made_up());
+    let error = open(&path, &STANDARD).err().unwrap();
+    assert!(toy::is_unknown(&error), "{error}");
+    let layout = open(&path, &WITH_TOY).unwrap().layout().to_bytes();
+    assert!(STANDARD.layout(&layout).is_none());
+    let settings = EncoderSettings {
+        name: "TOY",
+        n_atoms: 1,
+        precision: None,
+        has_cell: false,
+        fields: Fields::ALL,
+    };
+    let refused = |registry: &Registry, settings| registry.encoder(settings).err().unwrap();
+    assert_eq!(refused(&STANDARD, &settings), "paceline does not write TOY");
+    assert_eq!(refused(&WITH_TOY, &settings), "TOY holds no velocities");
+    let precise = EncoderSettings {
+        precision: Some(1.0),
+        ..settings
+    };
+    assert_eq!(
+        refused(&WITH_TOY, &precise),
+        "TOY has no precision to choose"
+    );
+}
+
+/// Names that each format is known by in code, and the folder that may use them.
+fn names() -> Vec<(String, &'static str)> {
+    let folder = |name: &str| match name {
+        "XTC" => "xtc",
+        "TRR" => "trr",
+        "DCD" => "dcd",
+        "NetCDF" => "netcdf3",
+        "HISTORY" | "CONFIG" => "dlpoly",
+        _ => panic!("{name} is new: name its folder here"),
+    };
+    let mut names = Vec::new();
+    for format in STANDARD.formats() {
+        let home = folder(format.name());
+        let known = [
+            &[format.name(), home],
+            format.aliases(),
+            format.extensions(),
+        ]
+        .concat();
+        names.extend(known.iter().map(|name| (name.to_lowercase(), home)));
+    }
+    names
+}
+
+/// Words of a line of code, in small letters: `XtcDecoder` is xtc and decoder.
+fn words(line: &str) -> Vec<String> {
+    let code = line.split("//").next().unwrap_or_default();
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    for letter in code.chars() {
+        if !letter.is_ascii_alphanumeric()
+            || letter.is_ascii_uppercase() && before.is_ascii_lowercase()
+        {
+            words.push(String::new());
+        }
+        if letter.is_ascii_alphanumeric() {
+            words.last_mut().unwrap().push(letter.to_ascii_lowercase());
+        }
+        before = letter;
+    }
+    words
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// Comments may name formats, where something was measured with one; so may tests, and the lines
+/// of `lib.rs` that declare the folders.
+#[test]
+fn no_format_is_named_outside_its_folder_and_the_registry() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names = names();
+    let (mut n_files, mut n_at_home) = (0, 0);
+    for path in sources(&source) {
+        let inside = path.strip_prefix(&source).unwrap();
+        let part = |k| {
+            inside
+                .components()
+                .nth(k)
+                .map(|part| part.as_os_str().to_string_lossy())
+        };
+        let top = part(0).unwrap();
+        if top == "registry.rs"
+            || inside
+                .iter()
+                .any(|part| part == "tests" || part == "tests.rs")
+        {
+            continue;
+        }
+        n_files += 1;
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for line in code.lines() {
+            for word in words(line) {
+                for (name, home) in &names {
+                    let declares = top == "lib.rs" && line == format!("pub mod {home};");
+                    let at_home = top == *home;
+                    n_at_home += usize::from(word == *name && at_home);
+                    assert!(
+                        word != *name || at_home || declares,
+                        "{} names {name}: {line}",
+                        inside.display()
+                    );
+                }
+            }
+        }
+    }
+    assert!(
+        n_files > 30 && n_at_home > 100,
+        "{n_files} files, {n_at_home} names"
+    );
+}
