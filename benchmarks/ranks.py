@@ -19,6 +19,14 @@ PROGRAMS = Path(__file__).with_name("on_ranks.py")
 EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
 
 
+def launcher() -> list[str]:
+    """Find the command that starts ranks."""
+    try:
+        return find_launcher()
+    except UnsupportedError as reason:
+        raise Unavailable(str(reason)) from None
+
+
 def on_ranks(
     n_ranks: int,
     how: tuple[str, ...],
@@ -52,14 +60,12 @@ def on_ranks(
     object
         What it prints, as JSON.
     """
-    try:
-        executable = find_launcher() if python is None else [str(Path(python).parent / "mpiexec")]
-    except UnsupportedError as reason:
-        raise Unavailable(str(reason)) from None
+    executable = launcher() if python is None else [str(Path(python).parent / "mpiexec")]
     libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
+    already = filter(None, [os.environ.get("PYTHONPATH")])
     environment = os.environ | {
         "PYTHONWARNINGS": "ignore",
-        "PYTHONPATH": str(PROGRAMS.parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(PROGRAMS.parents[1]), *already]),
         **(more or {}),
     }
     if list(libraries.glob("libmpi.*")):

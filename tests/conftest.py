@@ -23,6 +23,15 @@ from paceline.schedule import scheduler as dealing
 
 #: Scripts that tests run on ranks of MPI.
 collect_ignore = ["mpi"]
+#: Backends that hand out work in ways of their own, and those that differ from one in little.
+EACH_WAY = ["serial", "threads-2", "processes-2", "ProcessPoolExecutor", "dask"]
+OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
+#: Modules that start many processes or measure time: no two of them run at once.
+HEAVY = {
+    *("test_advise", "test_benchmarks", "test_live", "test_mpi", "test_mpi_hosts", "test_scaling"),
+    *("test_slowfs", "test_slurm", "test_snapshot_core", "test_snapshot_memory"),
+    *("test_snapshot_reader", "test_snapshot_stopped", "test_snapshot_writer"),
+}
 with contextlib.suppress(ImportError):
     import mpi4py
 
@@ -34,8 +43,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items):
-    """Leave examples that must be ranks to `test_snapshot_reader`, which runs them as such."""
+    """Keep modules together where tests run side by side, and the heavy ones apart.
+
+    Examples that must be ranks are left to `test_snapshot_reader`, which runs them as such.
+    """
     for item in items:
+        heavy = item.path.stem in HEAVY
+        item.add_marker(pytest.mark.xdist_group("heavy" if heavy else item.path.stem))
         if isinstance(item, pytest.DoctestItem):
             code = "".join(example.source for example in item.dtest.examples)
             if "mpi4py" in code:
@@ -164,21 +178,19 @@ def pool() -> Iterator[Callable[[str], Executor]]:
 
 # Of each test, though workers stay: tests of one backend after those of another would have what
 # their module prepares made anew for each.
-@pytest.fixture(
-    params=[
-        "serial",
-        "threads-1",
-        "threads-2",
-        "threads-4",
-        "processes-2",
-        "ThreadPoolExecutor",
-        "ProcessPoolExecutor",
-        "loky",
-        "dask",
-    ],
-)
+@pytest.fixture(params=EACH_WAY + [pytest.param(name, marks=pytest.mark.full) for name in OTHERS])
 def where(request, pool) -> dict[str, Any]:
-    """Every kind of backend, as `run` takes it."""
+    """A backend of each kind, as `run` takes it; all of them in `make test-all`."""
+    return _as_run_takes_it(request, pool)
+
+
+@pytest.fixture(params=EACH_WAY + OTHERS)
+def everywhere(request, pool) -> dict[str, Any]:
+    """Every backend, as `run` takes it."""
+    return _as_run_takes_it(request, pool)
+
+
+def _as_run_takes_it(request, pool):
     if request.param == "dask":
         return {"backend": request.getfixturevalue("dask_client")}
     if request.param in ("ThreadPoolExecutor", "ProcessPoolExecutor", "loky"):

@@ -646,7 +646,7 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
 
 
 @needs_proc
-@pytest.mark.parametrize("backend", ["serial", "threads"])
+@pytest.mark.parametrize("backend", [pytest.param("serial", marks=pytest.mark.full), "threads"])
 @pytest.mark.parametrize(
     ("command", "name", "worker"),
     [

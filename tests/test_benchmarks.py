@@ -4,20 +4,24 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from helpers.programs import needs_program
+from matplotlib.figure import Figure
+
+from benchmarks.__main__ import NAMES, PREFIX
+from benchmarks.experiments.__main__ import experiments as known_experiments
+from benchmarks.experiments.page import write_page
 
 ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
-#: One of each way to measure.
-EXPERIMENTS = (
-    *("distances", "mpi_io", "oversubscription", "splitting", "chunking", "access"),
-    *("snapshot_methods", "snapshot_runs"),
-)
+#: One of each way to measure, and those that take long.
+EXPERIMENTS = ["distances", "mpi_io", "oversubscription"]
+LONG = ["splitting", "chunking", "access", "snapshot_methods", "snapshot_runs"]
 
 needs_mpi = pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),
@@ -51,25 +55,30 @@ def test_the_path_of_a_frame(folder):
     assert {"MDAnalysis", "MDTraj"} | OURS <= tools_of("path", "adk.trr", folder)
 
 
+@pytest.mark.full
 def test_conversion(folder):
     tools = tools_of("convert", "water.xtc-to-protein.xtc", folder)
     assert tools == {"MDAnalysis", "MDTraj"} | OURS
 
 
+@pytest.mark.full
 def test_layouts_of_h5md(folder):
     tools = tools_of("h5md", "adk.auto", folder)
     assert tools == {"MDAnalysis", "h5py by hand", "paceline"}
 
 
+@pytest.mark.full
 def test_writing_h5md(folder):
     tools = tools_of("h5md", "water.xtc-to-gzip1.h5md", folder, only="write")
     assert tools == {"MDAnalysis"} | OURS
 
 
+@pytest.mark.full
 def test_transformation(folder):
     assert tools_of("transform", "unwrap-center-fit", folder) == {"MDAnalysis"} | OURS
 
 
+@pytest.mark.full
 def test_radial_distribution(folder):
     assert tools_of("rdf", "8", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
 
@@ -89,11 +98,13 @@ def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
 
 
+@pytest.mark.full
 def test_advice(folder):
     (n_frames,) = tools_of("advise", "dcd", folder)
     assert int(n_frames) > 0
 
 
+@pytest.mark.full
 @needs_mpi
 def test_ranks_of_mpi(folder):
     ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}
@@ -101,6 +112,7 @@ def test_ranks_of_mpi(folder):
     assert "mpi4py has started" in tools_of("clusters", "start", folder)
 
 
+@pytest.mark.full
 @needs_mpi
 def test_snapshots(folder):
     ways = {"serial", "direct", "mpiio", "sorted", "in order", "collective"}
@@ -115,7 +127,9 @@ def experiments(*arguments):
 
 
 @needs_mpi
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name", EXPERIMENTS + [pytest.param(name, marks=pytest.mark.full) for name in LONG]
+)
 def test_an_experiment(name, folder, tmp_path):
     done = experiments(name, "--tiny", "--data", folder, "--output", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -142,13 +156,19 @@ def has_mpio():
     return h5py.get_config().mpi or "PACELINE_MPIO_PYTHON" in os.environ
 
 
-def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path):
+def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path, monkeypatch):
     kept = ROOT / "docs" / "experiments"
     for rows in kept.glob("*.tsv"):
         shutil.copy(rows, tmp_path)
-    done = experiments("--draw", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
+    # What takes long in a figure is not to draw it.
+    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
+    write_page(tmp_path, known_experiments())
     assert (tmp_path / "index.md").read_text() == (kept / "index.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_benchmark_has_a_command(name):
+    assert callable(import_module(f"benchmarks.{PREFIX}{name}").main)
 
 
 def test_an_unknown_experiment_is_refused():

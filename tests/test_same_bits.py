@@ -7,7 +7,7 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 
-SIZES = [1, 16, 17, 64, 10**6]
+SIZES = [1, 17, 10**6, *(pytest.param(size, marks=pytest.mark.full) for size in (16, 64))]
 
 
 def analyses(universe):
@@ -67,10 +67,10 @@ def system(request, adk, adk_xtc, damaged):
 
 
 @pytest.mark.parametrize("block_frames", SIZES)
-def test_same_bits(system, where, block_frames):
+def test_same_bits(system, everywhere, block_frames):
     universe, options, wanted = system
     for each, those in zip(options, wanted, strict=True):
-        together = paceline.run(analyses(universe), block_frames=block_frames, **where, **each)
+        together = paceline.run(analyses(universe), block_frames=block_frames, **everywhere, **each)
         assert_same(numbers(together), those)
 
 

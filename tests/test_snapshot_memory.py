@@ -19,9 +19,9 @@ ALLOWED = 32 * MEBIBYTE
 @pytest.mark.parametrize(
     ("format", "cells", "buffer", "ranks_with_ions"),
     [
-        ("CONFIG", nacl.SMALL, 8, 2),
+        pytest.param("CONFIG", nacl.SMALL, 8, 2, marks=pytest.mark.full),
         ("CONFIG", nacl.LARGE, 8, 2),
-        ("CONFIG", nacl.LARGE, 64, 1),
+        pytest.param("CONFIG", nacl.LARGE, 64, 1, marks=pytest.mark.full),
         ("H5MD", nacl.LARGE, 8, 2),
     ],
 )
@@ -36,7 +36,7 @@ def test_memory_is_that_of_the_buffer(tmp_path, format, cells, buffer, ranks_wit
     ("format", "order", "cells", "buffer"),
     [
         ("CONFIG", "ordered", nacl.LARGE, 8),
-        ("NetCDF", "ordered", nacl.LARGE, 8),
+        pytest.param("NetCDF", "ordered", nacl.LARGE, 8, marks=pytest.mark.full),
         ("H5MD", "permuted", 48, 2),
     ],
 )

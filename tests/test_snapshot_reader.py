@@ -270,7 +270,10 @@ def test_examples_run_on_a_rank():
     assert mpirun(1, SCRIPTS / "snapshot_examples.py") == (0, "examples\n", "")
 
 
-@pytest.mark.parametrize(("n_ranks", "name"), [(8, "md.nc"), (16, "md.nc"), (8, "md.h5md")])
+@pytest.mark.parametrize(
+    ("n_ranks", "name"),
+    [(8, "md.nc"), pytest.param(16, "md.nc", marks=pytest.mark.full), (8, "md.h5md")],
+)
 def test_ranks_that_agree_do_not_gather_what_each_says(n_ranks, name, tmp_path):
     status, said, errors = mpirun(n_ranks, SCRIPTS / "snapshot_agreements.py", tmp_path / name)
     assert (status, errors) == (0, "")
