@@ -8,7 +8,7 @@ use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
-use paceline_formats::reader::chunks::{ChunkReader, Element, Identity, Request, Slice};
+use paceline_formats::reader::chunks::{ChunkReader, Element, Identity, ReadRequest, Slice};
 use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::{Source, Traffic};
 
@@ -120,7 +120,7 @@ pub fn read(
         steps: &mut vec![0; n],
         fields: &mut fields,
     };
-    let request = Request {
+    let request = ReadRequest {
         frames: &frames,
         slices: [Some(table.slice()), None, None],
         ids: ids.map(Table::slice),

@@ -13,7 +13,7 @@ use libdeflater::{CompressionLvl, Compressor};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
-use paceline_formats::reader::chunks::{ChunkReader, Element, Request, Slice};
+use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest, Slice};
 use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::FileSource;
 
@@ -132,7 +132,7 @@ impl Stored {
                 sizes: &self.sizes[chunks.clone()],
                 masks: &vec![0; chunks.len()],
             };
-            let request = Request {
+            let request = ReadRequest {
                 frames: &rows,
                 slices: [Some(slice), None, None],
                 ids: None,

@@ -13,7 +13,6 @@ pub mod fingerprint;
 pub mod format;
 pub mod fortran;
 mod frame;
-mod gromacs;
 pub mod hdf5_chunks;
 pub mod index;
 pub mod netcdf3;

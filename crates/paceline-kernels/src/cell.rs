@@ -282,7 +282,7 @@ impl ApplyPbc {
 #[cfg(test)]
 mod tests {
     use super::{Cell, *};
-    use crate::testing::Random;
+    use crate::tests::Random;
 
     /// Cells of the usual simulations, and oblique ones.
     const CELLS: [[f32; 6]; 5] = [

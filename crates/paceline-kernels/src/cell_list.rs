@@ -494,7 +494,7 @@ pub fn square_apart(one: [f32; 3], other: [f32; 3], shift: [f64; 3]) -> f64 {
 mod tests {
     use super::*;
     use crate::cell::Cell;
-    use crate::testing::Random;
+    use crate::tests::Random;
 
     #[test]
     fn numbers_are_in_the_order_of_their_bits() {

@@ -122,8 +122,8 @@ fn change(frame: &mut [f32], Motion { centre, rotation }: &Motion, target: [f64;
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, rotate, shift};
     use super::*;
+    use crate::tests::{Random, rotate, shift};
 
     const WHOLE: Freedom = Freedom {
         rotation: true,

@@ -198,8 +198,8 @@ fn largest_square(x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Random;
     use super::*;
+    use crate::tests::Random;
 
     fn counts(edges: &[f64], distances: &[f64]) -> Vec<u64> {
         let mut histogram = Histogram::new(edges).expect("edges");

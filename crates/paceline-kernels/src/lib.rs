@@ -24,7 +24,7 @@ pub mod rdf;
 pub mod rmsd;
 pub mod superpose;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod transform;
 pub mod unwrap;
 pub mod wrap;
@@ -127,26 +127,4 @@ fn check_len(what: &str, found: usize, expected: usize) -> Result<()> {
     Err(Error::Argument(format!(
         "expected {expected} {what}, found {found}"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_are_read_where_they_are() {
-        assert_eq!(Columns::new(&[]), Columns::Run(0..0));
-        assert_eq!(Columns::new(&[4, 5, 6]), Columns::Run(4..7));
-        for indices in [&[4, 6][..], &[5, 4], &[4, 4], &[0, 1, 2, 2]] {
-            assert_eq!(Columns::new(indices), Columns::List(indices.to_vec()));
-        }
-        let frame: Vec<f32> = (0..18).map(|x| x as f32).collect();
-        let mut scratch = Vec::new();
-        let picked = Columns::new(&[5, 1]).pick(&frame, &mut scratch).to_vec();
-        assert_eq!(picked, [15.0, 16.0, 17.0, 3.0, 4.0, 5.0]);
-        assert_eq!(
-            Columns::new(&[1, 2]).pick(&frame, &mut scratch),
-            &frame[3..9]
-        );
-    }
 }

@@ -80,8 +80,8 @@ pub fn merge(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Random;
     use super::*;
+    use crate::tests::Random;
 
     const N_ATOMS: usize = 7;
     const FRAME: usize = 3 * N_ATOMS;

@@ -211,8 +211,8 @@ fn cofactor(m: &Matrix4, row: usize, column: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, determinant};
     use super::*;
+    use crate::tests::{Random, determinant};
 
     /// Eigenvalues of K by Jacobi's rotations, which share nothing with the code under test.
     fn jacobi(mut a: Matrix4) -> [f64; 4] {

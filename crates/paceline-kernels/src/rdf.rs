@@ -299,8 +299,8 @@ fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Random;
     use super::*;
+    use crate::tests::Random;
 
     const NONE: [f32; 6] = [0.0; 6];
     const CELLS: [[f32; 6]; 6] = [

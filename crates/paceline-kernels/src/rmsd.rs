@@ -97,8 +97,8 @@ pub fn rmsd_block(positions: &[f32], n_atoms: usize, task: &Rmsd, out: &mut [f64
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, rotate, shift};
     use super::*;
+    use crate::tests::{Random, rotate, shift};
 
     const N_ATOMS: usize = 40;
 

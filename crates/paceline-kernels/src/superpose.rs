@@ -328,7 +328,7 @@ pub fn add_deviations(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Random, determinant, rotate, shift};
+    use crate::tests::{Random, determinant, rotate, shift};
 
     /// Σ w |x − y|² / Σ w, as its definition says.
     fn plain_rmsd(x: &[f64], y: &[f64], weights: &[f64]) -> f64 {

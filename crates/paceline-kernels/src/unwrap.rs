@@ -212,7 +212,7 @@ fn check(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::tests::Random;
 
     const CELLS: [[f32; 6]; 3] = [
         [12.0, 15.0, 18.0, 90.0, 90.0, 90.0],

@@ -1,4 +1,4 @@
-//! One worker's hand on datasets of an HDF5 file.
+//! Per-worker reader of datasets of an HDF5 file.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,12 +15,12 @@ use paceline_formats::error::{Error, Result};
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{
-    self, ChunkReader as Chunks, Element, Identity, Request, Slice,
+    self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
 };
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 
-/// One worker's hand on datasets of an HDF5 file.
+/// Per-worker reader of datasets of an HDF5 file.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct ChunkReader {
     chunks: Mutex<Chunks>,
@@ -215,7 +215,7 @@ impl ChunkReader {
     ) -> PyResult<Cost> {
         let numbers: FrameNumbers<'_> = block.extract()?;
         let mut arrays: BlockArrays<'_> = block.extract()?;
-        let request = Request {
+        let request = ReadRequest {
             frames: numbers.frames.as_slice()?,
             slices: slices_of(&slices)?,
             ids: ids.as_ref().map(SliceArrays::as_slices).transpose()?,

@@ -1,4 +1,4 @@
-//! One worker's hand on a trajectory file.
+//! Per-worker reader of a trajectory file.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numb
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 
-/// One worker's hand on a trajectory file.
+/// Per-worker reader of a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Reader {
     blocks: Mutex<BlockReader>,

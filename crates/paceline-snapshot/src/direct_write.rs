@@ -1,7 +1,7 @@
 //! Each atom is written by itself, in its place.
 
-use crate::cost::timed;
 use crate::memory_budget::grow;
+use crate::memory_budget::timed;
 use crate::target::{Target, parts};
 use crate::{Batch, Cost, Plan, Reduce, Result};
 

@@ -6,9 +6,7 @@
 mod atoms;
 mod check;
 mod communicator;
-mod cost;
 mod direct_write;
-mod failure;
 pub mod formats;
 mod memory_budget;
 mod packing;
@@ -23,18 +21,18 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::failure::agree;
+use crate::check::agree;
 use crate::memory_budget::MemoryBudget;
 use paceline_formats::error::Error;
 use packing::Packing;
 
 pub use crate::atoms::Batch;
 pub use crate::atoms::Records;
-pub use crate::failure::{Failure, Result};
+pub use crate::check::{Failure, Result};
+pub use crate::memory_budget::Cost;
 pub use atoms::{Atoms, Vectors};
 pub use check::check;
 pub use communicator::{Communicator, Reduce};
-pub use cost::Cost;
 
 /// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

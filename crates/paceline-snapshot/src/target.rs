@@ -7,10 +7,10 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::cost::{Cost, timed};
 use super::{Batch, Plan, Records};
-use crate::failure::Result;
+use crate::check::Result;
 use crate::memory_budget::grow;
+use crate::memory_budget::{Cost, timed};
 use paceline_formats::error::Error;
 
 /// A file that exists, open for writing.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::cost::timed;
+use crate::memory_budget::timed;
 use crate::memory_budget::{Memory, grow};
 use crate::send_schedule::Partition;
 use crate::send_schedule::SendSchedule;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::encode::FORCE;
 use super::frame_head::FrameHead;
-use super::layout::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
+use super::header::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
 use super::lines::{Lines, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
@@ -225,7 +225,7 @@ pub struct Records<'a> {
 impl Layout {
     /// Whether atoms have masses and charges.
     pub fn has_masses(&self) -> bool {
-        self.kind == Kind::History && self.level != super::layout::COMPRESSED
+        self.kind == Kind::History && self.level != super::header::COMPRESSED
     }
 
     /// The number of the atom whose lines `bytes` begin with, where they say it.

@@ -12,7 +12,7 @@
 //!             the cell, where imcon is not 0
 //! ```
 
-use super::layout::{COMPRESSED, Kind, Layout, LineLengths, fields};
+use super::header::{COMPRESSED, Kind, Layout, LineLengths, fields};
 use super::lines::{Lines, is_blank, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;

@@ -11,8 +11,8 @@
 //! ```
 
 use super::frame_head::{ConfigLine, FrameHead, TIMESTEP, integers};
-use super::layout::{HEAD_MAX, Kind, Layout, LineLengths, NAME_MIN, VECTOR_MIN, Widths, n_vectors};
-use super::lines::{Lines, is_blank, quoted, vector};
+use super::lines::{Lines, MAX_LINE, is_blank, quoted, vector};
+use crate::Fields;
 use crate::error::Fault;
 
 /// What the head of a file tells.
@@ -205,5 +205,273 @@ fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault
             let expected = format!("from 1 to {room} atoms, which {file_size} bytes can hold");
             Err(Fault::bad(at, expected, n_atoms))
         }
+    }
+}
+
+// How one of DL_POLY's files is laid out.
+
+/// Which of the files it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A trajectory.
+    History,
+    /// CONFIG or REVCON: one frame, which the head of the file belongs to.
+    Config,
+}
+
+/// How one file is laid out: everything a worker needs to find and decode any frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pub(super) kind: Kind,
+    pub(super) n_atoms: u64,
+    /// keytrj of a HISTORY, levcfg of a CONFIG: 0 with positions, 1 with velocities too, 2 with
+    /// forces too; 3 in a compressed HISTORY.
+    pub(super) level: u8,
+    /// The periodic boundary, where frames do not say.
+    pub(super) imcon: u8,
+    /// Offset of the first frame.
+    pub(super) start: u64,
+    pub(super) lines: LineLengths,
+    /// Whether atoms stand in the order of their numbers, where lines have equal lengths.
+    pub(super) ordered: bool,
+}
+
+/// Bytes of a frame's lines, with their line feeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineLengths {
+    /// Lines that say the same have one length in all frames, for all atoms.
+    Equal(Widths),
+    /// Frames must be searched for, and atoms in them.
+    Varying,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Widths {
+    /// All lines of a frame before those of its atoms.
+    pub head: u32,
+    /// An atom's first line: its name.
+    pub name: u32,
+    /// Each line of three numbers.
+    pub vector: u32,
+}
+
+/// Bytes before the atoms of a first frame: more are not searched.
+const HEAD_MAX: usize = 64 << 10;
+
+/// Level of a compressed HISTORY.
+pub(super) const COMPRESSED: u8 = 3;
+
+/// Bytes that an atom's lines have at least: that of a name, and those of three numbers.
+const NAME_MIN: u64 = 2;
+const VECTOR_MIN: u64 = 6;
+
+impl Layout {
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn n_atoms(&self) -> usize {
+        self.n_atoms as usize
+    }
+
+    /// Offset of the first frame.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The periodic boundary that the head of the file names.
+    pub fn imcon(&self) -> u8 {
+        self.imcon
+    }
+
+    /// The same file, its lines taken to have any length.
+    pub fn varying(self) -> Layout {
+        let lines = LineLengths::Varying;
+        Layout {
+            lines,
+            ordered: false,
+            ..self
+        }
+    }
+
+    /// The same file, whose atoms have been seen to stand in the order of their numbers.
+    pub fn ordered(self) -> Layout {
+        Layout {
+            ordered: self.lines != LineLengths::Varying,
+            ..self
+        }
+    }
+
+    /// Bytes of a frame, where all have as many.
+    pub fn frame_size(&self) -> Option<u64> {
+        match self.lines {
+            LineLengths::Equal(widths) => {
+                Some(u64::from(widths.head) + self.n_atoms * self.atom_size(widths))
+            }
+            LineLengths::Varying => None,
+        }
+    }
+
+    /// The same file with another number of atoms.
+    pub fn with_n_atoms(self, n_atoms: u64) -> Layout {
+        Layout { n_atoms, ..self }
+    }
+
+    /// Lines of an atom.
+    pub fn lines_of_atom(&self) -> u64 {
+        1 + n_vectors(self.level)
+    }
+
+    /// Bytes of an atom in a frame.
+    pub(super) fn atom_size(&self, widths: Widths) -> u64 {
+        u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
+    }
+
+    /// What frames may hold. Restarts can go on with another key where lines vary.
+    pub fn fields(&self) -> Fields {
+        match (self.kind, self.lines) {
+            (Kind::History, LineLengths::Varying) if self.level != COMPRESSED => Fields::ALL,
+            _ => fields(self.level),
+        }
+    }
+
+    /// What files must have in common, beside their atoms, for the frames of one to continue those
+    /// of the other: name and value.
+    pub fn traits(&self) -> Vec<(&'static str, String)> {
+        let lines = match self.lines {
+            LineLengths::Equal(widths) => format!(
+                "{} before the atoms, {} a name, {} a vector",
+                widths.head, widths.name, widths.vector
+            ),
+            LineLengths::Varying => "varying".into(),
+        };
+        vec![
+            ("keytrj", self.level.to_string()),
+            ("bytes of lines", lines),
+        ]
+    }
+
+    /// The layout in few bytes, for [`Layout::from_bytes`] of the same version of this crate.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let kind = match self.kind {
+            Kind::History => 0,
+            Kind::Config => 1,
+        };
+        let widths = match self.lines {
+            LineLengths::Equal(widths) => [widths.head, widths.name, widths.vector],
+            LineLengths::Varying => [0; 3],
+        };
+        let mut bytes = vec![kind, self.level, self.imcon, u8::from(self.ordered)];
+        bytes.extend(self.n_atoms.to_le_bytes());
+        bytes.extend(self.start.to_le_bytes());
+        bytes.extend(widths.map(u32::to_le_bytes).concat());
+        bytes
+    }
+
+    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
+        let mut rest = bytes;
+        let [kind, level, imcon, ordered] = take(&mut rest)?;
+        let n_atoms = u64::from_le_bytes(take(&mut rest)?);
+        let start = u64::from_le_bytes(take(&mut rest)?);
+        let mut width = || take(&mut rest).map(u32::from_le_bytes);
+        let widths = Widths {
+            head: width()?,
+            name: width()?,
+            vector: width()?,
+        };
+        let layout = Layout {
+            kind: match kind {
+                0 => Kind::History,
+                _ => Kind::Config,
+            },
+            n_atoms,
+            level,
+            imcon,
+            start,
+            lines: match widths.head {
+                0 => LineLengths::Varying,
+                _ => LineLengths::Equal(widths),
+            },
+            ordered: ordered != 0,
+        };
+        (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
+    }
+
+    /// What holds for every layout that was parsed.
+    fn is_sound(&self) -> bool {
+        let level_max = match self.kind {
+            Kind::History => COMPRESSED,
+            Kind::Config => 2,
+        };
+        let widths_are_sound = match self.lines {
+            LineLengths::Varying => !self.ordered,
+            LineLengths::Equal(Widths { head, name, vector }) => {
+                let line = |min: u64| min..=MAX_LINE as u64;
+                (1..=HEAD_MAX as u64).contains(&u64::from(head))
+                    && line(NAME_MIN).contains(&u64::from(name))
+                    && match n_vectors(self.level) {
+                        0 => vector == 0,
+                        _ => line(VECTOR_MIN).contains(&u64::from(vector)),
+                    }
+            }
+        };
+        // Ten digits are the most that DL_POLY counts atoms with.
+        (1..10_000_000_000).contains(&self.n_atoms)
+            && usize::try_from(self.n_atoms).is_ok()
+            && self.level <= level_max
+            && widths_are_sound
+    }
+}
+
+/// Lines of three numbers that an atom has.
+pub(super) fn n_vectors(level: u8) -> u64 {
+    match level {
+        COMPRESSED => 0,
+        _ => u64::from(level) + 1,
+    }
+}
+
+pub(super) fn fields(level: u8) -> Fields {
+    Fields {
+        positions: true,
+        velocities: matches!(level, 1 | 2),
+        forces: level == 2,
+    }
+}
+
+/// The next bytes of a slice, taken off its front.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+// What it takes to copy whole frames into another HISTORY.
+
+impl Layout {
+    /// The head of a HISTORY of `n_frames` of this file's frames. `head` are the bytes before the
+    /// first frame and the lines before its first atom.
+    ///
+    /// The numbers of frames and records become 0 where lines vary: DL_POLY then looks for frames
+    /// itself. A head that has no such numbers, as DL_POLY Classic's, is left as it is.
+    pub fn head_of(&self, head: &[u8], n_frames: u64) -> Vec<u8> {
+        let start = self.start as usize;
+        let counts = match self.lines {
+            LineLengths::Varying => [0, 0],
+            LineLengths::Equal(_) => {
+                let before = head[start..].iter().filter(|&&byte| byte == b'\n').count() as u64;
+                let lines = before + self.n_atoms * self.lines_of_atom();
+                [n_frames, 2 + n_frames * lines]
+            }
+        };
+        let mut out = head[..start].to_vec();
+        if let Some([third, fourth, fifth]) = super::header::counts(head) {
+            let field = |number: u64, width: usize| format!(" {number:>0$}", width - 1);
+            let fields = [(counts[0], fourth - third), (counts[1], fifth - fourth)];
+            let fields = fields.map(|(number, width)| field(number, width));
+            out.splice(third..fifth, fields.concat().into_bytes());
+        }
+        out
     }
 }

@@ -11,12 +11,11 @@ pub mod encode;
 mod format;
 mod frame_head;
 mod header;
-mod layout;
 mod lines;
 
 use self::atoms::Walk;
 use self::encode::FORCE;
-use self::layout::{LineLengths, Widths};
+use self::header::{LineLengths, Widths};
 use crate::atom_set::Atoms;
 use crate::cell::triclinic_box;
 use crate::codec::Reading;
@@ -28,7 +27,7 @@ pub use self::atoms::{Record, Records};
 pub use self::format::{Config, History};
 pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
 pub use self::header::{Head, counts, detect};
-pub use self::layout::{Kind, Layout};
+pub use self::header::{Kind, Layout};
 pub use self::lines::{MAX_LINE, is_blank};
 
 /// Decodes what is wanted of one file.

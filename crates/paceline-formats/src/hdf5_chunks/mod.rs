@@ -8,9 +8,8 @@ mod dataset;
 pub mod encode;
 mod filters;
 mod grid;
-mod scatter;
 
+pub use self::grid::{Copies, Copy, decode_in_place, decode_one};
 pub use dataset::{Dataset, Kind, Number, Units, Value, tuple};
 pub use filters::{DEFLATE_MOST, Filter, Inflater, Pipeline, Unpacked};
 pub use grid::{Column, Grid, Part};
-pub use scatter::{Copies, Copy, decode_in_place, decode_one};

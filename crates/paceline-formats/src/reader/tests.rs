@@ -3,7 +3,7 @@
 mod made_up;
 
 use self::made_up::{FRAME, File, N_FRAMES, Picky};
-use super::ahead::CACHED_CALL;
+use super::CACHED_CALL;
 use super::*;
 use crate::Run;
 

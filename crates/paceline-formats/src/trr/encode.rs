@@ -3,7 +3,7 @@
 
 use super::header::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
 use crate::codec::not_finite;
-use crate::gromacs::{self, NM_PER_ANGSTROM};
+use crate::xdr::{self, NM_PER_ANGSTROM};
 use crate::{Encoder, FrameIn, Series};
 
 const NAMES: [&str; 3] = ["position", "velocity", "force"];
@@ -50,10 +50,10 @@ impl Encoder for TrrEncoder {
                 ));
             }
         }
-        let (step, time) = gromacs::moment(frame, "TRR")?;
+        let (step, time) = xdr::moment(frame, "TRR")?;
         // Zeros where there is no cell, as in GROMACS: where a frame holds no box at all,
         // MDAnalysis's reader shows whatever its memory held.
-        let vectors = gromacs::box_vectors(frame.dimensions)?;
+        let vectors = xdr::box_vectors(frame.dimensions)?;
         let start = bytes.len();
         put_header(
             self.n_atoms,

@@ -25,7 +25,7 @@ use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
 use crate::source::GAP;
-use crate::{Decoder, Fields, FrameOut, Run, gromacs};
+use crate::{Decoder, Fields, FrameOut, Run, xdr};
 
 pub use self::encode::TrrEncoder;
 pub use self::format::{Trr, TrrLayout};
@@ -152,7 +152,7 @@ impl Decoder for TrrDecoder {
         for (field, (out, unit)) in fields.into_iter().zip(UNITS).enumerate() {
             plan.gather(field, bytes, unit, out);
         }
-        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], gromacs::dimensions);
+        *out.dimensions = plan.cell(bytes).map_or([0.0; 6], xdr::dimensions);
         *out.fields = header.contents.held();
         *out.time = header.time;
         *out.step = header.step.into();

@@ -11,8 +11,7 @@ use super::mixed_radix::Layout;
 use super::simd::{Floats, Four};
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
 use crate::codec::{check_finite, not_finite};
-use crate::gromacs::{self, NM_PER_ANGSTROM};
-use crate::xdr::padding;
+use crate::xdr::{self, NM_PER_ANGSTROM, padding};
 use crate::{Encoder, FrameIn, Series};
 
 /// Integers per nm that GROMACS writes unless told otherwise.
@@ -124,12 +123,12 @@ struct Start {
 
 impl Start {
     fn new(frame: &FrameIn<'_>) -> Result<Self, String> {
-        let (step, time) = gromacs::moment(frame, "XTC")?;
+        let (step, time) = xdr::moment(frame, "XTC")?;
         Ok(Start {
             n_atoms: (frame.positions.len() / 3) as i32,
             step,
             time,
-            box_vectors: gromacs::box_vectors(frame.dimensions)?,
+            box_vectors: xdr::box_vectors(frame.dimensions)?,
         })
     }
 

@@ -25,10 +25,10 @@ mod simd;
 
 use self::decode::Packed;
 use self::decode::Wanted;
-use super::xdr::{Xdr, padding};
-use super::{Decoder, Fields, FrameOut, Run, gromacs};
+use super::{Decoder, Fields, FrameOut, Run};
 use crate::atom_set::Atoms;
 use crate::error::Fault;
+use crate::xdr::{self, Xdr, padding};
 
 pub use self::encode::{PRECISION, XtcEncoder};
 pub use self::format::{Xtc, XtcLayout};
@@ -219,7 +219,7 @@ impl Decoder for XtcDecoder {
         *out.fields = Fields::POSITIONS;
         *out.step = i64::from(header.step);
         *out.time = f64::from(header.time);
-        *out.dimensions = gromacs::dimensions(header.box_vectors);
+        *out.dimensions = xdr::dimensions(header.box_vectors);
         self.decode_positions(&header, bytes, out.positions)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Error;
-use paceline_formats::reader::chunks::{ChunkReader, Element, Request};
+use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest};
 use paceline_formats::reader::{BlockOut, Numbers};
 
 use crate::SHAPE;
@@ -147,7 +147,7 @@ fn what_is_required_and_not_there_is_missing() {
         steps: &mut [0; 2],
         fields: &mut [0; 2],
     };
-    let request = Request {
+    let request = ReadRequest {
         frames: &[4, 9],
         slices: [Some(table.slice()), None, None],
         ids: None,

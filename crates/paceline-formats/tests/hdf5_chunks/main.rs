@@ -9,7 +9,7 @@ use self::check::{NUMBERS, Table, read};
 use self::file::{DEFLATE, FLETCHER32, File, LZF, Plan, SHUFFLE};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
-use paceline_formats::reader::chunks::{Element, Identity, Request};
+use paceline_formats::reader::chunks::{Element, Identity, ReadRequest};
 use paceline_formats::reader::{BlockOut, Numbers};
 
 const SHAPE: [u64; 3] = [7, 50, 3];
@@ -177,7 +177,7 @@ fn judgements_are_those_of_the_numbers_whatever_the_layout() {
             steps: &mut [0; 4],
             fields: &mut [0; 4],
         };
-        let request = Request {
+        let request = ReadRequest {
             frames: &[0, 1, 2, 3],
             slices: [Some(table.slice()), None, None],
             ids: None,

@@ -5,15 +5,331 @@
 //! HPCxTR0806, section 5).
 
 mod atom_source;
-mod distribute;
 mod exchange;
 mod owners;
 mod table;
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use paceline_formats::error::{Error, Result};
+
+use self::atom_source::PART;
+use self::exchange::Exchange;
+use self::owners::check_ranks;
+use self::table::{OWNERS, Widths};
+use crate::check::check_ids;
+use crate::{Communicator, Failure, Reduce};
+
+pub use self::atom_source::{AtomSource, Moment, Text};
+pub use self::owners::{ById, Grid, Owners};
+pub use self::table::{CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, Table, widths};
+
 #[cfg(test)]
 mod tests;
 
-pub use self::atom_source::Text;
-pub use self::atom_source::{AtomSource, Moment};
-pub use distribute::{ReadingCost, Settings, distribute};
-pub use owners::{ById, Grid, Owners};
-pub use table::{CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, Table, widths};
+// Atoms from readers to owners, batch by batch.
+
+/// Who reads, and how much at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    pub moment: &'a Moment,
+    pub n_atoms: u64,
+    /// Places for atoms in the file, of which some may hold none.
+    pub n_places: u64,
+    /// What is known of each atom; no owners.
+    pub widths: Widths,
+    /// The ranks that read, rising.
+    pub readers: &'a [usize],
+    /// Bytes that a rank may hold beside its own atoms.
+    pub buffer: usize,
+    /// Whether each owner has a range of the file.
+    pub ranges: bool,
+}
+
+impl Settings<'_> {
+    /// The readers through which each of `n_ranks` owners gets its atoms: neighbours share one.
+    fn readers_of(&self, n_ranks: usize) -> Vec<usize> {
+        let reader = |owner| self.readers[owner * self.readers.len() / n_ranks];
+        (0..n_ranks).map(reader).collect()
+    }
+}
+
+/// What one rank did for one frame.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadingCost {
+    pub read: Duration,
+    /// Finding owners, packing and unpacking.
+    pub sort: Duration,
+    pub communicate: Duration,
+    /// To other ranks.
+    pub n_messages: u64,
+    pub bytes_sent: u64,
+    pub n_batches: u64,
+    /// The most that it held beside its own atoms.
+    pub peak_buffer: usize,
+}
+
+/// How often a reader may hold the atoms that it reads at a time, beside their owners: in its
+/// batch, and, as some owners get more of a batch than others, in two parcels of up to twice as
+/// many.
+const TIMES_HELD: usize = 1 + 2 + 2;
+
+/// Bytes for which there is room everywhere.
+const ROOM: usize = 256 << 20;
+
+/// Read a frame: this rank's atoms, in the order of their numbers; nothing where another rank
+/// failed. All ranks call it, readers with a supply.
+///
+/// # Errors
+/// What this rank's supply and owners give; and, on all ranks, [`Error::Unsupported`] where an atom
+/// is missing or there twice.
+///
+/// # Panics
+/// Where nobody reads.
+pub fn distribute(
+    comm: &dyn Communicator,
+    settings: Settings<'_>,
+    mut supply: Option<&mut dyn AtomSource>,
+    owners: &mut dyn Owners,
+) -> Result<Option<(Table, ReadingCost)>> {
+    let mut distribution = Distribution::new(comm, settings);
+    for batch in 0..distribution.partition.n_batches() {
+        let decoded = match &mut supply {
+            Some(supply) => distribution.decode(batch, &mut **supply, owners),
+            None => Ok(()),
+        };
+        let Some(load) = distribution.agree(decoded)? else {
+            return Ok(None);
+        };
+        distribution.deliver(batch, load)?;
+        distribution.note(supply.as_ref().map_or(0, |supply| supply.held()));
+    }
+    let Distribution { mut own, post, .. } = distribution;
+    let cost = post.cost;
+    // What comes is in order where the file is.
+    own.sort();
+    match check_ids(comm, settings.n_atoms, &own.id_slice()) {
+        Ok(()) => Ok(Some((own, cost))),
+        Err(Failure::Unwritable(reason)) => Err(settings.moment.unsupported(reason)),
+        Err(Failure::Error(error)) => Err(error),
+    }
+}
+
+/// One rank's part in the reading of one frame.
+struct Distribution<'a> {
+    settings: Settings<'a>,
+    partition: Partition,
+    /// Atoms that a reader may receive at a time.
+    room: u64,
+    /// This rank's place among the readers.
+    reader: Option<usize>,
+    /// Of each owner.
+    reader_of: Vec<usize>,
+    /// The owners of the batch.
+    ranks: Vec<i64>,
+    batch: Table,
+    own: Table,
+    post: Exchange<'a>,
+}
+
+impl<'a> Distribution<'a> {
+    fn new(comm: &'a dyn Communicator, settings: Settings<'a>) -> Self {
+        assert!(!settings.readers.is_empty(), "nobody reads");
+        let mut travelling = settings.widths;
+        travelling[OWNERS] = size_of::<u32>();
+        let size: usize = travelling.iter().sum();
+        let of_an_atom = TIMES_HELD * size + size_of::<i64>();
+        let for_atoms = settings.buffer - settings.buffer / PART;
+        let most = (for_atoms / of_an_atom).max(1);
+        let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
+        let rank = comm.rank();
+        // Growing with each batch, this rank's atoms were copied again and again, and what they had
+        // lain in stayed taken. Memory that is not used is not taken: room for all of few atoms,
+        // and of many for what an equal share takes, and a little more. Columns of that size grow
+        // without being copied.
+        let mut own = Table::new(settings.widths);
+        let share = n_atoms.div_ceil(comm.size() as u64) as usize;
+        let few = ROOM / settings.widths.iter().sum::<usize>();
+        own.expect((share + share / 16).max(few).min(n_atoms as usize));
+        Distribution {
+            settings,
+            partition: Partition::new(settings.n_places, n_readers, most, settings.ranges),
+            room: 2 * most as u64,
+            reader: settings.readers.iter().position(|&reader| reader == rank),
+            reader_of: settings.readers_of(comm.size()),
+            ranks: Vec::new(),
+            batch: Table::new(travelling),
+            own,
+            post: Exchange::new(comm, travelling),
+        }
+    }
+
+    /// Fill the batch.
+    fn decode(
+        &mut self,
+        batch: u64,
+        supply: &mut dyn AtomSource,
+        owners: &mut dyn Owners,
+    ) -> Result<()> {
+        let Some(reader) = self.reader else {
+            return Ok(());
+        };
+        let places = self.partition.part(batch, reader);
+        let n = (places.end - places.start) as usize;
+        let begun = Instant::now();
+        self.batch.make_room(n);
+        supply.read(places, &mut self.batch)?;
+        self.post.cost.read += begun.elapsed();
+        let begun = Instant::now();
+        self.find_owners(owners)?;
+        self.post.cost.sort += begun.elapsed();
+        match self.batch.len() <= n && self.batch.is_even() {
+            true => Ok(()),
+            false => Err(Error::Argument(format!(
+                "expected {n} atoms of the frame at most, found {}",
+                self.batch.len()
+            ))),
+        }
+    }
+
+    /// Fill the batch's column of owners.
+    fn find_owners(&mut self, owners: &mut dyn Owners) -> Result<()> {
+        let (ranks, batch) = (&mut self.ranks, &mut self.batch);
+        ranks.clear();
+        ranks.reserve_exact(batch.len());
+        owners.find(batch, ranks)?;
+        check_ranks(self.settings.moment, batch, ranks, self.reader_of.len())?;
+        let column = batch.column_mut(OWNERS);
+        column.resize(ranks.len() * size_of::<u32>(), 0);
+        for (owner, &rank) in column.as_chunks_mut().0.iter_mut().zip(ranks.iter()) {
+            *owner = (rank as u32).to_ne_bytes();
+        }
+        Ok(())
+    }
+
+    /// Go on where all ranks can: the most atoms that one of them would receive of the batch.
+    fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
+        let mut counts = vec![0; self.post.comm.size()];
+        if decoded.is_ok() && self.reader.is_some() {
+            for owner in self.batch.view(0..self.batch.len()).owners() {
+                counts[self.reader_of[owner as usize]] += 1;
+            }
+        }
+        let begun = Instant::now();
+        let load = self.post.comm.all_to_all(&counts)?.iter().sum();
+        let mut most = [u64::from(decoded.is_err()), load];
+        self.post.comm.all_reduce(&mut most, Reduce::Max)?;
+        self.post.cost.communicate += begun.elapsed();
+        decoded?;
+        let [failed, load] = most;
+        Ok((failed == 0).then_some(load))
+    }
+
+    /// Carry the batch to its owners: at once, or in steps of which none can be too much for a
+    /// reader, whoever owns the atoms.
+    fn deliver(&mut self, batch: u64, load: u64) -> Result<()> {
+        let size = |reader| {
+            let Range { start, end } = self.partition.part(batch, reader);
+            end - start
+        };
+        let before: u64 = (0..self.reader.unwrap_or(0)).map(size).sum();
+        let n_atoms: u64 = (0..self.settings.readers.len()).map(size).sum();
+        let n_steps = match load <= self.room {
+            true => 1,
+            false => n_atoms.div_ceil(self.room),
+        };
+        for step in 0..n_steps {
+            // Counted through the parts of all readers: so owners get their atoms in order.
+            let atoms = share(0..n_atoms, step, n_steps);
+            let n = self.batch.len() as u64;
+            let own = |atom: u64| atom.saturating_sub(before).min(n) as usize;
+            self.forward(own(atoms.start)..own(atoms.end))?;
+        }
+        self.post.cost.n_batches += 1;
+        Ok(())
+    }
+
+    /// Carry atoms of the batch first to the readers that serve their owners, then to the owners.
+    fn forward(&mut self, atoms: Range<usize>) -> Result<()> {
+        let n_readers = self.settings.readers.len();
+        let atoms = self.batch.view(atoms);
+        if n_readers == 1 {
+            self.post.send(&atoms, |owner| owner as usize)?;
+        } else {
+            let reader_of = &self.reader_of;
+            self.post.send(&atoms, |owner| reader_of[owner as usize])?;
+            if n_readers < reader_of.len() {
+                self.post.send_on()?;
+            }
+        }
+        let begun = Instant::now();
+        for came in self.post.received()? {
+            self.own.append(&came);
+        }
+        self.post.cost.sort += begun.elapsed();
+        Ok(())
+    }
+
+    /// Note what is held beside this rank's own atoms.
+    fn note(&mut self, by_supply: usize) {
+        let ranks = size_of::<i64>() * self.ranks.capacity();
+        let held = self.batch.capacity() + ranks + self.post.held() + by_supply;
+        self.post.cost.peak_buffer = self.post.cost.peak_buffer.max(held);
+    }
+}
+
+// Which atoms each reader reads in each batch.
+
+/// A frame's atoms, cut into batches for some readers.
+#[derive(Debug, Clone, Copy)]
+pub struct Partition {
+    n_atoms: u64,
+    n_readers: u64,
+    n_batches: u64,
+    apart: bool,
+}
+
+impl Partition {
+    /// Shares of at most `most` atoms a reader and batch.
+    ///
+    /// Readers that work on one part of the file together give all owners their atoms in the order
+    /// of the file. Where owners have ranges of the file, the readers do so each for its own
+    /// owners, `apart`.
+    pub fn new(n_atoms: u64, n_readers: usize, most: usize, apart: bool) -> Self {
+        let n_readers = n_readers as u64;
+        let n_batches = n_atoms.div_ceil(n_readers).div_ceil(most.max(1) as u64);
+        Partition {
+            n_atoms,
+            n_readers,
+            n_batches,
+            apart,
+        }
+    }
+
+    pub fn n_batches(&self) -> u64 {
+        self.n_batches
+    }
+
+    /// What a reader reads in a batch.
+    pub fn part(&self, batch: u64, reader: usize) -> Range<u64> {
+        let (all, reader) = (0..self.n_atoms, reader as u64);
+        match self.apart {
+            true => {
+                let own = share(all, reader, self.n_readers);
+                share(own, batch, self.n_batches)
+            }
+            false => {
+                let together = share(all, batch, self.n_batches);
+                share(together, reader, self.n_readers)
+            }
+        }
+    }
+}
+
+/// One of `n` equal parts of a range.
+pub fn share(range: Range<u64>, one: u64, n: u64) -> Range<u64> {
+    let len = u128::from(range.end - range.start);
+    let border = |k: u64| range.start + (len * u128::from(k) / u128::from(n)) as u64;
+    border(one)..border(one + 1)
+}

@@ -154,7 +154,7 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::distribute::share;
+    use crate::reading::share;
 
     fn grid(shape: [u32; 3], vectors: [[f64; 3]; 3], centred: bool) -> Result<Grid> {
         let moment = Moment {

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use super::Partition;
 use super::atom_source::{AtomSource, Moment};
-use super::distribute::{ReadingCost, Settings, distribute};
 use super::owners::{ById, Grid, Owners};
 use super::table::{
     CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, Table, VELOCITIES, Widths, widths,
 };
+use super::{ReadingCost, Settings, distribute};
 use crate::tests::threads::on_ranks;
 use paceline_formats::Fields;
 use paceline_formats::error::{Error, Result};
@@ -348,4 +349,39 @@ fn an_atom_that_is_there_twice_is_named() {
     let expected = "HISTORY: frame 3: expected each id from 1 to 1000 once, found 1000 ids: 71 is \
                     missing, and 500 is there more than once, on rank 1";
     assert_eq!(said, [expected; 3]);
+}
+
+#[test]
+fn every_atom_is_in_one_share_and_none_is_too_large() {
+    for (n_atoms, n_readers, most) in [
+        (0, 1, 5),
+        (1, 3, 1),
+        (10, 3, 2),
+        (1000, 4, 7),
+        (7, 7, 9),
+        (99, 2, 1000),
+    ] {
+        for apart in [true, false] {
+            let partition = Partition::new(n_atoms, n_readers, most, apart);
+            let mut seen = vec![0; n_atoms as usize];
+            for batch in 0..partition.n_batches() {
+                for reader in 0..n_readers {
+                    let part = partition.part(batch, reader);
+                    assert!(part.clone().count() <= most, "{part:?}");
+                    part.for_each(|atom| seen[atom as usize] += 1);
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{partition:?}");
+        }
+    }
+}
+
+#[test]
+fn together_they_go_through_the_file_and_apart_each_through_its_own_part() {
+    let together = Partition::new(100, 2, 10, false);
+    assert_eq!(together.part(0, 0), 0..10);
+    assert_eq!(together.part(0, 1), 10..20);
+    let apart = Partition::new(100, 2, 10, true);
+    assert_eq!(apart.part(0, 1), 50..60);
+    assert_eq!(apart.part(4, 0), 40..50);
 }

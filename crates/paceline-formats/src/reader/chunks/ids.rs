@@ -1,22 +1,22 @@
 //! Frames whose atoms are in no fixed order: each says which atom is where.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::Identity;
-use super::damage::{Damage, Flaw};
-use super::desk::Desk;
-use super::hand::Hand;
-use super::slice::Slice;
+use super::dataset_reader::DatasetReader;
+use super::io_context::{Flaw, IoContext, SkippedFrames};
+use super::{Element, Identity, Slice};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
-use crate::hdf5_chunks::Kind;
+use crate::hdf5_chunks::{DEFLATE_MOST, Dataset, Kind, Units};
+use crate::source::Source;
 
 /// No slot holds the atom.
 const NOWHERE: usize = usize::MAX;
 
 /// Finds wanted atoms by their numbers.
 pub(super) struct Ids {
-    hand: Hand,
+    reader: DatasetReader,
     n_slots: usize,
     /// The number of each of our atoms, rising.
     order: Vec<i64>,
@@ -33,7 +33,7 @@ impl Ids {
     /// # Errors
     /// [`Error::Unsupported`] for numbers that are no integers, [`Error::Argument`] for an order
     /// of other atoms.
-    pub fn new(desk: &Desk, ids: Identity, atoms: &Atoms) -> Result<Ids> {
+    pub fn new(io: &IoContext, ids: Identity, atoms: &Atoms) -> Result<Ids> {
         let Identity { element, order } = ids;
         if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
             return Err(Error::Argument(format!(
@@ -45,7 +45,7 @@ impl Ids {
         let dataset = &element.dataset;
         if dataset.number.kind == Kind::Float || dataset.shape.len() != 2 {
             return Err(Error::Unsupported {
-                path: desk.source.path().to_owned(),
+                path: io.source.path().to_owned(),
                 what: format!(
                     "{}: expected one integer for each atom of a frame",
                     dataset.name
@@ -54,7 +54,7 @@ impl Ids {
         }
         let n_slots = usize::try_from(dataset.shape[1]).unwrap_or(usize::MAX);
         Ok(Ids {
-            hand: Hand::new(desk, element, &Atoms::all(n_slots), 1)?,
+            reader: DatasetReader::new(io, element, &Atoms::all(n_slots), 1)?,
             n_slots,
             order,
             atoms: atoms.clone(),
@@ -69,22 +69,22 @@ impl Ids {
         self.n_slots
     }
 
-    pub fn hand(&self) -> &Hand {
-        &self.hand
+    pub fn reader(&self) -> &DatasetReader {
+        &self.reader
     }
 
     /// Read the atoms' numbers in some frames of a block.
     pub fn read(
         &mut self,
-        desk: &mut Desk,
+        io: &mut IoContext,
         slice: Slice<'_>,
         frames: Range<usize>,
         whole: bool,
-        damage: &mut Damage<'_>,
+        skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
         self.numbers.resize(frames.len() * self.n_slots, 0);
-        self.hand
-            .fill(desk, slice, frames, whole, &mut self.numbers, damage)
+        self.reader
+            .fill(io, slice, frames, whole, &mut self.numbers, skipped)
     }
 
     /// The wanted atoms of a frame in our order, given those in all slots.
@@ -141,7 +141,7 @@ impl Ids {
 
     /// What is wrong with the numbers of a row of the block.
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
-        let plan = &self.hand.plan;
+        let plan = &self.reader.plan;
         let row = slice.rows[row].unsigned_abs();
         let place = plan.place(row);
         let offset = plan.chunk(slice, place, 0).offset;
@@ -155,4 +155,46 @@ impl Ids {
             found,
         }
     }
+}
+
+// All numbers of a dataset of integers, such as the steps of all frames.
+
+/// Read rows of a dataset of (rows, numbers), each chunk once.
+///
+/// # Errors
+/// [`Error::DamagedChunk`] for the first chunk that cannot be read, [`Error::Argument`] for a
+/// dataset of other numbers, or of more than its file could hold, and what the source gives.
+pub fn read_integers(
+    source: Arc<dyn Source>,
+    dataset: Dataset,
+    slice: Slice<'_>,
+) -> Result<Vec<i64>> {
+    let mut io = IoContext::new(source)?;
+    let width = dataset.number.width as u64;
+    let columns = dataset.shape.get(1).copied().unwrap_or_default();
+    let n = columns.saturating_mul(slice.rows.len() as u64);
+    let most = io.file_size.saturating_mul(DEFLATE_MOST as u64) / width;
+    if dataset.number.kind == Kind::Float || dataset.shape.len() != 2 || n > most {
+        return Err(Error::Argument(format!(
+            "{}: expected rows of integers, at most {most} in this file, found {n}",
+            dataset.name
+        )));
+    }
+    let element = Element {
+        dataset,
+        units: Units::NONE,
+    };
+    let mut reader = DatasetReader::new(&io, element, &Atoms::all(columns as usize), 1)?;
+    reader.check(slice, slice.rows.len())?;
+    let mut numbers = vec![0; n as usize];
+    let mut skipped = SkippedFrames {
+        path: io.source.path().to_owned(),
+        frames: slice.rows,
+        skip: false,
+        base: 0,
+        errors: slice.rows.iter().map(|_| None).collect(),
+    };
+    let rows = 0..slice.rows.len();
+    reader.fill(&mut io, slice, rows, true, &mut numbers, &mut skipped)?;
+    Ok(numbers)
 }

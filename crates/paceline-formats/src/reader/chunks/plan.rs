@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::Element;
-use super::damage::Flaw;
-use super::desk::Desk;
-use super::slice::{Chunk, Slice, Wanted};
+use super::io_context::Flaw;
+use super::io_context::IoContext;
+use super::{Chunk, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
@@ -25,15 +25,15 @@ pub(super) struct Plan {
 impl Plan {
     /// # Errors
     /// [`Error::Unsupported`] where there can be no such dataset in the file.
-    pub fn new(desk: &Desk, element: Element, atoms: &Atoms, per_atom: usize) -> Result<Plan> {
+    pub fn new(io: &IoContext, element: Element, atoms: &Atoms, per_atom: usize) -> Result<Plan> {
         let Element { dataset, units } = element;
         let unsupported = |what| Error::Unsupported {
-            path: desk.source.path().to_owned(),
+            path: io.source.path().to_owned(),
             what,
         };
         dataset.check().map_err(unsupported)?;
         check_axes(&dataset, atoms.n_total() as u64, per_atom as u64).map_err(unsupported)?;
-        check_room(&dataset, desk.file_size).map_err(unsupported)?;
+        check_room(&dataset, io.file_size).map_err(unsupported)?;
         let grid = Grid::new(&dataset, atoms, per_atom);
         let pipeline = Pipeline::new(&dataset.filters, dataset.number.width, grid.chunk_bytes);
         let named = |what| unsupported(format!("{}: {what}", dataset.name));
@@ -110,7 +110,7 @@ impl Plan {
     /// Refuse a chunk that is not within the file, or not of the size that it must have.
     pub fn check_plain(
         &self,
-        desk: &Desk,
+        io: &IoContext,
         place: u64,
         column: usize,
         chunk: Chunk,
@@ -118,7 +118,7 @@ impl Plan {
         if self.is_contiguous() {
             return Ok(());
         }
-        self.check_inside(desk, place, column, chunk)?;
+        self.check_inside(io, place, column, chunk)?;
         let size = self.grid.chunk_bytes as u64;
         if chunk.size == size {
             return Ok(());
@@ -134,12 +134,12 @@ impl Plan {
 
     pub fn check_inside(
         &self,
-        desk: &Desk,
+        io: &IoContext,
         place: u64,
         column: usize,
         chunk: Chunk,
     ) -> std::result::Result<(), Flaw> {
-        if desk.holds(chunk.offset, chunk.size) {
+        if io.holds(chunk.offset, chunk.size) {
             return Ok(());
         }
         Err(self.flaw(
@@ -147,7 +147,7 @@ impl Plan {
             column,
             chunk.offset,
             format!("{} bytes within the file", chunk.size),
-            format!("a file of {} bytes", desk.file_size),
+            format!("a file of {} bytes", io.file_size),
         ))
     }
 

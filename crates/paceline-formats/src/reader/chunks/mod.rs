@@ -1,35 +1,28 @@
 //! A block of frames out of datasets of an HDF5 file: each chunk is read and decoded once.
 
-mod damage;
-mod desk;
-mod hand;
+mod dataset_reader;
 mod ids;
-mod integers;
-mod packed;
-mod plain;
+mod io_context;
 mod plan;
-mod request;
-mod slice;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::damage::Damage;
-use self::desk::Desk;
-use self::hand::Hand;
+use self::dataset_reader::DatasetReader;
 use self::ids::Ids;
-use super::ahead::{Ahead, ask_for};
+use self::io_context::IoContext;
+use self::io_context::SkippedFrames;
 use super::block::{BlockOut, BlockReport, Numbers, row_of, row_of_mut};
 use super::judge::judge;
+use super::{Ahead, ask_for};
 use crate::Fields;
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
+use crate::hdf5_chunks::{Dataset, Grid, Units};
 use crate::source::Source;
 
-pub use self::integers::read_integers;
-pub use self::request::{Element, Identity, Request};
-pub use self::slice::Slice;
+pub use self::ids::read_integers;
 
 /// Bytes of frames that are decoded together where they are not kept: as many as stay close to
 /// the processor.
@@ -39,10 +32,10 @@ const BATCH: usize = 512 * 1024;
 /// them anew: as many as the largest block that is kept.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
-/// One worker's hand on datasets of a file.
+/// Per-worker reader of datasets of a file.
 pub struct ChunkReader {
-    desk: Desk,
-    elements: [Option<Hand>; 3],
+    io: IoContext,
+    elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
     /// Frames that are not kept as they were decoded: where they are judged, or atoms change
@@ -64,18 +57,18 @@ impl ChunkReader {
         atoms: &Atoms,
         ids: Option<Identity>,
     ) -> Result<ChunkReader> {
-        let desk = Desk::new(source)?;
+        let io = IoContext::new(source)?;
         let n_wanted = atoms.len();
-        let ids = ids.map(|ids| Ids::new(&desk, ids, atoms)).transpose()?;
+        let ids = ids.map(|ids| Ids::new(&io, ids, atoms)).transpose()?;
         let slots = ids.as_ref().map(|ids| Atoms::all(ids.n_slots()));
         let atoms = slots.as_ref().unwrap_or(atoms);
         let [positions, velocities, forces] = elements.map(|element| {
             element
-                .map(|element| Hand::new(&desk, element, atoms, 3))
+                .map(|element| DatasetReader::new(&io, element, atoms, 3))
                 .transpose()
         });
         Ok(ChunkReader {
-            desk,
+            io,
             elements: [positions?, velocities?, forces?],
             ids,
             n_wanted,
@@ -92,10 +85,10 @@ impl ChunkReader {
         if !self.ahead.pays() {
             return Ok(());
         }
-        for (hand, slice) in self.elements.iter_mut().zip(slices) {
-            if let (Some(hand), Some(slice)) = (hand, slice) {
-                hand.check(slice, slice.rows.len())?;
-                ask_for(&*self.desk.source, hand.ranges(&self.desk, slice));
+        for (reader, slice) in self.elements.iter_mut().zip(slices) {
+            if let (Some(reader), Some(slice)) = (reader, slice) {
+                reader.check(slice, slice.rows.len())?;
+                ask_for(&*self.io.source, reader.ranges(&self.io, slice));
             }
         }
         Ok(())
@@ -111,29 +104,29 @@ impl ChunkReader {
     /// The first damaged or refused frame's error, unless frames are to be skipped: then the
     /// frame's row is NaN, it is listed in the report, and the others are read. Errors of the
     /// operating system are never skipped.
-    pub fn read(&mut self, request: Request<'_>, mut out: BlockOut<'_>) -> Result<BlockReport> {
+    pub fn read(&mut self, request: ReadRequest<'_>, mut out: BlockOut<'_>) -> Result<BlockReport> {
         let started = Instant::now();
         self.check(&request, &out)?;
         let n = request.frames.len();
-        let before = self.desk.source.traffic();
-        self.desk.reading = Duration::ZERO;
-        let mut damage = Damage {
-            path: self.desk.source.path().to_owned(),
+        let before = self.io.source.traffic();
+        self.io.reading = Duration::ZERO;
+        let mut skipped = SkippedFrames {
+            path: self.io.source.path().to_owned(),
             frames: request.frames,
             skip: request.skip,
             base: 0,
             errors: (0..n).map(|_| None).collect(),
         };
         for row in 0..n {
-            self.require(&request, row, &mut damage)?;
+            self.require(&request, row, &mut skipped)?;
         }
         let step = self.batch_len(n, &out.numbers);
         for first in (0..n).step_by(step) {
             let batch = first..n.min(first + step);
-            self.read_batch(&request, batch, &mut out.numbers, &mut damage)?;
+            self.read_batch(&request, batch, &mut out.numbers, &mut skipped)?;
         }
         let mut report = BlockReport::default();
-        for (row, error) in damage.errors.into_iter().enumerate() {
+        for (row, error) in skipped.errors.into_iter().enumerate() {
             match error {
                 None => out.keep(row, 3 * self.n_wanted, request.held(row)),
                 Some(error) => {
@@ -142,8 +135,8 @@ impl ChunkReader {
                 }
             }
         }
-        let after = self.desk.source.traffic();
-        report.read = self.desk.reading;
+        let after = self.io.source.traffic();
+        report.read = self.io.reading;
         report.decode = started.elapsed().saturating_sub(report.read);
         report.bytes = after.bytes - before.bytes;
         report.calls = after.calls - before.calls;
@@ -151,7 +144,7 @@ impl ChunkReader {
         Ok(report)
     }
 
-    fn check(&self, request: &Request<'_>, out: &BlockOut<'_>) -> Result<()> {
+    fn check(&self, request: &ReadRequest<'_>, out: &BlockOut<'_>) -> Result<()> {
         let n = request.frames.len();
         let mut wanted = Fields {
             positions: self.elements[0].is_some(),
@@ -170,11 +163,11 @@ impl ChunkReader {
             wanted.forces |= !forces.is_empty();
         }
         out.check(n, self.n_wanted, wanted)?;
-        let ids = self.ids.as_ref().map(Ids::hand);
+        let ids = self.ids.as_ref().map(Ids::reader);
         let hands = self.elements.iter().map(Option::as_ref).chain([ids]);
-        for (hand, slice) in hands.zip(request.slices.iter().chain([&request.ids])) {
-            match (hand, slice) {
-                (Some(hand), Some(slice)) => hand.check(*slice, n)?,
+        for (reader, slice) in hands.zip(request.slices.iter().chain([&request.ids])) {
+            match (reader, slice) {
+                (Some(reader), Some(slice)) => reader.check(*slice, n)?,
                 (None, None) => {}
                 _ => {
                     return Err(Error::Argument(
@@ -187,7 +180,12 @@ impl ChunkReader {
     }
 
     /// Refuse a frame that does not hold what is required of it.
-    fn require(&self, request: &Request<'_>, row: usize, damage: &mut Damage<'_>) -> Result<()> {
+    fn require(
+        &self,
+        request: &ReadRequest<'_>,
+        row: usize,
+        skipped: &mut SkippedFrames<'_>,
+    ) -> Result<()> {
         let held = request.held(row);
         let nameless = request.ids.is_some_and(|ids| ids.rows[row] < 0);
         let lacks = request
@@ -196,10 +194,10 @@ impl ChunkReader {
             .or(nameless.then_some("numbers of its atoms"));
         match lacks {
             None => Ok(()),
-            Some(what) => damage.refuse(
+            Some(what) => skipped.refuse(
                 row,
                 Error::Missing {
-                    path: self.desk.source.path().to_owned(),
+                    path: self.io.source.path().to_owned(),
                     frame: u64::try_from(request.frames[row]).unwrap_or_default(),
                     what,
                 },
@@ -213,10 +211,10 @@ impl ChunkReader {
             return n.max(1);
         }
         let hands = self.elements.iter().flatten();
-        let bytes: usize = hands.clone().map(|hand| 4 * hand.plan.frame_len).sum();
+        let bytes: usize = hands.clone().map(|reader| 4 * reader.plan.frame_len).sum();
         let bytes = bytes + self.ids.as_ref().map_or(0, |ids| 8 * ids.n_slots());
-        let hands = hands.chain(self.ids.as_ref().map(Ids::hand));
-        let rows = hands.filter_map(|hand| hand.plan.rows_not_kept()).max();
+        let hands = hands.chain(self.ids.as_ref().map(Ids::reader));
+        let rows = hands.filter_map(|reader| reader.plan.rows_not_kept()).max();
         let batch = match rows {
             None => BATCH / bytes.max(1),
             Some(rows) => {
@@ -230,12 +228,12 @@ impl ChunkReader {
     /// Decode some frames of the block into their rows, or judge them.
     fn read_batch(
         &mut self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         batch: Range<usize>,
         numbers: &mut Numbers<'_>,
-        damage: &mut Damage<'_>,
+        skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
-        damage.base = batch.start;
+        skipped.base = batch.start;
         if self.ids.is_none()
             && let Numbers::Kept {
                 positions,
@@ -243,21 +241,21 @@ impl ChunkReader {
                 forces,
             } = numbers
         {
-            return self.fill(request, batch, [positions, velocities, forces], damage);
+            return self.fill(request, batch, [positions, velocities, forces], skipped);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        for (values, hand) in scratch.iter_mut().zip(&self.elements) {
-            let frame_len = hand.as_ref().map_or(0, |hand| hand.plan.frame_len);
+        for (values, reader) in scratch.iter_mut().zip(&self.elements) {
+            let frame_len = reader.as_ref().map_or(0, |reader| reader.plan.frame_len);
             values.resize(batch.len() * frame_len, 0.0);
         }
         let rooms = scratch.each_mut().map(|values| &mut values[..]);
-        self.fill(request, batch.clone(), rooms, damage)?;
+        self.fill(request, batch.clone(), rooms, skipped)?;
         if let (Some(ids), Some(slice)) = (&mut self.ids, request.ids) {
-            ids.read(&mut self.desk, slice, batch.clone(), request.whole, damage)?;
+            ids.read(&mut self.io, slice, batch.clone(), request.whole, skipped)?;
         }
         for (k, row) in batch.enumerate() {
-            if damage.errors[row].is_none() {
-                self.bring(request, (k, row), &scratch, numbers, damage)?;
+            if skipped.errors[row].is_none() {
+                self.bring(request, (k, row), &scratch, numbers, skipped)?;
             }
         }
         self.scratch = scratch;
@@ -267,26 +265,26 @@ impl ChunkReader {
     /// Read some frames of the block, one after another.
     fn fill(
         &mut self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         batch: Range<usize>,
         rooms: [&mut [f32]; 3],
-        damage: &mut Damage<'_>,
+        skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
         let elements = self.elements.iter_mut().zip(request.slices);
-        for ((hand, slice), room) in elements.zip(rooms) {
-            if let (Some(hand), Some(slice)) = (hand, slice) {
-                let frame_len = hand.plan.frame_len;
+        for ((reader, slice), room) in elements.zip(rooms) {
+            if let (Some(reader), Some(slice)) = (reader, slice) {
+                let frame_len = reader.plan.frame_len;
                 let room = match room.len() == batch.len() * frame_len {
                     true => room,
                     false => &mut room[batch.start * frame_len..batch.end * frame_len],
                 };
-                hand.fill(
-                    &mut self.desk,
+                reader.fill(
+                    &mut self.io,
                     slice,
                     batch.clone(),
                     request.whole,
                     room,
-                    damage,
+                    skipped,
                 )?;
             }
         }
@@ -296,16 +294,16 @@ impl ChunkReader {
     /// Bring frame `k` of the scratch to its row, its atoms in our order, or judge it.
     fn bring(
         &mut self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         (k, row): (usize, usize),
         scratch: &[Vec<f32>; 3],
         numbers: &mut Numbers<'_>,
-        damage: &mut Damage<'_>,
+        skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
         let lens = self
             .elements
             .each_ref()
-            .map(|hand| hand.as_ref().map_or(0, |hand| hand.plan.frame_len));
+            .map(|reader| reader.as_ref().map_or(0, |reader| reader.plan.frame_len));
         let mut frame: [&[f32]; 3] =
             std::array::from_fn(|field| row_of(&scratch[field], k, lens[field]));
         if let (Some(ids), Some(slice)) = (&mut self.ids, request.ids) {
@@ -313,7 +311,7 @@ impl ChunkReader {
                 Ok(sorted) => frame = sorted,
                 Err(found) => {
                     let flaw = ids.flaw(slice, row, found);
-                    return damage.note(std::iter::once(k), &flaw);
+                    return skipped.note(std::iter::once(k), &flaw);
                 }
             }
         }
@@ -331,5 +329,136 @@ impl ChunkReader {
             }
         }
         Ok(())
+    }
+}
+
+// What is asked of a reader of chunks.
+
+/// A dataset, and what makes our units of its numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Element {
+    pub dataset: Dataset,
+    pub units: Units,
+}
+
+/// Each frame's own numbers of its atoms, where these are in no fixed order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    pub element: Element,
+    /// The number of each of our atoms, rising.
+    pub order: Vec<i64>,
+}
+
+/// What is read of each frame.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadRequest<'a> {
+    /// Numbers of the frames, for messages.
+    pub frames: &'a [i64],
+    /// Where their positions, velocities and forces are, and their atoms' numbers.
+    pub slices: [Option<Slice<'a>>; 3],
+    pub ids: Option<Slice<'a>>,
+    /// What every frame must hold.
+    pub required: Fields,
+    /// Leave out frames that cannot be read.
+    pub skip: bool,
+    /// Prove every checksum, and that every stream ends where it should.
+    pub whole: bool,
+}
+
+impl ReadRequest<'_> {
+    /// What a frame holds of what is read.
+    fn held(&self, row: usize) -> Fields {
+        let [positions, velocities, forces] = self
+            .slices
+            .map(|slice| slice.is_some_and(|slice| slice.rows[row] >= 0));
+        Fields {
+            positions,
+            velocities,
+            forces,
+        }
+    }
+}
+
+// Where the frames of a block are in one dataset.
+
+/// The part of a dataset's index that one block needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Slice<'a> {
+    /// Row of each frame; −1 where it has none.
+    pub rows: &'a [i64],
+    /// Indices along the first axis of the chunks that hold them: distinct, rising. Empty for a
+    /// contiguous dataset.
+    pub places: &'a [u64],
+    /// Bytes of the chunks of these places; size 0 for one that was never written.
+    pub offsets: &'a [u64],
+    pub sizes: &'a [u64],
+    /// Bit k: stage k of the filters was left out.
+    pub masks: &'a [u32],
+}
+
+/// Where a chunk is, and which stages its bytes went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Chunk {
+    pub offset: u64,
+    pub size: u64,
+    pub mask: u32,
+}
+
+/// A row of the dataset, and the row of the block that it goes to.
+type Wanted = (u64, usize);
+
+impl Slice<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where it does not fit the dataset or a block of `n` frames.
+    fn check(&self, grid: &Grid, is_chunked: bool, n: usize) -> Result<()> {
+        let n_chunks = self.places.len().checked_mul(grid.n_columns);
+        let lengths = [self.offsets.len(), self.sizes.len(), self.masks.len()];
+        if self.rows.len() != n || lengths.map(Some) != [n_chunks; 3] {
+            return Err(Error::Argument(format!(
+                "expected {n} rows, and {} chunks in each of {} places, found {} rows and \
+                 {lengths:?} offsets, sizes and masks",
+                grid.n_columns,
+                self.places.len(),
+                self.rows.len(),
+            )));
+        }
+        if !self.places.is_sorted_by(|a, b| a < b) {
+            return Err(Error::Argument("places of chunks must rise".into()));
+        }
+        let known = |row: u64| {
+            row < grid.n_rows
+                && (!is_chunked || self.places.binary_search(&(row / grid.chunk_rows)).is_ok())
+        };
+        match self
+            .rows
+            .iter()
+            .find(|&&row| row != -1 && !u64::try_from(row).is_ok_and(known))
+        {
+            Some(row) => Err(Error::Argument(format!(
+                "row {row} is not within the dataset of {} rows, or its chunks are not given",
+                grid.n_rows
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Rows wanted by some frames of the block, rising; rows of the block count from its first.
+    fn wanted(&self, frames: Range<usize>, wanted: &mut Vec<Wanted>) {
+        wanted.clear();
+        let rows = self.rows[frames].iter().enumerate();
+        wanted.extend(rows.filter_map(|(k, &row)| Some((u64::try_from(row).ok()?, k))));
+        // Nearly always sorted already, which this finds out in one pass.
+        wanted.sort();
+    }
+
+    /// A chunk of a place that is known to be there.
+    fn chunk(&self, grid: &Grid, place: u64, column: usize) -> Chunk {
+        let slot = self.places.partition_point(|&other| other < place);
+        let k = slot * grid.n_columns + column;
+        Chunk {
+            offset: self.offsets[k],
+            size: self.sizes[k],
+            mask: self.masks[k],
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! What one worker reads with: a source, buffers that are used again, and a clock.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hdf5_chunks::Inflater;
 use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::Source;
 
 /// A source, and what it took to read from it.
-pub(super) struct Desk {
+pub(super) struct IoContext {
     pub source: Arc<dyn Source>,
     /// Bytes of the file when it was opened.
     pub file_size: u64,
@@ -22,11 +23,11 @@ pub(super) struct Desk {
     pub woven: Vec<u8>,
 }
 
-impl Desk {
+impl IoContext {
     /// # Errors
     /// What the source gives.
-    pub fn new(source: Arc<dyn Source>) -> Result<Desk> {
-        Ok(Desk {
+    pub fn new(source: Arc<dyn Source>) -> Result<IoContext> {
+        Ok(IoContext {
             file_size: source.size()?,
             source,
             reading: Duration::ZERO,
@@ -91,24 +92,85 @@ impl<K: Copy> Run<K> {
     /// Read all of them, hand each over, and begin anew.
     pub fn read(
         &mut self,
-        desk: &mut Desk,
-        mut take: impl FnMut(&mut Desk, &[u8], K) -> Result<()>,
+        io: &mut IoContext,
+        mut take: impl FnMut(&mut IoContext, &[u8], K) -> Result<()>,
     ) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        let mut buffer = std::mem::take(&mut desk.buffer);
+        let mut buffer = std::mem::take(&mut io.buffer);
         let len = (self.range.end - self.range.start) as usize;
         grow(&mut buffer, len);
-        let mut done = desk.read(self.range.start, &mut buffer[..len]);
+        let mut done = io.read(self.range.start, &mut buffer[..len]);
         for (piece, key) in self.pieces.drain(..) {
             if done.is_ok() {
                 let start = (piece.start - self.range.start) as usize;
                 let end = (piece.end - self.range.start) as usize;
-                done = take(desk, &buffer[start..end], key);
+                done = take(io, &buffer[start..end], key);
             }
         }
-        desk.buffer = buffer;
+        io.buffer = buffer;
         done
+    }
+}
+
+// Frames of a block that cannot be read, and why.
+
+/// Where a dataset contradicts the file's index, or its own coding.
+#[derive(Debug, Clone)]
+pub(super) struct Flaw {
+    /// The chunk or row, and the dataset.
+    pub what: String,
+    /// Byte in the file.
+    pub offset: u64,
+    pub expected: String,
+    pub found: String,
+}
+
+/// What is known of the damage of a block.
+pub(super) struct SkippedFrames<'a> {
+    pub path: PathBuf,
+    /// Numbers of the block's frames.
+    pub frames: &'a [i64],
+    pub skip: bool,
+    /// First row of the block among those that are being read.
+    pub base: usize,
+    pub errors: Vec<Option<Error>>,
+}
+
+impl SkippedFrames<'_> {
+    /// Note that rows, counted from the base, cannot be read.
+    ///
+    /// # Errors
+    /// Always, unless such frames are to be skipped.
+    pub fn note(&mut self, rows: impl Iterator<Item = usize> + Clone, flaw: &Flaw) -> Result<()> {
+        let base = self.base;
+        let frames = rows.clone().map(|row| self.frames[base + row]);
+        let (first, last) = (frames.clone().min(), frames.max());
+        let frames = (first.unwrap_or_default(), last.unwrap_or_default());
+        for row in rows {
+            let error = Error::DamagedChunk {
+                path: self.path.clone(),
+                frames,
+                what: flaw.what.clone(),
+                offset: flaw.offset,
+                expected: flaw.expected.clone(),
+                found: flaw.found.clone(),
+            };
+            self.refuse(base + row, error)?;
+        }
+        Ok(())
+    }
+
+    /// Note that a row of the block cannot be read, if that is not known yet.
+    ///
+    /// # Errors
+    /// The error itself, unless such frames are to be skipped.
+    pub fn refuse(&mut self, row: usize, error: Error) -> Result<()> {
+        if !self.skip {
+            return Err(error);
+        }
+        self.errors[row].get_or_insert(error);
+        Ok(())
     }
 }

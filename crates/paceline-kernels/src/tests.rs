@@ -1,5 +1,6 @@
-//! Random structures for the tests of the kernels.
+//! Random structures for the tests of the kernels, and the tests of what kernels share.
 
+use super::Columns;
 use super::qcp::Matrix3;
 
 /// Deterministic numbers: splitmix64.
@@ -68,4 +69,21 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 
 fn unit(a: [f64; 3]) -> [f64; 3] {
     a.map(|x| x / dot(a, a).sqrt())
+}
+
+#[test]
+fn neighbours_are_read_where_they_are() {
+    assert_eq!(Columns::new(&[]), Columns::Run(0..0));
+    assert_eq!(Columns::new(&[4, 5, 6]), Columns::Run(4..7));
+    for indices in [&[4, 6][..], &[5, 4], &[4, 4], &[0, 1, 2, 2]] {
+        assert_eq!(Columns::new(indices), Columns::List(indices.to_vec()));
+    }
+    let frame: Vec<f32> = (0..18).map(|x| x as f32).collect();
+    let mut scratch = Vec::new();
+    let picked = Columns::new(&[5, 1]).pick(&frame, &mut scratch).to_vec();
+    assert_eq!(picked, [15.0, 16.0, 17.0, 3.0, 4.0, 5.0]);
+    assert_eq!(
+        Columns::new(&[1, 2]).pick(&frame, &mut scratch),
+        &frame[3..9]
+    );
 }

@@ -1,0 +1,508 @@
+//! Per-worker reader of one dataset.
+
+use std::ops::Range;
+
+use super::io_context::{Flaw, SkippedFrames};
+use super::io_context::{IoContext, Run};
+use super::plan::Plan;
+use super::{Chunk, Element, Slice, Wanted};
+use crate::atom_set::Atoms;
+use crate::error::Result;
+use crate::hdf5_chunks::{Column, Part, Unpacked, Value, decode_in_place};
+use crate::reader::CHUNK;
+use crate::source::GAP;
+
+/// A dataset, and what is at hand of it.
+pub(super) struct DatasetReader {
+    pub plan: Plan,
+    known: Known,
+    rows: Vec<Wanted>,
+}
+
+impl DatasetReader {
+    /// A reader of what a dataset holds of some atoms, so many numbers of each.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Unsupported`] where there can be no such dataset.
+    pub fn new(
+        io: &IoContext,
+        element: Element,
+        atoms: &Atoms,
+        per_atom: usize,
+    ) -> Result<DatasetReader> {
+        Ok(DatasetReader {
+            plan: Plan::new(io, element, atoms, per_atom)?,
+            known: Known::default(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// # Errors
+    /// [`crate::error::Error::Argument`] where a slice does not fit the dataset, or `n` frames.
+    pub fn check(&self, slice: Slice<'_>, n: usize) -> Result<()> {
+        slice.check(&self.plan.grid, !self.plan.is_contiguous(), n)
+    }
+
+    /// Decode some frames of a block, one after another.
+    pub fn fill<T: Value>(
+        &mut self,
+        io: &mut IoContext,
+        slice: Slice<'_>,
+        frames: Range<usize>,
+        whole: bool,
+        out: &mut [T],
+        skipped: &mut SkippedFrames<'_>,
+    ) -> Result<()> {
+        slice.wanted(frames, &mut self.rows);
+        if self.plan.pipeline.is_empty() {
+            return Plain::new(&self.plan, io, skipped, out).fill(slice, &self.rows);
+        }
+        let packed = Packed {
+            plan: &self.plan,
+            skipped,
+            known: &mut self.known,
+            whole,
+            out,
+        };
+        packed.fill(io, slice, &self.rows)
+    }
+
+    /// Bytes that a block will want, in the order in which it reads them.
+    pub fn ranges(&mut self, io: &IoContext, slice: Slice<'_>) -> Vec<Range<u64>> {
+        slice.wanted(0..slice.rows.len(), &mut self.rows);
+        let plan = &self.plan;
+        let mut ranges = Vec::new();
+        for group in self
+            .rows
+            .chunk_by(|a, b| plan.place(a.0) == plan.place(b.0))
+        {
+            let place = plan.place(group[0].0);
+            for column in &plan.grid.columns {
+                let chunk = plan.chunk(slice, place, column.index);
+                if !plan.is_contiguous() && !io.holds(chunk.offset, chunk.size) {
+                    continue;
+                }
+                if plan.pipeline.is_empty() {
+                    ranges.extend(plan.ranges(chunk, place, column, group));
+                } else {
+                    ranges.push(plan.packed_range(place, column, chunk));
+                }
+            }
+        }
+        ranges.retain(|range| range.end <= io.file_size);
+        ranges
+    }
+}
+
+// Numbers that stand in the file as they are: contiguous datasets, and chunks without filters.
+
+/// Reads wanted rows into a block.
+pub(super) struct Plain<'a, 'f, T> {
+    plan: &'a Plan,
+    io: &'a mut IoContext,
+    skipped: &'a mut SkippedFrames<'f>,
+    out: &'a mut [T],
+    /// Parts of rows that wait to be read together.
+    run: Run<(&'a Part, usize)>,
+    /// Bytes that wait to be read straight to their place, and that place.
+    straight: (Range<u64>, Range<usize>),
+}
+
+impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
+    pub fn new(
+        plan: &'a Plan,
+        io: &'a mut IoContext,
+        skipped: &'a mut SkippedFrames<'f>,
+        out: &'a mut [T],
+    ) -> Self {
+        Plain {
+            plan,
+            io,
+            skipped,
+            out,
+            run: Run::new(),
+            straight: (0..0, 0..0),
+        }
+    }
+
+    pub fn fill(mut self, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
+        let plan = self.plan;
+        for group in wanted.chunk_by(|a, b| plan.place(a.0) == plan.place(b.0)) {
+            let place = plan.place(group[0].0);
+            for column in &plan.grid.columns {
+                let chunk = plan.chunk(slice, place, column.index);
+                if chunk.size == 0 {
+                    plan.fill(column, group, self.out);
+                } else if let Err(flaw) = plan.check_plain(self.io, place, column.index, chunk) {
+                    self.skipped
+                        .note(group.iter().map(|&(_, row)| row), &flaw)?;
+                } else {
+                    self.want(place, chunk, &column.parts, group)?;
+                }
+            }
+        }
+        self.read_run()?;
+        self.read_straight()
+    }
+
+    /// Read parts of some rows of a chunk.
+    fn want(
+        &mut self,
+        place: u64,
+        chunk: Chunk,
+        parts: &'a [Part],
+        group: &[Wanted],
+    ) -> Result<()> {
+        for &(row, k) in group {
+            let at = chunk.offset + self.plan.within(row, place);
+            let size = self.plan.grid.row_bytes as u64;
+            if self.plan.is_contiguous() && !self.io.holds(at, size) {
+                let flaw = self.plan.cut_row(row, at, self.io.file_size);
+                self.skipped.note(std::iter::once(k), &flaw)?;
+                continue;
+            }
+            for part in parts {
+                let start = at + part.start as u64;
+                self.want_part(part, start..start + part.len as u64, k)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn want_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
+        let width = self.plan.frame_len;
+        // A call for little would cost more than copying it.
+        let worth = part.len as u64 >= GAP || part.len == self.plan.grid.row_bytes;
+        if let Some(place) = part.copies.straight()
+            && worth
+            && T::as_stored(self.out, self.plan.dataset.number).is_some()
+        {
+            let target = row * width + place.start..row * width + place.end;
+            let (waiting, out) = &mut self.straight;
+            if bytes.start == waiting.end
+                && target.start == out.end
+                && bytes.end - waiting.start <= CHUNK
+            {
+                (waiting.end, out.end) = (bytes.end, target.end);
+                return Ok(());
+            }
+            self.read_straight()?;
+            self.straight = (bytes, target);
+            return Ok(());
+        }
+        if !self.run.accepts(&bytes) {
+            self.read_run()?;
+        }
+        self.run.push(bytes, (part, row));
+        Ok(())
+    }
+
+    fn read_run(&mut self) -> Result<()> {
+        let (plan, out) = (self.plan, &mut *self.out);
+        let width = plan.frame_len;
+        self.run.read(self.io, |_, bytes, (part, row)| {
+            let frame = &mut out[row * width..(row + 1) * width];
+            part.copies
+                .scatter(plan.dataset.number, plan.units, bytes, frame);
+            Ok(())
+        })
+    }
+
+    /// Read numbers to where they go, and make values of them while the processor has them at
+    /// hand.
+    fn read_straight(&mut self) -> Result<()> {
+        let (bytes, target) = std::mem::replace(&mut self.straight, (0..0, 0..0));
+        let number = self.plan.dataset.number;
+        let Some(values) = T::as_stored(&mut self.out[target], number) else {
+            return Ok(());
+        };
+        let mut at = bytes.start;
+        for values in values.chunks_mut(CHUNK as usize / number.width) {
+            let room: &mut [u8] = bytemuck::cast_slice_mut(values);
+            let len = room.len() as u64;
+            self.io.read(at, room)?;
+            at += len;
+            decode_in_place(number.big_endian, self.plan.units, values);
+        }
+        Ok(())
+    }
+}
+
+// Chunks whose bytes went through filters.
+
+/// Bytes of unpacked chunks that are kept of a dataset, so that reading frame by frame does not
+/// unpack chunks that hold many frames again for each of them.
+const KEPT: usize = 64 * 1024 * 1024;
+
+/// Up to this part of a chunk it is quicker to inflate no more than is wanted: byte for byte, whole
+/// chunks were inflated 1.3 to 1.8 times as fast.
+const BEGINNING: f64 = 0.6;
+
+/// What is known of a dataset's chunks from those that were read before.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The place of chunks that was unpacked last.
+    place: u64,
+    chunks: Vec<Kept>,
+    /// Bytes that inflating a beginning took, by those that the beginning's share of the numbers
+    /// would have taken.
+    ratio: f64,
+}
+
+/// A chunk that was unpacked.
+#[derive(Debug)]
+struct Kept {
+    column: usize,
+    /// Where it was: a file that grows may have it elsewhere now.
+    chunk: Chunk,
+    /// To its end, every checksum proved.
+    whole: bool,
+    unpacked: Unpacked,
+}
+
+/// Reads wanted rows into a block.
+pub(super) struct Packed<'a, 'f, T> {
+    pub plan: &'a Plan,
+    pub skipped: &'a mut SkippedFrames<'f>,
+    pub known: &'a mut Known,
+    pub whole: bool,
+    pub out: &'a mut [T],
+}
+
+/// A chunk that is about to be read, and the rows that want it.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    place: u64,
+    column: &'a Column,
+    chunk: Chunk,
+    rows: &'a [Wanted],
+    /// Bytes of the numbers that are wanted, from the front on, where the rest is not needed.
+    beginning: Option<usize>,
+}
+
+impl<T: Value> Packed<'_, '_, T> {
+    pub fn fill(mut self, io: &mut IoContext, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
+        let plan = self.plan;
+        let mut run = Run::new();
+        for rows in wanted.chunk_by(|a, b| plan.place(a.0) == plan.place(b.0)) {
+            let place = plan.place(rows[0].0);
+            for column in &plan.grid.columns {
+                let chunk = plan.chunk(slice, place, column.index);
+                if chunk.size == 0 {
+                    plan.fill(column, rows, self.out);
+                    continue;
+                }
+                if let Some(kept) = self.known.find(column.index, chunk, self.whole) {
+                    scatter(plan, place, column, rows, &kept.unpacked, io, self.out);
+                    continue;
+                }
+                if let Err(flaw) = plan.check_packed(io, place, column.index, chunk) {
+                    self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)?;
+                    continue;
+                }
+                let task = Task {
+                    place,
+                    column,
+                    chunk,
+                    rows,
+                    beginning: plan.beginning(place, column, chunk.mask, self.whole),
+                };
+                let bytes = chunk.offset..chunk.offset + self.known.guess(plan, &task);
+                if !run.accepts(&bytes) {
+                    run.read(io, |io, bytes, task| self.take(io, bytes, task))?;
+                }
+                run.push(bytes, task);
+            }
+        }
+        run.read(io, |io, bytes, task| self.take(io, bytes, task))
+    }
+
+    /// Unpack a chunk and bring its numbers to their places.
+    fn take(&mut self, io: &mut IoContext, bytes: &[u8], task: Task<'_>) -> Result<()> {
+        let room = io.rooms.pop().unwrap_or_default();
+        let unpacked = match task.beginning {
+            Some(len) => self.begin(io, bytes, &task, len, room)?,
+            None => {
+                let pipeline = &self.plan.pipeline;
+                pipeline.unpack(task.chunk.mask, bytes, &mut io.inflater, room)
+            }
+        };
+        let Task {
+            place,
+            column,
+            rows,
+            ..
+        } = task;
+        match unpacked {
+            Err((expected, found)) => {
+                let flaw = self
+                    .plan
+                    .flaw(place, column.index, task.chunk.offset, expected, found);
+                self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)
+            }
+            Ok(unpacked) => {
+                scatter(self.plan, place, column, rows, &unpacked, io, self.out);
+                let kept = Kept {
+                    column: column.index,
+                    chunk: task.chunk,
+                    whole: task.beginning.is_none(),
+                    unpacked,
+                };
+                self.known.keep(self.plan, place, kept, &mut io.rooms);
+                Ok(())
+            }
+        }
+    }
+
+    /// Inflate the beginning of a chunk, reading more of it where need be.
+    fn begin(
+        &mut self,
+        io: &mut IoContext,
+        bytes: &[u8],
+        task: &Task<'_>,
+        len: usize,
+        mut room: Vec<u8>,
+    ) -> Result<std::result::Result<Unpacked, (String, String)>> {
+        room.resize(len, 0);
+        io.inflater.begin();
+        let chunk = task.chunk;
+        let mut more = Vec::new();
+        let mut read = bytes.len() as u64;
+        loop {
+            let bytes = if more.is_empty() { bytes } else { &more };
+            let found = match io.inflater.go_on(bytes, &mut room) {
+                Ok(true) => break,
+                Err(found) => found,
+                Ok(false) if read < chunk.size => {
+                    more.resize((chunk.size - read).min(MORE) as usize, 0);
+                    io.read(chunk.offset + read, &mut more)?;
+                    read += more.len() as u64;
+                    continue;
+                }
+                Ok(false) => "one that breaks off".into(),
+            };
+            let whole = self.plan.grid.chunk_bytes;
+            return Ok(Err((format!("a deflate stream of {whole} bytes"), found)));
+        }
+        self.known.learn(self.plan, task, io.inflater.used());
+        Ok(Ok(Unpacked {
+            bytes: room,
+            shuffled: false,
+        }))
+    }
+}
+
+/// What is read at once where the first guess was too small.
+const MORE: u64 = 16 * 1024;
+
+/// Bring the wanted numbers of an unpacked chunk to their places.
+fn scatter<T: Value>(
+    plan: &Plan,
+    place: u64,
+    column: &Column,
+    rows: &[Wanted],
+    unpacked: &Unpacked,
+    io: &mut IoContext,
+    out: &mut [T],
+) {
+    let number = plan.dataset.number;
+    for &(row, k) in rows {
+        let at = plan.within(row, place) as usize;
+        let frame = &mut out[k * plan.frame_len..(k + 1) * plan.frame_len];
+        for part in &column.parts {
+            let range = at + part.start..at + part.start + part.len;
+            let bytes = unpacked.numbers(range, number.width, &mut io.woven);
+            part.copies.scatter(number, plan.units, bytes, frame);
+        }
+    }
+}
+
+impl Known {
+    fn find(&self, column: usize, chunk: Chunk, whole: bool) -> Option<&Kept> {
+        let is_it =
+            |kept: &&Kept| kept.column == column && kept.chunk == chunk && (kept.whole || !whole);
+        self.chunks.iter().find(is_it)
+    }
+
+    /// Keep an unpacked chunk where other frames may want it; its room is used again otherwise.
+    fn keep(&mut self, plan: &Plan, place: u64, kept: Kept, rooms: &mut Vec<Vec<u8>>) {
+        if place != self.place {
+            rooms.extend(self.chunks.drain(..).map(|kept| kept.unpacked.bytes));
+            self.place = place;
+        }
+        self.chunks.retain(|other| other.column != kept.column);
+        let bytes: usize = self
+            .chunks
+            .iter()
+            .map(|kept| kept.unpacked.bytes.len())
+            .sum();
+        if plan.grid.chunk_rows > 1 && bytes + kept.unpacked.bytes.len() <= KEPT {
+            self.chunks.push(kept);
+        } else {
+            rooms.truncate(1);
+            rooms.push(kept.unpacked.bytes);
+        }
+    }
+
+    /// Bytes to read of a chunk.
+    fn guess(&self, plan: &Plan, task: &Task<'_>) -> u64 {
+        let Some(len) = task.beginning else {
+            return task.chunk.size;
+        };
+        let share = len as f64 / plan.grid.chunk_bytes as f64;
+        let ratio = if self.ratio == 0.0 { 1.0 } else { self.ratio };
+        let guess = task.chunk.size as f64 * share * ratio * 1.03;
+        (guess as u64 + 512).min(task.chunk.size)
+    }
+
+    fn learn(&mut self, plan: &Plan, task: &Task<'_>, used: u64) {
+        if let Some(len) = task.beginning {
+            let share = len as f64 / plan.grid.chunk_bytes as f64;
+            self.ratio = used as f64 / (task.chunk.size as f64 * share);
+        }
+    }
+}
+
+impl Plan {
+    /// Rows that are unpacked together, where their chunks are too many to be kept.
+    pub fn rows_not_kept(&self) -> Option<usize> {
+        let grid = &self.grid;
+        let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());
+        let together = !self.pipeline.is_empty() && grid.chunk_rows > 1;
+        (together && bytes > KEPT).then_some(grid.chunk_rows as usize)
+    }
+
+    /// Bytes of a chunk's numbers up to the last wanted one of its last row, where it pays to
+    /// inflate no more than them.
+    fn beginning(&self, place: u64, column: &Column, mask: u32, whole: bool) -> Option<usize> {
+        let grid = &self.grid;
+        let rows = grid.chunk_rows.min(grid.n_rows - place * grid.chunk_rows) as usize;
+        let len = (rows - 1) * grid.row_bytes + column.end();
+        let pays = (len as f64) < BEGINNING * grid.chunk_bytes as f64;
+        (!whole && pays && self.pipeline.has_beginning(mask)).then_some(len)
+    }
+
+    fn check_packed(
+        &self,
+        io: &IoContext,
+        place: u64,
+        column: usize,
+        chunk: Chunk,
+    ) -> std::result::Result<(), Flaw> {
+        self.check_inside(io, place, column, chunk)?;
+        let checked = self.pipeline.check_size(chunk.mask, chunk.size);
+        checked.map_err(|(expected, found)| self.flaw(place, column, chunk.offset, expected, found))
+    }
+
+    /// Bytes that will be read of a chunk with filters.
+    pub fn packed_range(&self, place: u64, column: &Column, chunk: Chunk) -> Range<u64> {
+        let share = match self.beginning(place, column, chunk.mask, false) {
+            Some(len) => len as f64 / self.grid.chunk_bytes as f64,
+            None => 1.0,
+        };
+        chunk.offset
+            ..chunk
+                .offset
+                .saturating_add((chunk.size as f64 * share) as u64)
+    }
+}
