@@ -7,6 +7,7 @@ mod communicator;
 mod dlpoly;
 mod encoder;
 mod file_format;
+mod headers;
 mod kernels;
 mod reader;
 mod snapshot;
@@ -117,6 +118,11 @@ mod _core {
     use super::encoder::Encoder;
     #[pymodule_export]
     use super::file_format::{FileFormat, formats};
+    #[pymodule_export]
+    use super::headers::{
+        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, dcd_header, history_header,
+        netcdf_header,
+    };
     #[pymodule_export]
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
     #[pymodule_export]

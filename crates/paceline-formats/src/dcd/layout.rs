@@ -34,6 +34,27 @@ impl Layout {
         self.n_atoms as usize
     }
 
+    pub fn is_big_endian(&self) -> bool {
+        self.big_endian
+    }
+
+    /// Bytes of a record marker: 4 or 8.
+    pub fn marker_size(&self) -> u8 {
+        self.marker
+    }
+
+    /// The 20 integers behind "CORD" in the head that this layout was parsed from.
+    pub fn integers(&self, head: &[u8]) -> Vec<i32> {
+        let at = usize::from(self.marker) + b"CORD".len();
+        let integers = head.get(at..at + 80).unwrap_or_default();
+        let (integers, _) = integers.as_chunks();
+        let value = match self.big_endian {
+            true => i32::from_be_bytes,
+            false => i32::from_le_bytes,
+        };
+        integers.iter().map(|&bytes| value(bytes)).collect()
+    }
+
     /// Offset of the first frame.
     pub fn header_size(&self) -> u64 {
         let (records, free) = match &self.free {

@@ -274,6 +274,11 @@ impl Layout {
         self.n_atoms as usize
     }
 
+    /// keytrj of a HISTORY, levcfg of a CONFIG.
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
     /// Offset of the first frame.
     pub fn start(&self) -> u64 {
         self.start

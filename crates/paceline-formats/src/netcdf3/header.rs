@@ -27,7 +27,11 @@ pub(super) const DOUBLE: u32 = 6;
 
 /// What a file says of itself.
 #[derive(Debug)]
-pub(super) struct Header<'a> {
+pub struct Header<'a> {
+    /// 1, 2 or 5.
+    pub version: u8,
+    /// Bytes of the header.
+    pub size: u64,
     /// The number of records; nothing where the writer left it open.
     pub n_records: Option<u64>,
     pub dimensions: Vec<Dimension<'a>>,
@@ -37,22 +41,26 @@ pub(super) struct Header<'a> {
     pub record_size: u64,
 }
 
+/// A dimension of the file.
 #[derive(Debug)]
-pub(super) struct Dimension<'a> {
+pub struct Dimension<'a> {
     pub name: &'a [u8],
     /// 0 for the records' dimension.
     pub len: u64,
 }
 
+/// An attribute of the file or of a variable.
 #[derive(Debug)]
-pub(super) struct Attribute<'a> {
+pub struct Attribute<'a> {
     pub name: &'a [u8],
+    /// Type of the values, as files number it.
     pub kind: u32,
     pub values: &'a [u8],
 }
 
+/// A variable of the file.
 #[derive(Debug)]
-pub(super) struct Variable<'a> {
+pub struct Variable<'a> {
     pub name: &'a [u8],
     /// Places of its dimensions in the header's list.
     pub dimensions: Vec<usize>,
@@ -83,6 +91,8 @@ impl<'a> Header<'a> {
         let variables = cursor.list(VARIABLES, |cursor| cursor.variable(&dimensions))?;
         let record_size = record_size(&variables).ok_or_else(|| too_large(0))?;
         Ok(Header {
+            version,
+            size: cursor.at as u64,
             n_records,
             dimensions,
             attributes,
@@ -91,6 +101,7 @@ impl<'a> Header<'a> {
         })
     }
 
+    /// Length of a dimension.
     pub fn dimension(&self, name: &str) -> Option<u64> {
         let named = |dimension: &&Dimension<'_>| dimension.name == name.as_bytes();
         self.dimensions
@@ -135,8 +146,8 @@ fn too_large(at: usize) -> Fault {
     Fault::bad(at, "variables of fewer than 2^64 bytes", "larger ones")
 }
 
-/// Bytes of a value.
-fn width(kind: u32) -> Option<u64> {
+/// Bytes of a value of a type, by the number that files give it.
+pub fn width(kind: u32) -> Option<u64> {
     match kind {
         1 | 2 | 7 => Some(1),
         3 | 8 => Some(2),

@@ -19,7 +19,7 @@
 mod amber;
 mod encode;
 mod format;
-mod header;
+pub mod header;
 mod layout;
 
 use self::header::{Number, Scale};

@@ -1,0 +1,234 @@
+//! The headers of files that Python continues, by the parsers that the decoders use.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::OrRaise;
+use paceline_formats::error::{Error, Fault};
+use paceline_formats::netcdf3::header::{Attribute, Header, width};
+use paceline_formats::{dcd, dlpoly};
+
+/// The error of a header of which `len` bytes were given.
+fn damaged(path: &Path, len: usize, fault: Fault) -> Error {
+    let fault = match fault {
+        Fault::Short { needed } => {
+            let expected = format!("a header of at least {needed} bytes");
+            Fault::bad(len, expected, format!("{len} bytes"))
+        }
+        fault => fault,
+    };
+    Error::damaged(path, None, 0, len as u64, fault)
+}
+
+/// The header of a DCD file.
+#[pyclass(frozen, get_all, module = "paceline._core")]
+pub(super) struct DcdHeader {
+    big_endian: bool,
+    /// Bytes of a record marker.
+    marker_size: u8,
+    /// The 20 integers behind "CORD".
+    integers: Vec<i32>,
+    n_atoms: usize,
+    n_fixed: usize,
+    /// Bytes of the header.
+    size: u64,
+    first_frame_size: u64,
+    frame_size: u64,
+}
+
+/// Parse the header of a DCD file; without the size of the file, as if it went on for ever.
+#[pyfunction]
+#[pyo3(signature = (path, head, file_size=None))]
+pub(super) fn dcd_header(
+    py: Python<'_>,
+    path: PathBuf,
+    head: &[u8],
+    file_size: Option<u64>,
+) -> PyResult<DcdHeader> {
+    let layout = dcd::Layout::parse(head, file_size.unwrap_or(u64::MAX))
+        .map_err(|fault| damaged(&path, head.len(), fault))
+        .or_raise(py)?;
+    Ok(DcdHeader {
+        big_endian: layout.is_big_endian(),
+        marker_size: layout.marker_size(),
+        integers: layout.integers(head),
+        n_atoms: layout.n_atoms(),
+        n_fixed: layout.n_fixed(),
+        size: layout.header_size(),
+        first_frame_size: layout.first_frame_size(),
+        frame_size: layout.frame_size(),
+    })
+}
+
+/// The head of a HISTORY.
+#[pyclass(frozen, get_all, module = "paceline._core")]
+pub(super) struct HistoryHeader {
+    /// keytrj: 0 positions, 1 velocities too, 2 forces too, 3 compressed.
+    level: u8,
+    imcon: u8,
+    n_atoms: usize,
+    /// Frames as the head counts them; None where it does not, or counts none.
+    n_frames: Option<u64>,
+    /// Bytes before the first frame.
+    size: u64,
+    /// Bytes of a frame before its atoms, and of the whole frame; None where lines vary in length
+    /// or no frame has been looked at.
+    frame_head_size: Option<u64>,
+    frame_size: Option<u64>,
+}
+
+/// Parse the head of a HISTORY, and the beginning of its first frame if there is one.
+#[pyfunction]
+#[pyo3(signature = (path, head, file_size=None))]
+pub(super) fn history_header(
+    py: Python<'_>,
+    path: PathBuf,
+    head: &[u8],
+    file_size: Option<u64>,
+) -> PyResult<HistoryHeader> {
+    let head = dlpoly::Head::parse_history(head, file_size.unwrap_or(u64::MAX))
+        .map_err(|fault| damaged(&path, head.len(), fault))
+        .or_raise(py)?;
+    let layout = head.layout;
+    Ok(HistoryHeader {
+        level: layout.level(),
+        imcon: layout.imcon(),
+        n_atoms: layout.n_atoms(),
+        n_frames: head.claimed,
+        size: layout.start(),
+        frame_head_size: layout.bytes_of(0..0).map(|atoms| atoms.start),
+        frame_size: layout.frame_size(),
+    })
+}
+
+/// A variable of a NetCDF file.
+#[pyclass(frozen, get_all, module = "paceline._core")]
+pub(super) struct NetcdfVariable {
+    /// Names of its dimensions.
+    dimensions: Vec<String>,
+    /// NumPy's name of its numbers' type.
+    kind: &'static str,
+    /// Text as bytes, numbers as a tuple.
+    attributes: HashMap<String, Py<PyAny>>,
+    /// Each record holds an entry of it.
+    in_records: bool,
+    /// Bytes of an entry, or of the whole variable where it is not in records.
+    size: u64,
+    /// Offset, in the first record if it is in records.
+    begin: u64,
+}
+
+/// The header of a NetCDF file in a classic format.
+#[pyclass(frozen, get_all, module = "paceline._core")]
+pub(super) struct NetcdfHeader {
+    /// 1, 2 or 5.
+    version: u8,
+    /// None where the size of the file tells.
+    n_records: Option<u64>,
+    /// Lengths by name; 0 of the records.
+    dimensions: HashMap<String, u64>,
+    /// Text as bytes, numbers as a tuple.
+    attributes: HashMap<String, Py<PyAny>>,
+    variables: HashMap<String, Py<NetcdfVariable>>,
+    /// Bytes of the header.
+    size: u64,
+    record_size: u64,
+}
+
+/// Parse the header of a NetCDF file in a classic format.
+#[pyfunction]
+#[pyo3(signature = (path, head, file_size=None))]
+pub(super) fn netcdf_header(
+    py: Python<'_>,
+    path: PathBuf,
+    head: &[u8],
+    file_size: Option<u64>,
+) -> PyResult<NetcdfHeader> {
+    let header = Header::parse(head, file_size.unwrap_or(u64::MAX))
+        .map_err(|fault| damaged(&path, head.len(), fault))
+        .or_raise(py)?;
+    let mut variables = HashMap::new();
+    for variable in &header.variables {
+        let of = |&number: &usize| text(header.dimensions[number].name);
+        let made = NetcdfVariable {
+            dimensions: variable.dimensions.iter().map(of).collect(),
+            kind: kind_of(variable.kind),
+            attributes: attributes(py, &variable.attributes)?,
+            in_records: variable.in_records,
+            size: variable.size,
+            begin: variable.begin,
+        };
+        variables.insert(text(variable.name), Py::new(py, made)?);
+    }
+    let dimensions = header.dimensions.iter();
+    Ok(NetcdfHeader {
+        version: header.version,
+        n_records: header.n_records,
+        dimensions: dimensions.map(|one| (text(one.name), one.len)).collect(),
+        attributes: attributes(py, &header.attributes)?,
+        variables,
+        size: header.size,
+        record_size: header.record_size,
+    })
+}
+
+fn text(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(name) => name.to_owned(),
+        Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
+/// NumPy's name of a type by the number that files give it.
+fn kind_of(kind: u32) -> &'static str {
+    match kind {
+        1 => ">i1",
+        2 => "S1",
+        3 => ">i2",
+        4 => ">i4",
+        5 => ">f4",
+        6 => ">f8",
+        7 => ">u1",
+        8 => ">u2",
+        9 => ">u4",
+        10 => ">i8",
+        _ => ">u8",
+    }
+}
+
+fn attributes(py: Python<'_>, all: &[Attribute<'_>]) -> PyResult<HashMap<String, Py<PyAny>>> {
+    let mut made = HashMap::new();
+    for one in all {
+        let value = match kind_of(one.kind) {
+            "S1" => PyBytes::new(py, one.values).into_any().unbind(),
+            kind => numbers(py, kind, one)?,
+        };
+        made.insert(text(one.name), value);
+    }
+    Ok(made)
+}
+
+/// The values of an attribute as a tuple of int or float.
+fn numbers(py: Python<'_>, kind: &str, attribute: &Attribute<'_>) -> PyResult<Py<PyAny>> {
+    let width = width(attribute.kind).unwrap_or(1) as usize;
+    let values = attribute.values.chunks_exact(width).map(|bytes| {
+        // At the end of 8 bytes that repeat the sign.
+        let negative = kind.contains('i') && bytes[0] >= 0x80;
+        let mut wide = [if negative { 0xff } else { 0 }; 8];
+        wide[8 - width..].copy_from_slice(bytes);
+        let (signed, unsigned) = (i64::from_be_bytes(wide), u64::from_be_bytes(wide));
+        Ok(match kind {
+            ">f4" => f64::from(f32::from_bits(unsigned as u32))
+                .into_pyobject(py)?
+                .into_any(),
+            ">f8" => f64::from_bits(unsigned).into_pyobject(py)?.into_any(),
+            ">u8" => unsigned.into_pyobject(py)?.into_any(),
+            _ => signed.into_pyobject(py)?.into_any(),
+        })
+    });
+    let values = values.collect::<PyResult<Vec<_>>>()?;
+    Ok(PyTuple::new(py, values)?.into_any().unbind())
+}
