@@ -13,7 +13,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 
-from paceline.snapshot import h5md as h5md_layout
+from paceline.hdf5 import h5md_tree
 from paceline.snapshot.container import Contents, Heading, Settings
 from paceline.snapshot.deferred_file import ALIGNMENT
 from paceline.snapshot.h5md import H5MD
@@ -139,7 +139,7 @@ def check_goes_on(path, contents, n_frames):
 )
 def test_whoever_stops_leaves_the_frames_before(tmp_path, monkeypatch, contents, frames, room):
     # Steps and times have another chunk then, too.
-    monkeypatch.setattr(h5md_layout, "_ROWS", 8)
+    monkeypatch.setattr(h5md_tree, "_ROWS", 8)
     path, left = tmp_path / "run.h5md", tmp_path / "left.h5md"
     for frame, before, writes in noted(path, contents, frames, monkeypatch, **room):
         stops = 0

@@ -1,46 +1,34 @@
-"""Frames into a new trajectory file: decoded, encoded and written in order, by all workers."""
+"""Write frames to a new trajectory file: all workers decode, encode and write."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline._core import __version__
 from paceline._util.files import refuse_impossible
+from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.hdf5.metadata import command_of_process
 from paceline.schedule.tasks import PerBlock, Receiver
-from paceline.writers.base import Source, Target
+from paceline.writers.base import FramesToWrite, Target
 from paceline.writers.frames import FrameFile
 from paceline.writers.h5md import H5MDFile
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format that is written.
-
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    make : callable
-        Gives a `Target`, of path, name and number of atoms.
-    options : sequence of str
-        What there is to choose of it.
-    """
+class OutputFormat(NamedTuple):
+    """Format that is written: its name, its `Target`, and the options that it has."""
 
     name: str
     make: Callable[..., Target]
     options: tuple[str, ...] = ()
 
 
-_XTC = Format("XTC", FrameFile, ("precision",))
-_TRR, _DCD, _NETCDF = (Format(name, FrameFile) for name in ("TRR", "DCD", "NetCDF"))
-_H5MD = Format("H5MD", H5MDFile, ("precision", "chunk", "for_", "align", "compress"))
+_XTC = OutputFormat("XTC", FrameFile, ("precision",))
+_TRR, _DCD, _NETCDF = (OutputFormat(name, FrameFile) for name in ("TRR", "DCD", "NetCDF"))
+_H5MD = OutputFormat("H5MD", H5MDFile, ("precision", "chunk", "for_", "align", "compress"))
 #: Formats by the endings of their files.
 FORMATS = {
     ".xtc": _XTC,
@@ -153,17 +141,17 @@ class Write(AnalysisBase):
 
     @property
     def outputs(self) -> Sequence[str]:
-        """Files that a run makes by itself."""
+        """Paths of the files that a run writes itself."""
         return (self._path,)
 
     def parameters(self) -> dict[str, Any]:
-        """The file, its options and the atoms."""
+        """Return the file, its options and the atoms."""
         return {"file": self._path, **self._options, "atoms": describe_atoms(self.atomgroup)}
 
     def prepare(self) -> PerBlock:
-        """The encoder's half."""
+        """Make the half that encodes in workers."""
         half = self._target.begin(
-            Source(
+            FramesToWrite(
                 n_frames=len(self.frames),
                 atoms=self.atomgroup,
                 skip_damaged=self.skip_damaged,
@@ -175,10 +163,10 @@ class Write(AnalysisBase):
         return half
 
     def _origin(self) -> dict[str, Any]:
-        """Where the frames come from, and what was asked for."""
+        """Describe the source of the frames, and the options."""
         return {
             "program": f"paceline {__version__}",
-            "command": command_of_process(),
+            "command": current_command(),
             **self.provenance,
             **self._options,
             "atoms": describe_atoms(self.atomgroup),
@@ -186,11 +174,11 @@ class Write(AnalysisBase):
         }
 
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """The file, for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file for the time of a run: whole under its name afterwards, or not there."""
         return self._target.receiver()
 
     def finish(self, value: None) -> None:
-        """Tell what was written."""
+        """Set the results: path, frames and bytes."""
         self.results = Results(
             provenance=self.record(),
             path=self._path,
@@ -199,25 +187,8 @@ class Write(AnalysisBase):
         )
 
 
-def format_with(path: str | os.PathLike, options: Iterable[str]) -> Format:
-    """The format of a file that is to be written, by its name.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    options : iterable of str
-        Keywords of `Write` by which something was chosen.
-
-    Returns
-    -------
-    Format
-
-    Raises
-    ------
-    UnsupportedError
-        There is no such format, or nothing of that kind to choose.
-    """
+def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat:
+    """Find the format of a file by its name; raise where it has no such option."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         known = ", ".join(FORMATS)
@@ -230,7 +201,7 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> Format:
 
 
 def _first_readable(trajectory: Any) -> Any:
-    """A copy of the first frame that can be read; the trajectory stays where it was."""
+    """Copy the first frame that can be read; the trajectory stays where it was."""
     frame = trajectory.frame
     try:
         for number in range(trajectory.n_frames):

@@ -4,9 +4,14 @@ The class is passed explicitly. It has no class attribute `format`, by which MDA
 register it for everybody who merely imports this module.
 """
 
+import contextlib
 import os
 import weakref
-from typing import Any
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import MDAnalysis
 import numpy as np
@@ -15,12 +20,12 @@ from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
 from paceline._util.files import refuse_impossible
-from paceline._util.machine import available_cpus
+from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
+from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.layout import Storage, choose_layout, parse_compression
-from paceline.hdf5.metadata import Atoms, Description, command_of_process
-from paceline.hdf5.streaming import Frame, Growing
+from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
 _UNITS = {
@@ -31,8 +36,12 @@ _UNITS = {
 }
 #: The kind of unit that each field of a frame has.
 _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
-#: What of `Timestep.data` is no observable.
+#: Entries of `Timestep.data` that are no observables.
 _NO_OBSERVABLES = ("step", "time", "dt")
+#: Bytes of frames that wait for a thread, or for those before them, at the most.
+_WAITING = 256 * 2**20
+#: Bytes that are written at a time where there are no chunks.
+_PORTION = 4 * 2**20
 
 
 class H5MDWriter(WriterBase):
@@ -66,7 +75,7 @@ class H5MDWriter(WriterBase):
     positions, velocities, forces : bool
         Whether they are written, where the first frame has them.
     author : str, optional
-        Whose file it is; by default who runs this process.
+        Author of the file; by default the user of this process.
     overwrite : bool
         Whether a file of that name may be replaced.
 
@@ -130,12 +139,12 @@ class H5MDWriter(WriterBase):
         self._storage, self._n_frames = Storage(layout, compression, precision), n_frames
         self._storage.encoder("positions")  # refuses a precision that cannot be
         self._overwrite, self._author = overwrite, author or ""
-        self._source: _Source | None = None
-        self._file: Growing | None = None
+        self._source: _FrameSource | None = None
+        self._file: StreamingWriter | None = None
         self._ended = False
 
     def _write_next_frame(self, obj: Any) -> None:
-        """Write the present frame of a group's atoms: what `write` calls."""
+        """Write the present frame of a group's atoms; `write` calls this."""
         try:
             atoms = obj.atoms
         except AttributeError:
@@ -152,7 +161,7 @@ class H5MDWriter(WriterBase):
             error.found = len(atoms)
             raise error
         if self._source is None:
-            self._source = _Source(atoms)
+            self._source = _FrameSource(atoms)
         frame = _frame_of(self._source.columns(atoms), atoms.universe.trajectory, self._fields)
         try:
             if self._file is None:
@@ -162,12 +171,12 @@ class H5MDWriter(WriterBase):
             self._end()
             raise
 
-    def _begin(self, first: Frame, source: "_Source") -> Growing:
+    def _begin(self, first: "FrameData", source: "_FrameSource") -> "StreamingWriter":
         if not first.values:
             raise UnwritableError(
                 f"{self.filename}: the first frame holds nothing of {', '.join(self._fields)}"
             )
-        file = Growing(
+        file = StreamingWriter(
             self.filename,
             self._storage,
             first,
@@ -201,12 +210,202 @@ class H5MDWriter(WriterBase):
                 self._file.abandon()
 
 
-def _finish(file: Growing, source: "_Source", author: str) -> None:
+class FrameData(NamedTuple):
+    """One frame as it is written: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
+
+    Dimensions, shape (6,), are in Å and degrees, or None.
+    """
+
+    values: Mapping[str, np.ndarray]
+    dimensions: np.ndarray | None
+    time: float
+    step: int
+    observables: Mapping[str, Any]
+
+
+class StreamingWriter:
+    """H5MD file that takes frame after frame, as many as come, and appears when it is closed.
+
+    The first frame determines what all frames hold; it is not written yet. A contiguous layout
+    must know `n_frames`, the most that will come.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        storage: Storage,
+        first: FrameData,
+        *,
+        n_frames: int | None = None,
+        n_threads: int = 1,
+        overwrite: bool = False,
+    ):
+        self._path = path
+        if n_frames is not None:
+            storage = replace(storage, layout=storage.layout.within(n_frames))
+        self._storage, self._first, self._n_frames = storage, first, n_frames
+        self._times: list[float] = []
+        self._steps: list[int] = []
+        self._cells: list[np.ndarray] = []
+        self._observed: dict[str, list[Any]] = {name: [] for name in first.observables}
+        self._gathered = self._new_arrays()
+        self._n_gathered = self._n_written = 0
+        self._queue = EncodeQueue()
+        self._h5md: H5MDFileWriter | None = None
+        with contextlib.ExitStack() as stack:
+            align = storage.layout.align
+            self._file = stack.enter_context(new_hdf5(path, overwrite=overwrite, align=align))
+            if storage.compression.level is not None and n_threads > 1:
+                pool = ThreadPoolExecutor(n_threads, thread_name_prefix="paceline-encode")
+                stack.callback(pool.shutdown, cancel_futures=True)
+                n_bytes = sum(array.nbytes for array in self._gathered.values())
+                n_waiting = min(n_threads, _WAITING // max(1, n_bytes))
+                self._queue = EncodeQueue(pool, len(self._gathered) * n_waiting)
+            self._stack = stack.pop_all()
+
+    def _new_arrays(self) -> dict[str, np.ndarray]:
+        """Make arrays for the frames that are written together."""
+        frames = self._storage.layout.frames
+        values = self._first.values
+        if self._storage.layout.contiguous:
+            frames = max(1, _PORTION // next(iter(values.values())).nbytes)
+        return {
+            field: np.empty((frames, *some.shape), dtype=np.float32)
+            for field, some in values.items()
+        }
+
+    def add(self, frame: FrameData) -> None:
+        """Write a frame, or keep it until its chunk is whole; after an error there is no file.
+
+        Raises `UnwritableError` where it holds other things than the first, a number that is not
+        finite, or a step that is not larger than the one before.
+        """
+        with self._removing_on_error():
+            self._check_alike(frame)
+            self._steps.append(frame.step)
+            self._times.append(frame.time)
+            if frame.dimensions is not None:
+                self._cells.append(np.array(frame.dimensions, dtype=np.float32))
+            for name, values in self._observed.items():
+                values.append(np.array(frame.observables[name]))
+            for field, array in self._gathered.items():
+                array[self._n_gathered] = frame.values[field]
+            self._n_gathered += 1
+            if self._n_gathered == len(array):
+                self._write()
+
+    @contextlib.contextmanager
+    def _removing_on_error(self) -> Iterator[None]:
+        """Remove the file after an error."""
+        try:
+            yield
+        except UnwritableError as error:
+            with self._stack:
+                raise UnwritableError(f"{self._path}: {error}") from None
+        except BaseException:
+            with self._stack:
+                raise
+
+    def _check_alike(self, frame: FrameData) -> None:
+        """Raise where a frame holds other things than the first, or steps do not rise."""
+        number = len(self._steps)
+        for kind, found, expected in (
+            ("", frame.values, self._first.values),
+            ("a cell: ", frame.dimensions is not None, self._first.dimensions is not None),
+            ("observables: ", frame.observables, self._first.observables),
+        ):
+            if _names(found) != _names(expected):
+                raise UnwritableError(
+                    f"frame {number}: expected {kind}{_names(expected)} as in the first frame, "
+                    f"found {_names(found)}"
+                )
+        if self._storage.layout.contiguous and number == self._n_frames:
+            raise UnwritableError(f"frame {number}: expected {number} at the most: see n_frames")
+        if self._steps and frame.step <= self._steps[-1]:
+            raise UnwritableError(
+                f"frame {number}: expected a step after {self._steps[-1]}, found {frame.step}: "
+                "in H5MD steps rise from frame to frame"
+            )
+
+    def _write(self) -> None:
+        """Write the frames that were gathered, or add them to those that are encoded."""
+        first, n_frames = self._n_written, self._n_gathered
+        self._n_written, self._n_gathered = first + n_frames, 0
+        h5md = self._h5md = self._h5md or self._begin(n_frames)
+        gathered = self._gathered
+        if self._queue.uses_threads:
+            self._gathered = self._new_arrays()
+        for field, array in gathered.items():
+            dataset, values = h5md.datasets[field], array[:n_frames]
+            if self._storage.layout.contiguous:
+                with naming_frame(first):
+                    dataset.put_frames(first, values)
+            else:
+                encode = partial(_encode, self._storage.encoder(field), first, values)
+                self._queue.add(encode, partial(_put_chunks, dataset, first, n_frames))
+        self._file.check()
+
+    def _begin(self, n_frames: int) -> H5MDFileWriter:
+        """Create the datasets: of fewer frames than a chunk only where no more will come."""
+        layout = self._storage.layout
+        self._storage = replace(self._storage, layout=layout.within(n_frames))
+        return H5MDFileWriter(
+            self._file,
+            self._storage,
+            tuple(self._gathered),
+            (self._n_frames or 0) if layout.contiguous else 0,
+            len(next(iter(self._first.values.values()))),
+            has_cell=self._first.dimensions is not None,
+            allocated=layout.contiguous,
+        )
+
+    def close(self, description: Description) -> None:
+        """Write the frames that wait, and the tree around them: the file appears."""
+        self._queue.leave_threads()
+        with self._removing_on_error():
+            if self._n_gathered:
+                self._write()
+            assert self._h5md is not None
+            self._queue.put_all()
+            steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
+            self._h5md.finish(FrameRows(steps, times, np.array(self._cells)), description)
+            add_observables(self._file.h5, tuple(self._gathered), self._observed)
+        self._stack.close()
+
+    def abandon(self) -> None:
+        """Remove the unfinished file."""
+        with contextlib.suppress(_Abandoned, OSError), self._stack:
+            raise _Abandoned
+
+
+class _Abandoned(Exception):
+    """The unfinished file is not wanted."""
+
+
+def _encode(encoder: Any, first: int, values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Encode chunks of frames, the first of which errors name."""
+    with naming_frame(first):
+        return encoder.encode(values)
+
+
+def _put_chunks(dataset: Any, first: int, n_frames: int, encoded: tuple[bytes, np.ndarray]) -> None:
+    """Append encoded chunks to a dataset."""
+    dataset.put_chunks(first, n_frames, *encoded)
+
+
+def _names(held: Any) -> str:
+    """Name the things that a frame holds, in an error."""
+    if isinstance(held, bool):
+        return "one" if held else "none"
+    return ", ".join(held) or "none"
+
+
+def _finish(file: StreamingWriter, source: "_FrameSource", author: str) -> None:
     file.close(source.description(author))
 
 
-class _Source:
-    """Where frames come from: the group of atoms, while it stays the same."""
+class _FrameSource:
+    """Atoms whose frames are written, and whether they are the same in all of them."""
 
     def __init__(self, atoms: Any):
         self._atoms = atoms
@@ -215,7 +414,7 @@ class _Source:
         self._columns: np.ndarray | slice = slice(0)
 
     def columns(self, atoms: Any) -> np.ndarray | slice:
-        """What is to be taken of a frame for these atoms: of all of them, no copy."""
+        """Columns of a frame that these atoms are: of all of them a slice, which is no copy."""
         if atoms.ix is not self._ix:
             self._ix = atoms.ix
             self._is_one &= atoms.universe is self._atoms.universe and np.array_equal(
@@ -226,17 +425,17 @@ class _Source:
         return self._columns
 
     def description(self, author: str) -> Description:
-        """What the file is told of it."""
+        """Describe atoms and origin for the file."""
         atoms = self._atoms
         origin = {
             "program": f"paceline {__version__}, MDAnalysis {MDAnalysis.__version__}",
-            "command": command_of_process(),
+            "command": current_command(),
             "call": "paceline.H5MDWriter",
         }
         if not self._is_one:
             # Names and masses of the first frame's atoms would be wrong for the others.
             origin["atoms"] = "not the same in all frames"
-            return Description(Atoms(len(atoms)), origin, author)
+            return Description(AtomProperties(len(atoms)), origin, author)
         trajectory = atoms.universe.trajectory
         origin |= {
             "topology": str(atoms.universe.filename),
@@ -244,19 +443,19 @@ class _Source:
             "fingerprint": _fingerprint(trajectory),
             "atoms": describe_atoms(atoms),
         }
-        return Description(Atoms.of(atoms), origin, author)
+        return Description(AtomProperties.of(atoms), origin, author)
 
 
 def _fingerprint(trajectory: Any) -> str:
-    """Of the files that we read ourselves."""
+    """Fingerprints of the files, if we read them ourselves."""
     chain = getattr(trajectory, "chain", None)
     if chain is None:
         return "none: read by MDAnalysis"
     return ", ".join(core.fingerprint for core in chain.cores)
 
 
-def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -> Frame:
-    """The present frame, in our units."""
+def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -> FrameData:
+    """Take the present frame, in our units."""
     ts, factor = trajectory.ts, _factors(trajectory)
     values = {}
     for field in fields:
@@ -266,7 +465,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -
     dimensions = ts.dimensions
     if dimensions is not None and factor:
         dimensions = np.concatenate([dimensions[:3] * factor["length"], dimensions[3:]])
-    return Frame(
+    return FrameData(
         values=values,
         dimensions=dimensions,
         time=ts.time * factor["time"] if factor else ts.time,
@@ -276,7 +475,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -
 
 
 def _factors(trajectory: Any) -> dict[str, np.float32]:
-    """From a reader's units to ours, where it was told to keep its own."""
+    """Factors from a reader's units to ours, where it was told to keep its own."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

@@ -1,8 +1,11 @@
-"""Describe the machine and the versions that something was measured on."""
+"""Describe the machine, the versions and the command of a run."""
 
+import getpass
 import math
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -70,6 +73,25 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "absent"
+
+
+def current_user() -> str:
+    """Full name of the user of this process where the system knows it, else login or "unknown"."""
+    try:
+        login = getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+    try:
+        import pwd
+
+        return pwd.getpwnam(login).pw_gecos.partition(",")[0] or login
+    except (ImportError, KeyError):
+        return login
+
+
+def current_command() -> str:
+    """Command line of this process, without the folder of the program."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).strip()
 
 
 def available_cpus() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline._util.files import size_of_words
 from paceline.errors import UnsupportedError
-from paceline.hdf5.layout import parse_chunk, parse_compression, refuse_packed_space
+from paceline.hdf5.layout import check_compressible, parse_chunk, parse_compression
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -418,7 +418,7 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
         They contradict each other.
     """
     if args.compress is not None:
-        refuse_packed_space(args.chunk == "contiguous", parse_compression(args.compress))
+        check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
     return given(args, "chunk", "for_", "align", "compress")
 
 

@@ -1,4 +1,4 @@
-"""How numbers of frames are stored in an H5MD file that we write, and which of them together."""
+"""Choose how the frames of an H5MD file are stored: chunks, alignment, compression, rounding."""
 
 import re
 from collections.abc import Iterator
@@ -8,41 +8,139 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
+from paceline.hdf5.h5md_tree import ELEMENTS
+
+#: Purposes for which a file may be made.
+ACCESSES = ("frames", "atoms", "both")
+
+#: Bytes of a number as we write it, and of an atom.
+NUMBER_BYTES, ATOM_BYTES = 4, 12
+#: Chunks are not smaller without need: to find one takes HDF5 about as long as to copy so much.
+SMALL = 64 * 2**10
+#: Chunks for both accesses: HDF5 keeps four of them for the next read, 1 MiB before its version 2.
+MIDDLE = 256 * 2**10
+#: Chunks are not larger without need: a read of one atom of a frame reads, and keeps, so much.
+LARGE = 16 * 2**20
+#: Frames of a chunk, all atoms of them: so much memory each worker needs that reads or writes.
+ROW_BYTES = 64 * 2**20
+#: The same where the user chose the chunk.
+MOST_ROW_BYTES = 2 * 2**30
+#: Frames of a chunk for both accesses: those of a leaf of `paceline.schedule.plan`.
+BOTH_FRAMES = 16
+#: Frames of a chunk for a few atoms, at the most: blocks hold as many, and a file of some thousand
+#: frames shall have some for each worker.
+ATOMS_FRAMES = 256
+#: Stripes that a chunk fills: half of one is lost at its end, on an average a 16th of it.
+STRIPES = 8
+#: Å: a coarser precision is XTC's integers per nm by mistake, and would ruin every position.
+_COARSEST = 1.0
 
 
 @dataclass(frozen=True)
 class Compression:
-    """What is done to the bytes of a chunk.
-
-    Attributes
-    ----------
-    shuffle : bool
-        Whether the first bytes of all numbers stand before all second ones, and so on: then the
-        signs and exponents, which are alike, are together.
-    level : int or None
-        Of gzip, 1 to 9; None where nothing is compressed.
-    """
+    """Filters of a chunk: byte shuffle, and gzip of level 1 to 9 or None."""
 
     shuffle: bool = False
     level: int | None = None
 
 
+@dataclass(frozen=True)
+class DatasetLayout:
+    """Frames and atoms of a chunk, or contiguous space: stored as chunks of a frame without gaps.
+
+    Chunks as large as `align` bytes, and contiguous space, begin at a multiple of it.
+    """
+
+    frames: int
+    atoms: int
+    contiguous: bool = False
+    align: int = 1
+
+    @property
+    def chunk(self) -> tuple[int, int, int]:
+        """Shape of a chunk."""
+        return self.frames, self.atoms, 3
+
+    def frames_together(self, n_atoms: int) -> int:
+        """Count the frames to assign to one worker: a power of two, so that no leaf is parted.
+
+        Those of a chunk. Where these are no power of two, so many more that few chunks are begun
+        by one worker and ended by another, as far as memory should hold them.
+
+        Examples
+        --------
+        >>> layouts = DatasetLayout(32, 214), DatasetLayout(10, 214)
+        >>> [layout.frames_together(214) for layout in layouts]
+        [32, 64]
+        """
+        together = 1 << (self.frames - 1).bit_length()
+        if together == self.frames:
+            return together
+        while together < 4 * self.frames and 2 * together * n_atoms * ATOM_BYTES <= ROW_BYTES:
+            together *= 2
+        return together
+
+    def within(self, n_frames: int) -> "DatasetLayout":
+        """Shrink chunks that a file of so few frames would not fill."""
+        return replace(self, frames=min(self.frames, n_frames))
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Layout, compression, and precision (Å) of positions, if they may be rounded."""
+
+    layout: DatasetLayout
+    compression: Compression
+    precision: float | None = None
+
+    def __post_init__(self) -> None:
+        check_compressible(self.layout.contiguous, self.compression)
+        check_precision(self.precision)
+
+    def encoder(self, field: str) -> "_core.ChunkEncoder":
+        """Encoder of the chunks of "positions", "velocities" or "forces"."""
+        precision = self.precision if field == "positions" else None
+        return chunk_encoder(
+            self.layout, self.compression, precision=precision, what=ELEMENTS[field]
+        )
+
+
+def chunk_encoder(
+    layout: DatasetLayout,
+    compression: Compression,
+    *,
+    precision: float | None,
+    what: str,
+    dtype: str = "<f4",
+) -> "_core.ChunkEncoder":
+    """Make the encoder of a dataset's chunks; `what` names its element in errors."""
+    return _core.ChunkEncoder(
+        dtype,
+        layout.chunk,
+        shuffle=compression.shuffle,
+        level=compression.level,
+        precision=precision,
+        what=what,
+    )
+
+
+def check_compressible(contiguous: bool, compression: Compression) -> None:
+    """Raise `UnsupportedError` where contiguous space is to be compressed."""
+    if contiguous and compression.level is not None:
+        raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+
+
+def check_precision(precision: float | None) -> None:
+    """Raise `UnwritableError` if a precision (Å) would leave nothing of the positions."""
+    if precision is not None and precision > _COARSEST:
+        raise UnwritableError(
+            f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
+            f"{precision:g}; in integers per nm it is that of XTC"
+        )
+
+
 def parse_compression(text: str) -> Compression:
-    """What `--compress` asks for.
-
-    Parameters
-    ----------
-    text : str
-        "none", or as "gzip:1" or "shuffle+gzip:4".
-
-    Returns
-    -------
-    Compression
-
-    Raises
-    ------
-    UnsupportedError
-        It is something else.
+    """Read the value of `--compress`: "none", or as "gzip:1" or "shuffle+gzip:4".
 
     Examples
     --------
@@ -59,132 +157,8 @@ def parse_compression(text: str) -> Compression:
     return Compression(asked[1] is not None, int(asked[2]))
 
 
-def refuse_packed_space(contiguous: bool, compression: Compression) -> None:
-    """Raise where contiguous space is to be compressed.
-
-    Parameters
-    ----------
-    contiguous : bool
-        Whether there are no chunks.
-    compression : Compression
-        What is to be done to them.
-
-    Raises
-    ------
-    UnsupportedError
-        HDF5 compresses chunks only.
-    """
-    if contiguous and compression.level is not None:
-        raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
-
-
-#: What a file may be made for.
-ACCESSES = ("frames", "atoms", "both")
-
-#: Bytes of a number as we write it, and of an atom.
-NUMBER_BYTES, ATOM_BYTES = 4, 12
-#: Chunks are not smaller without need: to find one takes HDF5 about as long as to copy so much.
-SMALL = 64 * 2**10
-#: Chunks for both accesses: HDF5 keeps four of them for the next read, 1 MiB before its version 2.
-MIDDLE = 256 * 2**10
-#: Chunks are not larger without need: whoever wants one atom of a frame reads, and keeps, so much.
-LARGE = 16 * 2**20
-#: Frames of a chunk, all atoms of them: so much memory each worker needs that reads or writes.
-ROW_BYTES = 64 * 2**20
-#: The same where the user chose the chunk.
-MOST_ROW_BYTES = 2 * 2**30
-#: Frames of a chunk for both accesses: those of a leaf of `paceline.schedule.plan`.
-BOTH_FRAMES = 16
-#: Frames of a chunk for a few atoms, at the most: blocks that are dealt to workers hold as many,
-#: and a file of some thousand frames shall have some for each.
-ATOMS_FRAMES = 256
-#: Stripes that a chunk fills: half of one is lost at its end, on an average a 16th of it.
-STRIPES = 8
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the numbers of a frame stand.
-
-    Attributes
-    ----------
-    frames, atoms : int
-        Of a chunk. Contiguous space is as chunks of one frame each, without a gap between them.
-    contiguous : bool
-        Whether there are no chunks.
-    align : int
-        Bytes at a multiple of which each chunk begins that is as large, or contiguous space; 1
-        where they begin anywhere.
-    """
-
-    frames: int
-    atoms: int
-    contiguous: bool = False
-    align: int = 1
-
-    @property
-    def chunk(self) -> tuple[int, int, int]:
-        """Shape of a chunk."""
-        return self.frames, self.atoms, 3
-
-    def frames_together(self, n_atoms: int) -> int:
-        """Frames that are best dealt to one worker: a power of two, so that no leaf is parted.
-
-        Parameters
-        ----------
-        n_atoms : int
-            Of a frame.
-
-        Returns
-        -------
-        int
-            Those of a chunk. Where these are no power of two, so many more that few chunks are
-            begun by one worker and ended by another, as far as memory should hold them.
-
-        Examples
-        --------
-        >>> Layout(32, 214).frames_together(214), Layout(10, 214).frames_together(214)
-        (32, 64)
-        """
-        together = 1 << (self.frames - 1).bit_length()
-        if together == self.frames:
-            return together
-        while together < 4 * self.frames and 2 * together * n_atoms * ATOM_BYTES <= ROW_BYTES:
-            together *= 2
-        return together
-
-    def within(self, n_frames: int) -> "Layout":
-        """The same for a file of so few frames that a chunk would not be filled.
-
-        Parameters
-        ----------
-        n_frames : int
-            Of the file.
-
-        Returns
-        -------
-        Layout
-        """
-        return replace(self, frames=min(self.frames, n_frames))
-
-
 def parse_chunk(text: str) -> tuple[int, int] | None:
-    """What `--chunk` asks for, whatever is written.
-
-    Parameters
-    ----------
-    text : str
-        "frame", "contiguous", "auto", or FRAMESxATOMS.
-
-    Returns
-    -------
-    (int, int) or None
-        Frames and atoms of a chunk; None where a word says it.
-
-    Raises
-    ------
-    UnsupportedError
-        It is something else.
+    """Read the value of `--chunk`: frames and atoms, or None for frame, contiguous and auto.
 
     Examples
     --------
@@ -208,17 +182,17 @@ def choose_layout(
     *,
     for_: str = "frames",
     align: int | None = None,
-) -> Layout:
-    """The layout that `--chunk` asks for.
+) -> DatasetLayout:
+    """Choose the layout that `--chunk` asks for.
 
-    Frames of a chunk that is chosen here are a power of two, so that the blocks in which frames
-    are dealt to workers end where chunks end.
+    Frames of a chunk that is chosen here are a power of two, so that the blocks that workers take
+    end where chunks end.
 
     Parameters
     ----------
     chunk : str
         "frame": one frame, all atoms; "FRAMESxATOMS", as "16x1000"; "contiguous": no chunks;
-        "auto": by what the file is read for.
+        "auto": by the purpose of the file.
     n_atoms : int
         Atoms to be written.
     for_ : {"frames", "atoms", "both"}
@@ -228,7 +202,7 @@ def choose_layout(
 
     Returns
     -------
-    Layout
+    DatasetLayout
 
     Raises
     ------
@@ -263,19 +237,19 @@ def choose_layout(
     align = align or 1
     asked = parse_chunk(chunk)
     if chunk == "contiguous":
-        return Layout(1, n_atoms, contiguous=True, align=align)
+        return DatasetLayout(1, n_atoms, contiguous=True, align=align)
     if chunk == "frame":
-        return _bounded(Layout(1, n_atoms, align=align), n_atoms)
+        return _checked(DatasetLayout(1, n_atoms, align=align), n_atoms)
     if asked is None:
         return _automatic(n_atoms, for_, align)
     frames, atoms = asked
     if atoms > n_atoms:
         raise UnsupportedError(f"a chunk cannot hold {atoms} atoms: there are {n_atoms}")
-    return _bounded(Layout(frames, atoms, align=align), n_atoms)
+    return _checked(DatasetLayout(frames, atoms, align=align), n_atoms)
 
 
-def _bounded(layout: Layout, n_atoms: int) -> Layout:
-    """The layout, if its chunks can be made."""
+def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
+    """Return the layout, if its chunks can be made."""
     row = layout.frames * n_atoms * ATOM_BYTES
     if layout.frames > 1 and row > MOST_ROW_BYTES:
         raise UnsupportedError(
@@ -290,135 +264,49 @@ def _bounded(layout: Layout, n_atoms: int) -> Layout:
     return layout
 
 
-def _automatic(n_atoms: int, for_: str, align: int) -> Layout:
+def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
+    """Choose chunks by purpose, stripe and size of a frame."""
     frame = n_atoms * ATOM_BYTES
     stripes = STRIPES * align if align > 1 else 0
     row = _power_of_two(ROW_BYTES // frame)
     # As many frames as are no longer small, of all atoms.
     frames = min(_power_of_two(max(SMALL, stripes) // frame), row)
     if for_ == "frames":
-        return Layout(frames, _atoms(n_atoms, frames, max(LARGE, stripes)), align=align)
+        return DatasetLayout(frames, _atoms(n_atoms, frames, max(LARGE, stripes)), align=align)
     if for_ == "both":
         frames, target = max(frames, min(BOTH_FRAMES, row)), MIDDLE
     else:
         frames, target = min(row, ATOMS_FRAMES), SMALL
     atoms = min(n_atoms, max(1, max(target, stripes) // (frames * ATOM_BYTES)))
-    return Layout(frames, atoms, align=align)
+    return DatasetLayout(frames, atoms, align=align)
 
 
 def _atoms(n_atoms: int, frames: int, most: int) -> int:
-    """All atoms, or of parts that are about equal one that is not too large."""
+    """Count the atoms of a chunk: all, or of parts about equal, none of more than `most` bytes."""
     parts = -(-n_atoms * frames * ATOM_BYTES // most)
     return -(-n_atoms // parts)
 
 
 def _power_of_two(n: int) -> int:
-    """The largest that is not above n; 1 at the least."""
+    """Return the largest that is not above n; 1 at the least."""
     return 1 << max(n.bit_length() - 1, 0)
 
 
-#: Of a field, its element in H5MD.
-ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
-#: Å: what is coarser is XTC's integers per nm by mistake, and would ruin every position.
-_COARSEST = 1.0
-#: The group of particles, by the name that MDAnalysis gives it.
-GROUP = "trajectory"
-
-
 @dataclass(frozen=True)
-class Storage:
-    """How numbers are stored.
+class ChunkOffsets:
+    """Offsets in the file of a dataset's chunks, in C order; of contiguous space its first byte.
 
-    Attributes
-    ----------
-    layout : Layout
-        Where.
-    compression : Compression
-        Through which filters.
-    precision : float or None
-        Å: by how much positions may be apart and still be stored as the same, if they may.
-    """
-
-    layout: Layout
-    compression: Compression
-    precision: float | None = None
-
-    def __post_init__(self) -> None:
-        refuse_packed_space(self.layout.contiguous, self.compression)
-        refuse_coarse(self.precision)
-
-    def encoder(self, field: str) -> "_core.ChunkEncoder":
-        """What encodes the chunks of a field.
-
-        Parameters
-        ----------
-        field : str
-            "positions", "velocities" or "forces".
-
-        Returns
-        -------
-        ChunkEncoder
-        """
-        return _core.ChunkEncoder(
-            "<f4",
-            self.layout.chunk,
-            shuffle=self.compression.shuffle,
-            level=self.compression.level,
-            precision=self.precision if field == "positions" else None,
-            what=ELEMENTS[field],
-        )
-
-
-def refuse_coarse(precision: float | None) -> None:
-    """Raise `UnwritableError` if a precision would leave nothing of the positions.
-
-    Parameters
-    ----------
-    precision : float or None
-        Å.
-    """
-    if precision is not None and precision > _COARSEST:
-        raise UnwritableError(
-            f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
-            f"{precision:g}; in integers per nm it is that of XTC"
-        )
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the numbers of a dataset stand in its file; workers write them there.
-
-    Attributes
-    ----------
-    offsets : numpy.ndarray of uint64, shape (n_chunks,) or (1,)
-        Of all chunks, in C order; of contiguous space, where it begins.
-    layout : Layout
-        Of the dataset.
-    n_atoms : int
-        Of a row.
+    Workers write frames there past HDF5.
     """
 
     offsets: np.ndarray
-    layout: Layout
+    layout: DatasetLayout
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Places of some frames, as the encoder wants them.
-
-        Parameters
-        ----------
-        first, n_frames : int
-            Rows of the dataset.
-
-        Returns
-        -------
-        places : numpy.ndarray of uint64, shape (n_chunks,)
-            Of all chunks that hold one of them.
-        lead : int
-            Frames in the first of them that stand before ours.
-        """
+        """Offsets of all chunks that hold some frames, and the frames in the first before them."""
         if self.layout.contiguous:
-            size = np.prod([self.n_atoms, 3, 4], dtype=np.uint64)
+            size = np.prod([self.n_atoms, 3, NUMBER_BYTES], dtype=np.uint64)
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
             return self.offsets[0] + rows * size, 0
         columns = -(-self.n_atoms // self.layout.atoms)
@@ -427,28 +315,16 @@ class Places:
         return self.offsets[top * columns : bottom * columns], lead
 
 
-def cut(first: int, n_frames: int, chunk_frames: int | None) -> Iterator[tuple[slice, bool]]:
-    """Rows of a block, by whether they fill their chunks.
-
-    Parameters
-    ----------
-    first, n_frames : int
-        Rows of the dataset.
-    chunk_frames : int or None
-        Of a chunk; None where no rows are to fill any.
-
-    Yields
-    ------
-    rows : slice
-        Of the block.
-    whole : bool
-        Whether they are whole chunks.
+def split_at_chunks(
+    first: int, n_frames: int, chunk_frames: int | None
+) -> Iterator[tuple[slice, bool]]:
+    """Yield rows of a block, and whether they are whole chunks; with None none are.
 
     Examples
     --------
-    >>> [(rows.start, rows.stop, whole) for rows, whole in cut(6, 10, 4)]
+    >>> [(rows.start, rows.stop, whole) for rows, whole in split_at_chunks(6, 10, 4)]
     [(0, 2, False), (2, 10, True)]
-    >>> [(rows.start, rows.stop, whole) for rows, whole in cut(5, 2, 4)]
+    >>> [(rows.start, rows.stop, whole) for rows, whole in split_at_chunks(5, 2, 4)]
     [(0, 2, False)]
     """
     if chunk_frames is None:

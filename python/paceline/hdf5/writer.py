@@ -1,14 +1,16 @@
-"""Positions, velocities and forces in an HDF5 file that is being made.
+"""Write positions, velocities and forces to datasets of an HDF5 file.
 
-A dataset takes frames as numbers, which are encoded here, or chunks that were encoded elsewhere,
-always in the order of frames; or it has its space in the file from the beginning, where workers
-write the numbers themselves. Either way the same frames give the same bytes.
+A dataset takes frames as numbers, which are encoded here, or chunks that were encoded elsewhere, in
+the order of frames; or it is allocated in the file from the beginning, and workers write frames to
+the offsets that HDF5 names. Either way the same frames give the same bytes.
 """
 
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
@@ -19,8 +21,12 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import new_files, writing_to
-from paceline.hdf5.layout import ELEMENTS, GROUP, Places, Storage
-from paceline.hdf5.metadata import Description, create_box, describe, say_rounded, set_unit
+from paceline.errors import UnwritableError
+from paceline.hdf5.h5md_tree import Description, FrameRows, create_tree, values_path
+from paceline.hdf5.layout import ChunkOffsets, Compression, DatasetLayout, Storage
+
+#: Frames that are copied together where a contiguous dataset is shortened.
+_COPIED_TOGETHER = 16
 
 
 @contextlib.contextmanager
@@ -33,35 +39,15 @@ def new_hdf5(
 ) -> Iterator["NewFile"]:
     """Open an HDF5 file that appears under its name when the `with` block ends without an error.
 
-    Parameters
-    ----------
-    path : path-like
-        Final name.
-    overwrite : bool
-        Whether a file of that name may be replaced.
-    align : int, optional
-        Bytes of a stripe of the file system: what is at least as large begins at a multiple.
-    temporary : pathlib.Path, optional
-        What it is called until then: of `paceline._util.files.temporary_name`.
-
-    Yields
-    ------
-    NewFile
-        Empty.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of that name and it is not to be replaced.
-    OSError
-        The system could not write.
+    Datasets of `align` bytes or more begin at a multiple of it; until it appears, the file is
+    called `temporary`, a name of `paceline._util.files.temporary_name`.
     """
     alignment = {} if align is None else {"alignment_threshold": align, "alignment_interval": align}
     names = None if temporary is None else [temporary]
     with (
         new_files([path], overwrite=overwrite, names=names) as [made],
         writing_to(path),
-        _Steady(made, "r+") as disk,
+        _ErrorKeepingFile(made, "r+") as disk,
     ):
         with h5py.File(disk, "w", **alignment) as file:
             try:
@@ -74,19 +60,11 @@ def new_hdf5(
 
 @dataclass(frozen=True)
 class NewFile:
-    """An HDF5 file that is being made.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        What it is called for now.
-    h5 : h5py.File
-        Open for writing.
-    """
+    """HDF5 file that is being written: its temporary name, and the file open for writing."""
 
     path: Path
     h5: Any
-    _disk: "_Steady"
+    _disk: "_ErrorKeepingFile"
 
     def check(self) -> None:
         """Raise the `OSError` of the first write that the system refused, if any was.
@@ -97,13 +75,13 @@ class NewFile:
         self._disk.check()
 
 
-class _Steady(io.FileIO):
-    """A file that takes everything, and says afterwards what the system refused to write."""
+class _ErrorKeepingFile(io.FileIO):
+    """File that takes everything, and keeps the system's first error."""
 
     _refusal: OSError | None = None
 
     def check(self) -> None:
-        """Raise what the system raised first."""
+        """Raise the first error of the system."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -127,376 +105,292 @@ class _Steady(io.FileIO):
         return size or 0
 
 
-def add_clock(group: Any, steps: np.ndarray, times: np.ndarray) -> None:
-    """Say when the rows of an element are: the datasets that others then share.
-
-    Parameters
-    ----------
-    group : h5py.Group
-        The element.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
-    """
-    group["step"] = steps
-    group["time"] = times
-    set_unit(group["time"], "time")
-
-
-def share_clock(group: Any, other: Any) -> None:
-    """Let an element have the very steps and times of another.
-
-    Parameters
-    ----------
-    group : h5py.Group
-        The element.
-    other : h5py.Group
-        The one that has them.
-    """
-    for name in ("step", "time"):
-        group[name] = other[name]
-
-
-def contiguous(h5: Any, name: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """Make a dataset with its space in the file, whose numbers are written past the library.
+def create_dataset(
+    h5: Any,
+    name: str,
+    shape: tuple[int, ...],
+    layout: DatasetLayout,
+    *,
+    dtype: str = "<f4",
+    compression: Compression | None = None,
+    limit: tuple[int | None, ...] | None = None,
+    allocated: bool = False,
+) -> Any:
+    """Create a dataset of shape (frames, atoms, 3).
 
     Parameters
     ----------
     h5 : h5py.File
-        Where.
+        Open for writing.
     name : str
-        Of the dataset, groups included.
+        Path of the dataset.
     shape : tuple of int
-        Of the whole.
+        Frames, atoms and 3.
+    layout : DatasetLayout
+        Chunks or contiguous space.
     dtype : str
-        Of its numbers.
+        Type of its numbers.
+    compression : Compression, optional
+        Filters of its chunks.
+    limit : tuple of int or None, optional
+        Shape to which chunks may be added; by default for any number of frames.
+    allocated : bool
+        Whether all chunks have their space from the beginning, as contiguous space has.
 
     Returns
     -------
     h5py.Dataset
-        With an offset already.
     """
-    return _allocated(h5, name, shape, dtype, None)
-
-
-def chunked(
-    h5: Any, name: str, shape: tuple[int, ...], dtype: str, chunk: tuple[int, ...]
-) -> tuple[Any, np.ndarray]:
-    """Make a dataset with the space of all its chunks, whose numbers are written so too.
-
-    Parameters
-    ----------
-    h5 : h5py.File
-        Where.
-    name : str
-        Of the dataset, groups included.
-    shape : tuple of int
-        Of the whole, which may grow along the first axis.
-    dtype : str
-        Of its numbers.
-    chunk : tuple of int
-        Shape of a chunk.
-
-    Returns
-    -------
-    dataset : h5py.Dataset
-        The dataset.
-    offsets : numpy.ndarray of uint64, shape (n_chunks,)
-        Of its chunks in C order.
-    """
-    dataset = _allocated(h5, name, shape, dtype, chunk)
-    places: list[tuple[tuple[int, ...], int]] = []
-    try:
-        dataset.id.chunk_iter(lambda one: places.append((one.chunk_offset, one.byte_offset)))
-        places.sort()
-    except AttributeError:
-        # HDF5 before 1.12, which parallel builds often are, tells of one chunk at a time.
-        place = dataset.id.get_chunk_info_by_coord
-        corners = product(*(range(0, n, step) for n, step in zip(shape, chunk, strict=True)))
-        places = [(corner, place(corner).byte_offset) for corner in corners]
-    return dataset, np.array([offset for _, offset in places], dtype=np.uint64)
-
-
-def _allocated(
-    h5: Any, name: str, shape: tuple[int, ...], dtype: str, chunk: tuple[int, ...] | None
-) -> Any:
-    created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    if chunk is not None:
-        created.set_chunk(chunk)
-    created.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    created.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    created.set_obj_track_times(False)
-    limit = None if chunk is None else (h5py.h5s.UNLIMITED, *shape[1:])
-    kind, space = h5py.h5t.py_create(np.dtype(dtype)), h5py.h5s.create_simple(shape, limit)
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_obj_track_times(False)
+    most = None
+    if not layout.contiguous:
+        properties.set_chunk(layout.chunk)
+        limit = limit or (None, *shape[1:])
+        most = tuple(h5py.h5s.UNLIMITED if n is None else n for n in limit)
+    if compression is not None and compression.shuffle:
+        properties.set_shuffle()
+    if compression is not None and compression.level is not None:
+        properties.set_deflate(compression.level)
+    if allocated or layout.contiguous:
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    kind, space = h5py.h5t.py_create(np.dtype(dtype)), h5py.h5s.create_simple(shape, most)
     group, _, own = name.rpartition("/")
-    h5py.h5d.create(h5.require_group(group or "/").id, own.encode(), kind, space, dcpl=created)
+    h5py.h5d.create(h5.require_group(group or "/").id, own.encode(), kind, space, dcpl=properties)
     return h5[name]
 
 
-def shorten(h5: Any, name: str, n_rows: int, at_a_time: int) -> None:
-    """Leave the first rows of a contiguous dataset, in one of its own.
+def chunk_offsets(dataset: Any, layout: DatasetLayout) -> ChunkOffsets:
+    """Ask HDF5 for the offsets of an allocated dataset's chunks."""
+    return ChunkOffsets(_offsets(dataset), layout, dataset.shape[1])
 
-    Parameters
-    ----------
-    h5 : h5py.File
-        Where.
-    name : str
-        Of the dataset.
-    n_rows : int
-        How many there are to be.
-    at_a_time : int
-        Rows in memory.
+
+def _offsets(dataset: Any) -> np.ndarray:
+    """Offsets of chunks in C order, or of contiguous space; shape (n_chunks,) or (1,)."""
+    if dataset.chunks is None:
+        return np.array([dataset.id.get_offset()], dtype=np.uint64)
+    found: list[tuple[tuple[int, ...], int]] = []
+    try:
+        dataset.id.chunk_iter(lambda one: found.append((one.chunk_offset, one.byte_offset)))
+        found.sort()
+    except AttributeError:
+        # HDF5 before 1.12, which parallel builds often are, knows one chunk at a time.
+        info = dataset.id.get_chunk_info_by_coord
+        steps = zip(dataset.shape, dataset.chunks, strict=True)
+        corners = product(*(range(0, n, step) for n, step in steps))
+        found = [(corner, info(corner).byte_offset) for corner in corners]
+    return np.array([offset for _, offset in found], dtype=np.uint64)
+
+
+def allocate_frame(dataset: Any, row: int) -> int | None:
+    """Offset of a frame of an allocated dataset, extended by it where it has a chunk a frame.
+
+    None where HDF5 found no space for a contiguous dataset.
     """
-    long = h5[name]
-    del h5[name]
-    short = contiguous(h5, name, (n_rows, *long.shape[1:]), long.dtype.str)
-    for first in range(0, n_rows, at_a_time):
-        stop = min(first + at_a_time, n_rows)
-        short[first:stop] = long[first:stop]
+    if dataset.chunks is None:
+        first = dataset.id.get_offset()
+        return None if first is None else first + row * frame_bytes(dataset)
+    # Its properties make HDF5 allocate the chunk now.
+    dataset.resize(row + 1, axis=0)
+    return dataset.id.get_chunk_info_by_coord((row, 0, 0)).byte_offset
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What all frames of a file hold.
-
-    Attributes
-    ----------
-    fields : sequence of str
-        Out of "positions", "velocities", "forces".
-    n_frames, n_atoms : int
-        To be written; frames may be fewer in the end.
-    has_cell : bool
-        Whether there is a cell.
-    """
-
-    fields: Sequence[str]
-    n_frames: int
-    n_atoms: int
-    has_cell: bool
+def frame_bytes(dataset: Any) -> int:
+    """Bytes of a row."""
+    return int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
 
 
-class Chunks:
-    """A dataset that takes chunks one after another.
+class AppendedDataset:
+    """Dataset that takes frames or chunks in order."""
 
-    Parameters
-    ----------
-    file : NewFile
-        In which it is made.
-    field : str
-        "positions", "velocities" or "forces".
-    storage : Storage
-        How; in chunks.
-    n_frames : int
-        Rows that it has room for.
-    n_atoms : int
-        Of a row.
-    """
-
-    def __init__(self, file: NewFile, field: str, storage: Storage, n_frames: int, n_atoms: int):
-        layout, compression = storage.layout, storage.compression
-        self._dataset = file.h5.create_dataset(
-            f"particles/{GROUP}/{ELEMENTS[field]}/value",
-            shape=(n_frames, n_atoms, 3),
-            maxshape=(None, n_atoms, 3),
-            dtype="<f4",
-            chunks=layout.chunk,
-            compression=None if compression.level is None else "gzip",
-            compression_opts=compression.level,
-            shuffle=compression.shuffle,
-        )
-        self._atoms = layout.atoms
-        self._encoder = storage.encoder(field)
-        self._open = np.empty((layout.frames, n_atoms, 3), dtype=np.float32)
-        self._n_open = self._n_written = 0
+    def __init__(self, dataset: Any, layout: DatasetLayout, encoder: "_core.ChunkEncoder"):
+        self._dataset, self._layout, self._encoder = dataset, layout, encoder
+        #: Frames that do not fill a chunk yet.
+        self._waiting: np.ndarray | None = None
+        self._n_waiting = self._n_written = 0
 
     def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Take frames as numbers; what does not fill a chunk waits for the next.
-
-        Parameters
-        ----------
-        first : int
-            Their first row: that behind the last one.
-        values : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å, Å/ps, kJ/(mol·Å).
-        """
-        assert first == self._n_written + self._n_open
+        """Take frames as numbers (float32, in our units); those of a part of a chunk wait."""
+        assert first == self._n_written + self._n_waiting
+        if self._waiting is None:
+            shape = self._layout.frames, *self._dataset.shape[1:]
+            self._waiting = np.empty(shape, dtype=np.float32)
         while len(values):
-            fit = len(self._open) - self._n_open
+            fit = len(self._waiting) - self._n_waiting
             some, values = values[:fit], values[fit:]
-            self._open[self._n_open : self._n_open + len(some)] = some
-            self._n_open += len(some)
-            if self._n_open == len(self._open):
+            self._waiting[self._n_waiting : self._n_waiting + len(some)] = some
+            self._n_waiting += len(some)
+            if self._n_waiting == len(self._waiting):
                 self._flush()
 
     def put_chunks(
         self, first: int, n_frames: int, data: "bytes | memoryview", sizes: np.ndarray
     ) -> None:
-        """Take ready chunks, where no frame waits for others of its chunk.
+        """Take encoded chunks, one after another in C order, where no frame waits.
 
-        Parameters
-        ----------
-        first : int
-            Their first row: that behind the last one.
-        n_frames : int
-            That they hold: all that they have room for, unless they are the last.
-        data : bytes-like
-            One after another, in C order.
-        sizes : numpy.ndarray of uint64, shape (n_chunks,)
-            Bytes of each.
+        They hold as many frames as they have room for, unless they are the last.
         """
         assert first == self._n_written
-        frames, n_atoms, _ = self._open.shape
-        columns = -(-n_atoms // self._atoms)
+        dataset, layout = self._dataset, self._layout
+        if len(dataset) < first + n_frames:
+            dataset.resize(first + n_frames, axis=0)
+        columns = -(-dataset.shape[1] // layout.atoms)
         view, ends = memoryview(data), np.cumsum(sizes, dtype=np.int64).tolist()
         for k, (start, end) in enumerate(pairwise([0, *ends])):
             row, column = divmod(k, columns)
-            corner = first + row * frames, column * self._atoms, 0
-            self._dataset.id.write_direct_chunk(corner, view[start:end])
+            corner = first + row * layout.frames, column * layout.atoms, 0
+            dataset.id.write_direct_chunk(corner, view[start:end])
         self._n_written += n_frames
 
     def _flush(self) -> None:
-        if self._n_open:
-            n_open, self._n_open = self._n_open, 0
-            self.put_chunks(self._n_written, n_open, *self._encoder.encode(self._open[:n_open]))
+        if self._waiting is not None and self._n_waiting:
+            n_frames, self._n_waiting = self._n_waiting, 0
+            encoded = self._encoder.encode(self._waiting[:n_frames])
+            self.put_chunks(self._n_written, n_frames, *encoded)
 
     def finish(self, n_frames: int) -> None:
-        """Write the frames that wait, and end behind the last one.
-
-        Parameters
-        ----------
-        n_frames : int
-            That were given.
-        """
+        """Write the frames that wait, and end behind the last one."""
         self._flush()
-        if self._dataset.shape[0] != n_frames:
+        if len(self._dataset) != n_frames:
             self._dataset.resize(n_frames, axis=0)
 
 
-class Space:
-    """A dataset that has its place in the file from the beginning.
+class AllocatedDataset:
+    """Dataset that has its space in the file from the beginning; `offsets` are its chunks'."""
 
-    Parameters
-    ----------
-    file : NewFile
-        In which it is made.
-    field : str
-        "positions", "velocities" or "forces".
-    storage : Storage
-        How; not compressed.
-    n_frames, n_atoms : int
-        Rows that there will be, and atoms of each.
-
-    Attributes
-    ----------
-    places : Places
-        Of its numbers.
-    """
-
-    def __init__(self, file: NewFile, field: str, storage: Storage, n_frames: int, n_atoms: int):
-        self._file, self._storage = file, storage
-        self._name = f"particles/{GROUP}/{ELEMENTS[field]}/value"
-        self._n_planned = n_frames
-        self._encoder = storage.encoder(field)
-        shape = n_frames, n_atoms, 3
-        if storage.layout.contiguous:
-            dataset = contiguous(file.h5, self._name, shape, "<f4")
-            offsets = np.array([dataset.id.get_offset()], dtype=np.uint64)
-        else:
-            dataset, offsets = chunked(file.h5, self._name, shape, "<f4", storage.layout.chunk)
-        self.places = Places(offsets, storage.layout, n_atoms)
+    def __init__(
+        self, path: Path, dataset: Any, layout: DatasetLayout, encoder: "_core.ChunkEncoder"
+    ):
+        self._path, self._dataset, self._encoder = path, dataset, encoder
+        self.offsets = chunk_offsets(dataset, layout)
 
     def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Write frames to their place, whichever were written before.
-
-        Parameters
-        ----------
-        first : int
-            Their first row.
-        values : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å, Å/ps, kJ/(mol·Å).
-        """
-        places, lead = self.places.of(first, len(values))
-        self._encoder.write(self._file.path, places, values, lead=lead)
+        """Write frames (float32, in our units) to their rows, in any order and any thread."""
+        offsets, lead = self.offsets.of(first, len(values))
+        self._encoder.write(self._path, offsets, values, lead=lead)
 
     def finish(self, n_frames: int) -> None:
-        """End behind the last frame.
+        """End behind the last frame: contiguous space is copied where fewer came than planned."""
+        long = self._dataset
+        if n_frames == len(long):
+            return
+        h5, name = long.file, long.name
+        del h5[name]
+        shape = n_frames, *long.shape[1:]
+        short = create_dataset(h5, name, shape, self.offsets.layout, dtype=long.dtype.str)
+        for first in range(0, n_frames, _COPIED_TOGETHER):
+            stop = min(first + _COPIED_TOGETHER, n_frames)
+            short[first:stop] = long[first:stop]
 
-        Parameters
-        ----------
-        n_frames : int
-            That were written.
-        """
-        if n_frames < self._n_planned:
-            shorten(self._file.h5, self._name, n_frames, 16)
 
-
-class NewH5MD:
-    """An H5MD file that is being made.
+class H5MDFileWriter:
+    """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
 
     Parameters
     ----------
     file : NewFile
         Empty.
-    contents : Contents
-        What its frames hold.
     storage : Storage
-        How.
-    placed : bool
-        Whether datasets have their place in the file from the beginning.
+        Layout, filters and rounding.
+    fields : sequence of str
+        Out of "positions", "velocities", "forces".
+    n_frames, n_atoms : int
+        Size; frames may be fewer in the end, or, where they are appended, more.
+    has_cell : bool
+        Whether frames have a cell.
+    allocated : bool
+        Whether datasets have their space in the file from the beginning.
 
     Attributes
     ----------
-    datasets : mapping of str to Chunks or Space
-        Of each field, what takes its frames.
+    datasets : mapping of str to AppendedDataset or AllocatedDataset
+        Dataset of each field.
     """
 
-    def __init__(self, file: NewFile, contents: Contents, storage: Storage, *, placed: bool):
-        self._file = file
-        self._contents = contents
-        self._storage = storage
-        kind = Space if placed else Chunks
-        self.datasets: dict[str, Any] = {
-            field: kind(file, field, storage, contents.n_frames, contents.n_atoms)
-            for field in contents.fields
-        }
-
-    def finish(
+    def __init__(
         self,
-        times: np.ndarray,
-        steps: np.ndarray,
-        dimensions: np.ndarray,
-        description: Description,
-    ) -> None:
-        """Write what is known at the end.
+        file: NewFile,
+        storage: Storage,
+        fields: Sequence[str],
+        n_frames: int,
+        n_atoms: int,
+        *,
+        has_cell: bool,
+        allocated: bool,
+    ):
+        self._file, self._storage, self._has_cell = file, storage, has_cell
+        self.datasets: dict[str, Any] = {}
+        for field in fields:
+            dataset = create_dataset(
+                file.h5,
+                values_path(field),
+                (n_frames, n_atoms, 3),
+                storage.layout,
+                compression=storage.compression,
+                allocated=allocated,
+            )
+            encoder = storage.encoder(field)
+            self.datasets[field] = (
+                AllocatedDataset(file.path, dataset, storage.layout, encoder)
+                if allocated
+                else AppendedDataset(dataset, storage.layout, encoder)
+            )
 
-        Parameters
-        ----------
-        times : numpy.ndarray of float64, shape (n_frames,)
-            ps.
-        steps : numpy.ndarray of int64, shape (n_frames,)
-            Of the simulation; they rise.
-        dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-            Å and degrees.
-        description : Description
-            Of the atoms, and of where the frames come from.
-        """
-        particles = self._file.h5[f"particles/{GROUP}"]
-        for field, dataset in self.datasets.items():
-            dataset.finish(len(times))
-            values = particles[ELEMENTS[field]]["value"]
-            set_unit(values, ELEMENTS[field])
-            step = self._storage.encoder(field).step
-            if step is not None:
-                say_rounded(values, step)
-        first, *others = (particles[ELEMENTS[field]] for field in self.datasets)
-        add_clock(first, steps, times)
-        box = create_box(particles, periodic=self._contents.has_cell)
-        if self._contents.has_cell:
-            edges = box.create_group("edges")
-            edges["value"] = _core.cell_vectors(dimensions)
-            set_unit(edges["value"], "edges")
-            others.append(edges)
-        for other in others:
-            share_clock(other, first)
-        describe(self._file.h5, GROUP, description)
+    def finish(self, rows: FrameRows, description: Description) -> None:
+        """End datasets behind the last frame, and create the tree around them."""
+        for dataset in self.datasets.values():
+            dataset.finish(len(rows.times))
+        steps = {field: self._storage.encoder(field).step for field in self.datasets}
+        create_tree(
+            self._file.h5,
+            tuple(self.datasets),
+            description,
+            has_cell=self._has_cell,
+            rows=rows,
+            rounding={field: step for field, step in steps.items() if step is not None},
+        )
+
+
+class EncodeQueue:
+    """Encode on threads, and put results in order, at most `most_waiting` of them behind."""
+
+    def __init__(self, pool: Executor | None = None, most_waiting: int = 0):
+        self._pool, self._most_waiting = pool, most_waiting
+        self._waiting: deque[tuple[Callable[[Any], None], Future[Any]]] = deque()
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether what was given to be encoded must stay as it is."""
+        return self._pool is not None
+
+    def add(self, encode: Callable[[], Any], put: Callable[[Any], None]) -> None:
+        """Call `encode`, on a thread if there are any, and `put` with its result in its turn."""
+        if self._pool is None:
+            self.put_all()
+            put(encode())
+            return
+        self._waiting.append((put, self._pool.submit(encode)))
+        self._put_until(self._most_waiting)
+
+    def put_all(self) -> None:
+        """Put the results of all that was added."""
+        self._put_until(0)
+
+    def leave_threads(self) -> None:
+        """Encode in the calling thread from now on: at the end of a script others take no work."""
+        self._pool = None
+
+    def _put_until(self, n: int) -> None:
+        while len(self._waiting) > n:
+            put, encoded = self._waiting.popleft()
+            put(encoded.result())
+
+
+@contextlib.contextmanager
+def naming_frame(first: int) -> Iterator[None]:
+    """Name the frame in an encoder's errors, whose first row is frame `first`."""
+    try:
+        yield
+    except UnwritableError as error:
+        raise UnwritableError(f"frame {first + (error.row or 0)}: {error.reason}") from None

@@ -1,9 +1,13 @@
-"""A file in which HDF5's library changes nothing before a frame is whole.
+"""Defer HDF5's writes until a frame is whole, and order them so that a kill leaves a valid file.
 
-The library writes its records one by one, now and then: whoever dies in between, or finds the disk
-full, leaves a file that nobody can open. Here what replaces something waits in memory, until there
-is room on the disk for all of it; then it is written, in an order that can be left anywhere. What
-lies behind the file's end may be written before.
+HDF5 writes its records one by one, in an order of its own: a program that dies in between,
+or finds the disk full, leaves a file that nothing opens. Here changes of bytes that count wait in
+memory until there is space on the disk for all of them; then they are written in an order that can
+be left anywhere. Bytes behind the file's end may be written before.
+
+HDF5's own mode for files that are read while they grow (SWMR) does not serve: a writer that is
+killed leaves its mark in the superblock, with which nothing opens the file but a reader in that
+mode, MDAnalysis not; and a full disk crashes the process.
 """
 
 import io
@@ -15,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import h5py
 
 from paceline.errors import UnsupportedError
-from paceline.snapshot.output import Output
+from paceline.snapshot.output import Output, Piece
 
 #: Whatever has a place in the file begins at a multiple of this: part of a page, sector of a disk.
 ALIGNMENT = 512
@@ -30,126 +34,80 @@ _SHAPE = b"\x01\x00"
 #: The superblock: signature, version 0, and the end of the file, bytes.
 _SIGNATURE, _VERSION, _END = b"\x89HDF\r\n\x1a\n", 8, 40
 
-#: An offset, and the bytes that belong there.
-Piece = tuple[int, bytes]
 
-
-class Block(NamedTuple):
-    """Bytes of the file that are changed.
-
-    Attributes
-    ----------
-    offset : int
-        Of the first.
-    old, new : bytes
-        As many.
-    """
+class Change(NamedTuple):
+    """Bytes of the file before and after."""
 
     offset: int
     old: bytes
     new: bytes
 
 
-def in_order(blocks: Sequence[Block], rows: Sequence[int]) -> list[Piece]:
-    """Cut changes into writes, and put these in an order in which any number of them may be done.
+def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
+    """Cut changes into writes, in an order in which any number of them may be done.
 
-    Parameters
-    ----------
-    blocks : sequence of Block
-        Changes, as HDF5 makes them.
-    rows : sequence of int
-        Offsets of numbers of rows: they are changed last, in this order.
-
-    Returns
-    -------
-    list of (int, bytes)
-        Offset of each write, and what is written.
+    Numbers of rows, at the offsets `rows`, are written last, in this order.
     """
-    nodes = [block for block in blocks if _is_node(block.old) and _is_node(block.new)]
+    nodes = [change for change in changes if _is_node(change.old) and _is_node(change.new)]
     words = {
-        block.offset + at: piece
-        for block in sorted(block for block in blocks if block not in nodes)
-        for at, piece in _words(block)
+        change.offset + at: piece
+        for change in sorted(change for change in changes if change not in nodes)
+        for at, piece in _words(change)
     }
     last = [(offset, words.pop(offset)) for offset in rows if offset in words]
     pieces = list(words.items())
-    for block in sorted(nodes, key=_level, reverse=True):
-        pieces += [(block.offset + at, piece) for at, piece in _node(block)]
+    for change in sorted(nodes, key=_level, reverse=True):
+        pieces += [(change.offset + at, piece) for at, piece in _node(change)]
     return pieces + last
 
 
-def _words(block: Block) -> Iterator[Piece]:
-    """Words that are others than before."""
-    for at in range(0, len(block.new), _WORD):
-        word = block.new[at : at + _WORD]
-        if word != block.old[at : at + _WORD]:
+def _words(change: Change) -> Iterator[Piece]:
+    """Yield the words that changed."""
+    for at in range(0, len(change.new), _WORD):
+        word = change.new[at : at + _WORD]
+        if word != change.old[at : at + _WORD]:
             yield at, word
 
 
 def _is_node(data: bytes) -> bool:
+    """Whether bytes are a node of a B-tree."""
     return data.startswith(b"TREE")
 
 
-def _level(block: Block) -> int:
-    return block.new[5]
+def _level(change: Change) -> int:
+    """Level of a node above the leaves."""
+    return change.new[5]
 
 
-def _node(block: Block) -> list[Piece]:
-    """Writes of a node that was there before: one that got a child more, or gave some away."""
-    key = (len(block.new) - _FIRST_KEY - _CHILDREN * _WORD) // (_CHILDREN + 1)
+def _node(change: Change) -> list[Piece]:
+    """Order the writes of a node of a B-tree that got a child more, or gave some away."""
+    key = (len(change.new) - _FIRST_KEY - _CHILDREN * _WORD) // (_CHILDREN + 1)
 
     def used(node: bytes) -> int:
         return _FIRST_KEY + int.from_bytes(node[6:8], "little") * (key + _WORD) + key
 
-    before, after = used(block.old), used(block.new)
-    if block.old[5] != block.new[5]:
+    before, after = used(change.old), used(change.new)
+    if change.old[5] != change.new[5]:
         # The root of a tree that grows by a level: two children, in less than 512 bytes.
         parts = [(0, after), (after, None)]
     else:
         # More children are counted when they are there, with their keys. Above leaves that of the
         # first of them sends readers to it who looked elsewhere before: it must count then.
-        keys = before - key if block.new[5] == 0 else before
+        keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
-    pieces = ((first, block.old[first:end], block.new[first:end]) for first, end in parts)
+    pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)
     return [(first, new) for first, old, new in pieces if old != new]
 
 
-class Rows(NamedTuple):
-    """Where a file tells how many rows a dataset has.
-
-    Attributes
-    ----------
-    offset : int
-        Of 8 bytes.
-    room : int or None
-        Of 8 bytes that tell how many there may be, where it is a number.
-    """
+class RowCount(NamedTuple):
+    """Offsets of the 8 bytes that hold a dataset's rows, and of those that limit them, if any."""
 
     offset: int
-    room: int | None
+    limit_offset: int | None
 
     @classmethod
     def of(cls, file: Any, path: str, dataset: Any) -> Self:
-        """Find the place.
-
-        Parameters
-        ----------
-        file : file object
-            To read from.
-        path : str
-            Its name.
-        dataset : h5py.Dataset
-            Of this file.
-
-        Returns
-        -------
-        Rows
-
-        Raises
-        ------
-        UnsupportedError
-            The head of the dataset is not what HDF5's library makes by default.
-        """
+        """Find them; raise where the dataset's header is not as HDF5 makes it by default."""
         head = h5py.h5o.get_info(dataset.id).addr
         file.seek(head)
         found = file.read(_ROWS)
@@ -163,33 +121,20 @@ class Rows(NamedTuple):
         return cls(offset, None if dataset.chunks else offset + rank * _WORD)
 
 
-def end_told(head: bytes) -> int | None:
-    """Where a file ends as its superblock tells: behind it lies what a killed program left.
+def superblock_end(head: bytes) -> int | None:
+    """Read the end of the file, behind which lies what a killed program left, off its superblock.
 
-    Parameters
-    ----------
-    head : bytes
-        The first 48 of the file.
-
-    Returns
-    -------
-    int or None
-        Bytes; None where the superblock is of another kind than we write.
+    None where the first 48 bytes are no superblock of the version that we write.
     """
     if head[:_VERSION] != _SIGNATURE or head[_VERSION] != 0 or len(head) < _END + _WORD:
         return None
     return int.from_bytes(head[_END : _END + _WORD], "little")
 
 
-class Staged(io.RawIOBase):
-    """What HDF5's library takes for the file.
+class DeferredFile(io.RawIOBase):
+    """File object for HDF5 over an output of which `size` bytes count; it is not closed with this.
 
-    Parameters
-    ----------
-    output : Output
-        The file. It is not closed with this.
-    size : int
-        Bytes of it that count.
+    Writes to bytes that count wait for `apply`.
     """
 
     def __init__(self, output: Output, size: int):
@@ -201,56 +146,32 @@ class Staged(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Bytes of the file as it was applied last."""
+        """Bytes of the file at the last `apply`."""
         return self._end
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where reading or writing goes on, bytes."""
+        """Return the offset of the next read or write."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go on elsewhere.
-
-        Parameters
-        ----------
-        offset : int
-            Bytes.
-        whence : int
-            From the beginning, from here or from the end.
-
-        Returns
-        -------
-        int
-            Where that is.
-        """
+        """Set the offset of the next read or write; return it."""
         self._at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read as if all were written.
-
-        Parameters
-        ----------
-        buffer : writable buffer
-            Where to.
-
-        Returns
-        -------
-        int
-            Bytes.
-        """
+        """Read as if all were written."""
         start, view = self._at, memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._size - start))
         found = bytearray(self._output.read(start, size).ljust(size, b"\0"))
@@ -263,20 +184,10 @@ class Staged(io.RawIOBase):
         return size
 
     def write(self, data: Any) -> int:
-        """Keep bytes for `apply`, or write them where nothing is.
+        """Keep bytes for `apply`, or write them behind the end.
 
-        What the system refuses is told by `apply`, not to HDF5: when it cannot write, it can
+        `apply` raises what the system refuses, HDF5 does not know: when it cannot write, it can
         neither close the file nor forget it.
-
-        Parameters
-        ----------
-        data : bytes-like
-            What.
-
-        Returns
-        -------
-        int
-            Bytes.
         """
         data = bytes(data)
         if self._at < self._end:
@@ -291,52 +202,33 @@ class Staged(io.RawIOBase):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size.
-
-        Parameters
-        ----------
-        size : int, optional
-            Bytes; by default up to here.
-
-        Returns
-        -------
-        int
-            The same.
-        """
+        """Set the size, by default up to here."""
         self._size = self._at if size is None else size
         return self._size
 
     def apply(self, rows: Sequence[int]) -> None:
-        """Write all that waits.
+        """Write all that waits, numbers of rows (at the offsets `rows`) last.
 
-        Parameters
-        ----------
-        rows : sequence of int
-            Offsets of numbers of rows, which are written last, in this order.
-
-        Raises
-        ------
-        OSError
-            The system could not write; what the file held before is as it was.
+        Where the system cannot write, the bytes that counted before are as they were.
         """
         if self._refusal is not None:
             raise self._refusal
-        blocks = [self._block(*span) for span in {(at, len(data)) for at, data in self._waiting}]
-        for block in blocks:
-            self._output.reserve(block.offset, len(block.new))
+        changes = [self._change(*span) for span in {(at, len(data)) for at, data in self._waiting}]
+        for change in changes:
+            self._output.reserve(change.offset, len(change.new))
         if self._output.size != self._size:
             self._output.cut(self._size)
-        for offset, data in in_order(blocks, rows):
+        for offset, data in order_writes(changes, rows):
             self._output.write(offset, data)
         self._waiting.clear()
         self._end = self._size
 
-    def _block(self, offset: int, size: int) -> Block:
-        """What is there, and what is to be there."""
+    def _change(self, offset: int, size: int) -> Change:
+        """Compare the bytes on the disk with those that replace them."""
         old = self._output.read(offset, size).ljust(size, b"\0")
         self.seek(offset)
-        return Block(offset, old, self.read(size))
+        return Change(offset, old, self.read(size))
 
     def give_up(self) -> None:
-        """Write nothing more: the library closes what is to be forgotten."""
+        """Write nothing more: HDF5 closes a file that is to be forgotten."""
         self._end = sys.maxsize

@@ -1,4 +1,4 @@
-"""A file in which frames lie one after another behind a head that counts them."""
+"""Write a file that grows in place, or appears under its name when its first frame is whole."""
 
 import contextlib
 import errno
@@ -18,26 +18,14 @@ from paceline._util.files import (
 from paceline.errors import FileChangedError
 from paceline.snapshot.container import Container, Contents, Heading, Place, Settings, refuse_other
 
-#: What file systems say that keep no room.
+#: Errors of file systems that cannot reserve space.
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class Output:
-    """A file of which one process writes the headers, while others write the atoms.
+    """File of which one process writes the headers, while others write the atoms.
 
-    Parameters
-    ----------
-    path : str
-        Final name.
-    descriptor : int
-        Open for reading and writing.
-    temporary : pathlib.Path, optional
-        What it is called until it is published.
-
-    Attributes
-    ----------
-    path : str
-        Final name.
+    It has a `temporary` name until it is published as `path`.
     """
 
     def __init__(self, path: str, descriptor: int, temporary: Path | None = None):
@@ -47,57 +35,25 @@ class Output:
 
     @classmethod
     def new(cls, path: str) -> Self:
-        """Make a file that appears under its name when it is published.
-
-        Parameters
-        ----------
-        path : str
-            Final name.
-
-        Returns
-        -------
-        Output
-
-        Raises
-        ------
-        OSError
-            It cannot be made.
-        """
+        """Create a file that appears under its name when it is published."""
         temporary = temporary_name(path)
         with writing_to(path):
             return cls(path, create_temporary(temporary, path), temporary)
 
     @classmethod
     def existing(cls, path: str) -> Self:
-        """Open a file that is to grow.
-
-        Parameters
-        ----------
-        path : str
-            Its name.
-
-        Returns
-        -------
-        Output
-
-        Raises
-        ------
-        OSError
-            It cannot be opened, or not written.
-        FileExistsError
-            It is no regular file.
-        """
+        """Open a regular file that is to grow."""
         refuse_special(path)
         return cls(path, os.open(path, os.O_RDWR))
 
     @property
     def name(self) -> str:
-        """What the file is called now."""
+        """Present name of the file."""
         return os.fspath(self._temporary or self.path)
 
     @property
     def is_published(self) -> bool:
-        """Whether the file has its name."""
+        """Whether the file has its final name."""
         return self._temporary is None
 
     @property
@@ -106,17 +62,7 @@ class Output:
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes, fewer where the file ends.
-
-        Parameters
-        ----------
-        offset, size : int
-            Which.
-
-        Returns
-        -------
-        bytes
-        """
+        """Read bytes, fewer where the file ends."""
         pieces = []
         while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
             pieces.append(piece)
@@ -124,20 +70,7 @@ class Output:
         return b"".join(pieces)
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Write all of some bytes to their place.
-
-        Parameters
-        ----------
-        offset : int
-            Of the first.
-        data : bytes-like
-            What.
-
-        Raises
-        ------
-        OSError
-            The system could not write.
-        """
+        """Write all of some bytes to their place."""
         left = memoryview(data)
         with writing_to(self.path):
             while left:
@@ -145,18 +78,7 @@ class Output:
                 left, offset = left[done:], offset + done
 
     def reserve(self, offset: int, size: int) -> None:
-        """Make sure that there is room on the disk for bytes, where the system can do that.
-
-        Parameters
-        ----------
-        offset, size : int
-            Which.
-
-        Raises
-        ------
-        OSError
-            There is none; what the file holds is as it was.
-        """
+        """Reserve space on the disk for bytes, where the system can do that."""
         if size > 0 and hasattr(os, "posix_fallocate"):
             with writing_to(self.path):
                 try:
@@ -166,13 +88,7 @@ class Output:
                         raise
 
     def cut(self, size: int) -> None:
-        """Leave only the first bytes, or let the file have so many.
-
-        Parameters
-        ----------
-        size : int
-            So many.
-        """
+        """Set the size: cut the file, or extend it by zeros."""
         with writing_to(self.path):
             os.ftruncate(self._descriptor, size)
 
@@ -182,13 +98,7 @@ class Output:
             os.fsync(self._descriptor)
 
     def refuse_replaced(self) -> None:
-        """Raise where the name is another file's now, to which other processes would write.
-
-        Raises
-        ------
-        FileChangedError
-            It is, or nothing has the name.
-        """
+        """Raise `FileChangedError` where the name is another file's or none's by now."""
         try:
             same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
         except FileNotFoundError:
@@ -200,18 +110,7 @@ class Output:
             )
 
     def publish(self, *, overwrite: bool) -> None:
-        """Let the file appear under its name, if it has not yet.
-
-        Parameters
-        ----------
-        overwrite : bool
-            Whether a file of that name may be replaced.
-
-        Raises
-        ------
-        FileExistsError
-            There is a file of that name and it is not to be replaced.
-        """
+        """Give the file its name, if it has not yet."""
         if self._temporary is None:
             return
         refuse_impossible(self.path, overwrite=overwrite)
@@ -232,43 +131,18 @@ Piece = tuple[int, bytes]
 
 
 class Frame(NamedTuple):
-    """Where a frame is, and what stands in it beside atoms.
+    """Offsets of atom 1 in each section of a frame, its framing bytes, and the offset behind it.
 
-    Attributes
-    ----------
-    starts : tuple of int
-        Offset of atom 1 in each section.
-    furniture : list of (int, bytes)
-        Offset and bytes of all else. It is written behind the atoms, so that a frame that was not
-        finished shows by what it lacks.
-    end : int
-        Offset behind it.
+    Framing bytes are written after the atoms, so that a frame that was not finished lacks them.
     """
 
     starts: tuple[int, ...]
-    furniture: list[Piece]
+    framing: list[Piece]
     end: int
 
 
 class Series(Container):
-    """A file that grows by a frame at a time.
-
-    Parameters
-    ----------
-    settings : Settings
-        Which file, and whether it is there.
-
-    Raises
-    ------
-    FileExistsError
-        It is there, and neither to grow nor to be replaced.
-    AtomCountError
-        It is to grow, and has another number of atoms.
-    DamagedFileError, UnsupportedError
-        It is to grow, and is not of this format, or of a kind of it that we do not continue.
-    OSError
-        It cannot be opened.
-    """
+    """File of frames one after another, behind a header that counts them."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -289,15 +163,15 @@ class Series(Container):
 
     @abstractmethod
     def _open(self, output: Output) -> Contents:
-        """Understand a file that is to grow: sets `n_frames` and `_end`."""
+        """Inspect a file that is to grow: sets `n_frames` and `_end`."""
 
     @abstractmethod
     def _head(self, contents: Contents, heading: Heading) -> bytes:
-        """What a new file begins with."""
+        """Make the header of a new file."""
 
     @abstractmethod
     def _next(self, contents: Contents, heading: Heading) -> Frame:
-        """The frame that begins at `_end`."""
+        """Lay out the frame that begins at `_end`."""
 
     def _count(self, output: Output, size: int, counted: int) -> None:
         """Count the frames of a file that is to grow: of `size` bytes each, from `_end` on.
@@ -312,12 +186,12 @@ class Series(Container):
         self._end += self.n_frames * size
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Whether a frame has all that is written behind its atoms."""
+        """Whether a frame has its framing bytes."""
         return False
 
     @abstractmethod
     def _counts(self, n_frames: int) -> list[Piece]:
-        """What tells in the head that there are so many frames."""
+        """Make the bytes of the header that count so many frames."""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Make room for the next frame."""
@@ -338,10 +212,10 @@ class Series(Container):
         return Place(self._output.name, frame.starts)
 
     def commit(self) -> None:
-        """Write what stands beside the atoms, and count the frame."""
+        """Write the framing bytes, and count the frame."""
         assert self._output is not None
         assert self._frame is not None
-        for offset, data in (*self._frame.furniture, *self._counts(self.n_frames + 1)):
+        for offset, data in (*self._frame.framing, *self._counts(self.n_frames + 1)):
             self._output.write(offset, data)
         if self._settings.sync:
             self._output.sync()

@@ -1,4 +1,4 @@
-"""What files that we write have in common, whatever their format."""
+"""Parts that all written files have in common, whatever their format."""
 
 import os
 import tempfile
@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 
 from paceline.block import FIELDS, Block
-from paceline.errors import UnwritableError
+from paceline.errors import UnsupportedError, UnwritableError
 from paceline.schedule.tasks import PerBlock, Receiver
 
 #: Bytes of blocks that wait in memory for one before them; more wait in a file.
@@ -19,7 +19,7 @@ WAITING = 256 * 2**20
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedBlock:
     """Frames of one block, in the file's bytes.
 
     Attributes
@@ -40,43 +40,13 @@ class Encoded:
     steps: np.ndarray
 
 
-class Moments:
-    """Times and steps of blocks."""
+class BlockReceiver:
+    """Writes blocks with a function as they come, and keeps their times and steps."""
 
-    def __init__(self) -> None:
-        self._of_block: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-
-    def note(self, number: int, value: Encoded) -> None:
-        """Keep those of one block, counted from 0."""
-        self._of_block[number] = value.times, value.steps
-
-    def all(self) -> tuple[np.ndarray, np.ndarray]:
-        """Those of all frames, once all blocks are there.
-
-        Returns
-        -------
-        times : numpy.ndarray of float64, shape (n_frames,)
-            ps.
-        steps : numpy.ndarray of int64, shape (n_frames,)
-            Of the simulation.
-        """
-        blocks = [self._of_block[number] for number in sorted(self._of_block)]
-        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
-        return times, steps
-
-
-class Placed:
-    """Takes blocks that have a place in the file from the beginning, in any order.
-
-    Parameters
-    ----------
-    write : callable
-        Takes a block, and writes it to its place if its worker has not.
-    """
-
-    def __init__(self, write: Callable[[Encoded], object]):
+    def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
+        self._path = path
         self._write = write
-        self.moments = Moments()
+        self._time_axis: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -84,58 +54,40 @@ class Placed:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def add(self, number: int, value: Encoded) -> None:
-        """Take a block.
+    def add(self, number: int, value: EncodedBlock) -> None:
+        """Take a block, counted from 0."""
+        self._time_axis[number] = value.times, value.steps
+        self._put(number, value)
 
-        Parameters
-        ----------
-        number : int
-            The block, counted from 0.
-        value : Encoded
-            Its frames.
-        """
-        self.moments.note(number, value)
+    def _put(self, number: int, value: EncodedBlock) -> None:
+        """Write a block, which has its place in the file."""
         self._write(value)
 
+    def time_axis(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times (ps) and steps of all frames, once all blocks are there; at least one frame."""
+        blocks = [self._time_axis[number] for number in sorted(self._time_axis)]
+        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
+        if len(times) == 0:
+            raise UnsupportedError(f"{self._path}: no frame is left to be written")
+        return times, steps
 
-class Ordered:
-    """Hands on blocks in their order.
 
-    Parameters
-    ----------
-    write : callable
-        Takes the next block.
-    folder : str
-        Of the file in which blocks wait that are too many for memory; it has no name.
-    """
+class OrderedReceiver(BlockReceiver):
+    """Writes blocks in their order; those that are too many for memory wait in a nameless file."""
 
-    def __init__(self, write: Callable[[Encoded], object], folder: str):
-        self._write = write
-        self._folder = folder
+    def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
+        super().__init__(path, write)
         self._next = 0
-        self._waiting: dict[int, tuple[Encoded, _Spilled | None]] = {}
+        self._waiting: dict[int, tuple[EncodedBlock, _Spilled | None]] = {}
         self._in_memory = 0
         self._spill: IO[bytes] | None = None
-        self.moments = Moments()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self._spill is not None:
             self._spill.close()
 
-    def add(self, number: int, value: Encoded) -> None:
-        """Take a block: hand on it and those that waited for it, or let it wait.
-
-        Parameters
-        ----------
-        number : int
-            The block, counted from 0.
-        value : Encoded
-            Its frames.
-        """
-        self.moments.note(number, value)
+    def _put(self, number: int, value: EncodedBlock) -> None:
+        """Write a block and those that waited for it, or let it wait."""
         if number != self._next:
             self._waiting[number] = self._keep(value)
             return
@@ -145,18 +97,20 @@ class Ordered:
             self._write(self._fetch(*waiting))
             self._next += 1
 
-    def _keep(self, value: Encoded) -> "tuple[Encoded, _Spilled | None]":
+    def _keep(self, value: EncodedBlock) -> "tuple[EncodedBlock, _Spilled | None]":
+        """Keep a block in memory, or its bytes in a file."""
         size = len(value.data)
         if self._in_memory + size <= WAITING:
             self._in_memory += size
             return value, None
         if self._spill is None:
-            self._spill = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            self._spill = tempfile.TemporaryFile(dir=os.path.dirname(self._path))  # noqa: SIM115
         offset = self._spill.seek(0, os.SEEK_END)
         self._spill.write(value.data)
         return replace(value, data=b""), _Spilled(offset, size)
 
-    def _fetch(self, value: Encoded, spilled: "_Spilled | None") -> Encoded:
+    def _fetch(self, value: EncodedBlock, spilled: "_Spilled | None") -> EncodedBlock:
+        """Take back a block that waited."""
         if spilled is None:
             self._in_memory -= len(value.data)
             return value
@@ -165,17 +119,16 @@ class Ordered:
         return replace(value, data=self._spill.read(spilled.size))
 
 
-@dataclass(frozen=True)
-class _Spilled:
-    """Where a block waits in a file."""
+class _Spilled(NamedTuple):
+    """Bytes of a block that wait in a file."""
 
     offset: int
     size: int
 
 
 @dataclass(frozen=True)
-class Source:
-    """What is known of frames before they are encoded.
+class FramesToWrite:
+    """Facts of frames that are known before they are encoded.
 
     Attributes
     ----------
@@ -188,7 +141,7 @@ class Source:
     first : Timestep
         The first frame of the trajectory that can be read.
     origin : mapping
-        Where the frames come from, and what was asked for.
+        Provenance of the frames, and the options.
     """
 
     n_frames: int
@@ -199,31 +152,22 @@ class Source:
 
     @property
     def has_cell(self) -> bool:
-        """Whether the first frame has one."""
+        """Whether the first frame has a cell."""
         return self.first.dimensions is not None
 
     @property
-    def held(self) -> tuple[str, ...]:
-        """What the first frame holds of its atoms."""
+    def fields(self) -> tuple[str, ...]:
+        """Fields of the first frame."""
         return tuple(field for field in FIELDS if getattr(self.first, f"has_{field}"))
 
 
 class Target(ABC):
-    """A file that is to be written, of one family of formats.
-
-    Parameters
-    ----------
-    path : str
-        Final name.
-    n_atoms : int
-        To be written.
-    overwrite : bool
-        Whether a file of that name may be replaced.
+    """File of one family of formats that is to be written.
 
     Attributes
     ----------
     fields, optional_fields : sequence of str
-        What is to be decoded, once `begin` was called.
+        To be decoded, once `begin` was called.
     frames_together : int
         Frames that are best encoded by one worker.
     n_written, n_bytes : int
@@ -242,40 +186,17 @@ class Target(ABC):
         self._overwrite = overwrite
 
     @abstractmethod
-    def begin(self, source: Source) -> PerBlock:
-        """Make the worker's half, by the first frame where the format wants all frames alike.
-
-        Parameters
-        ----------
-        source : Source
-            Of the frames.
-
-        Returns
-        -------
-        PerBlock
-
-        Raises
-        ------
-        UnsupportedError
-            There is nothing to write.
-        """
+    def begin(self, frames: FramesToWrite) -> PerBlock:
+        """Make the worker's half, by the first frame where the format wants all frames alike."""
 
     @abstractmethod
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """The file, for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file for the time of a run: whole under its name afterwards, or not there."""
 
 
 @contextmanager
-def naming(path: str, block: Block) -> Iterator[None]:
-    """Name file and frame in an encoder's errors.
-
-    Parameters
-    ----------
-    path : str
-        The file, by its final name.
-    block : Block
-        What is encoded.
-    """
+def naming_block(path: str, block: Block) -> Iterator[None]:
+    """Name file and frame in an encoder's errors."""
     try:
         yield
     except UnwritableError as error:

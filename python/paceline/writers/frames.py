@@ -1,4 +1,4 @@
-"""Files of frames that stand one after another: XTC, TRR, DCD, NetCDF."""
+"""Write files of frames one after another: XTC, TRR, DCD, NetCDF."""
 
 import os
 import socket
@@ -14,8 +14,14 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in
-from paceline.errors import UnsupportedError
-from paceline.writers.base import Encoded, Ordered, Placed, Source, Target, naming
+from paceline.writers.base import (
+    BlockReceiver,
+    EncodedBlock,
+    FramesToWrite,
+    OrderedReceiver,
+    Target,
+    naming_block,
+)
 
 #: Formats that hold velocities and forces.
 _OF_MOTION = ("TRR", "NetCDF")
@@ -24,20 +30,9 @@ _UNIFORM = ("DCD", "NetCDF")
 
 
 class FrameFile(Target):
-    """A file of frames one after another.
+    """File of frames one after another: "XTC", "TRR", "DCD" or "NetCDF".
 
-    Parameters
-    ----------
-    path : str
-        Final name.
-    format : str
-        "XTC", "TRR", "DCD" or "NetCDF".
-    n_atoms : int
-        To be written.
-    overwrite : bool
-        Whether a file of that name may be replaced.
-    precision : float, optional
-        Of XTC: integers per nm.
+    The precision of XTC is in integers per nm.
     """
 
     def __init__(
@@ -53,28 +48,28 @@ class FrameFile(Target):
         self._format = format
         self._precision = precision
 
-    def begin(self, source: Source) -> "_Encode":
+    def begin(self, frames: FramesToWrite) -> "_Encode":
         """Make the worker's half."""
-        has_cell = source.has_cell or self._format not in _UNIFORM
+        has_cell = frames.has_cell or self._format not in _UNIFORM
         if self._format == "TRR":
             self.fields, self.optional_fields = (), FIELDS
         elif self._format in _OF_MOTION:
-            self.fields = source.held
+            self.fields = frames.fields
         fields = field_bits((*self.fields, *self.optional_fields))
         self._encoder = _core.Encoder(
             self._format, self._n_atoms, self._precision, has_cell, fields
         )
         self._temporary = temporary_name(self._path)
         # Frames of one size have a place in the file from the beginning, if none is left out.
-        self._in_place = self._format in _UNIFORM and not source.skip_damaged
+        self._in_place = self._format in _UNIFORM and not frames.skip_damaged
         if self._in_place:
             host = socket.gethostname()
             return _EncodeInPlace(self._path, self._encoder, fields, self._temporary, host)
         return _Encode(self._path, self._encoder, fields)
 
     @contextmanager
-    def receiver(self) -> Iterator[Ordered | Placed]:
-        """The file, for the time of a run: whole under its name afterwards, or not there."""
+    def receiver(self) -> Iterator[BlockReceiver]:
+        """Open the file for the time of a run: whole under its name afterwards, or not there."""
         encoder = self._encoder
         with new_file(
             self._path, overwrite=self._overwrite, binary=True, temporary=self._temporary
@@ -83,9 +78,7 @@ class FrameFile(Target):
             file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
             with self._blocks(file) as blocks:
                 yield blocks
-                times, steps = blocks.moments.all()
-                if len(times) == 0:
-                    raise UnsupportedError(f"{self._path}: no frame is left to be written")
+                times, steps = blocks.time_axis()
                 self.n_bytes = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(encoder.head(*_series(times, steps)))
@@ -93,22 +86,22 @@ class FrameFile(Target):
             self._warn_of_uneven(times)
         self.n_written = len(times)
 
-    def _blocks(self, file: IO[bytes]) -> Ordered | Placed:
-        """What takes blocks, whose first begins where the file is."""
+    def _blocks(self, file: IO[bytes]) -> BlockReceiver:
+        """Make the receiver of blocks, the first of which begins where the file is."""
         if not self._in_place:
-            return Ordered(lambda value: file.write(value.data), os.path.dirname(self._path))
+            return OrderedReceiver(self._path, lambda value: file.write(value.data))
         start = file.tell()
 
-        def put(value: Encoded) -> None:
+        def put(value: EncodedBlock) -> None:
             if value.data:
                 size = len(value.data) // len(value.times)
                 file.seek(start + value.first * size)
                 file.write(value.data)
 
-        return Placed(put)
+        return BlockReceiver(self._path, put)
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
-        from paceline.trajectory.open import warn
+        from paceline.trajectory.open import warn  # workers, which encode, need not load it
 
         between = np.diff(times)
         # Times of XTC are 32-bit: neighbours are rounded apart by this much.
@@ -122,7 +115,7 @@ class FrameFile(Target):
 
 
 def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
-    """Number of frames, first time, time between them, first step, and steps between them."""
+    """Number of frames, first time, time between them (ps), first step, steps between them."""
     n = len(times)
     gaps = max(n - 1, 1)
     dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
@@ -137,13 +130,13 @@ class _Encode:
     encoder: "_core.Encoder"
     fields: int
 
-    def compute_block(self, block: Block, first: int) -> Encoded:
+    def compute_block(self, block: Block, first: int) -> EncodedBlock:
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
-        return Encoded(first, b"".join(data), block.times, block.steps)
+        return EncodedBlock(first, b"".join(data), block.times, block.steps)
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
-        with naming(self.path, block):
+        with naming_block(self.path, block):
             return self.encoder.encode(self._arrays(block))
 
     def _arrays(self, block: Block) -> "_core._Arrays":
@@ -158,19 +151,19 @@ class _Encode:
 class _EncodeInPlace(_Encode):
     """The same where frames have their places: a block's frames straight to the file.
 
-    Workers of other machines give the bytes: they may not see the file's folder, or through a
+    Workers of other machines return the bytes: they may not see the file's folder, or through a
     network file system that lets neighbours on one page undo each other's writing.
     """
 
     temporary: Path
     host: str
 
-    def compute_block(self, block: Block, first: int) -> Encoded:
+    def compute_block(self, block: Block, first: int) -> EncodedBlock:
         if socket.gethostname() != self.host:
             return super().compute_block(block, first)
-        with naming(self.path, block), writing_to(self.path):
+        with naming_block(self.path, block), writing_to(self.path):
             self.encoder.write(self.temporary, first, self._arrays(block))
-        return Encoded(first, b"", block.times, block.steps)
+        return EncodedBlock(first, b"", block.times, block.steps)
 
 
 def _alike(held: np.ndarray) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""H5MD files: frames in the chunks, or the contiguous space, of HDF5 datasets."""
+"""Write H5MD files: workers encode chunks, or write frames to their place in HDF5 datasets."""
 
 import os
 import socket
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +15,27 @@ from paceline import _core
 from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.layout import Places, Storage, choose_layout, cut, parse_compression
-from paceline.hdf5.metadata import Atoms, Description
-from paceline.hdf5.writer import Contents, NewFile, NewH5MD, new_hdf5
-from paceline.writers.base import Encoded, Ordered, Placed, Source, Target, naming
+from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows
+from paceline.hdf5.layout import (
+    ChunkOffsets,
+    Storage,
+    choose_layout,
+    parse_compression,
+    split_at_chunks,
+)
+from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
+from paceline.writers.base import (
+    BlockReceiver,
+    EncodedBlock,
+    FramesToWrite,
+    OrderedReceiver,
+    Target,
+    naming_block,
+)
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some of a block's frames.
-
-    Attributes
-    ----------
-    field : str
-        What of them.
-    first, n_frames : int
-        Which row of the block is the first, and how many they are.
-    sizes : numpy.ndarray of uint64, shape (n_chunks,), or None
-        Bytes of each chunk; None where frames are as they were decoded.
-    n_bytes : int
-        In all.
-    """
+class EncodedRows(NamedTuple):
+    """Part of a block's bytes: rows of a field, and bytes of each chunk or None for numbers."""
 
     field: str
     first: int
@@ -44,19 +45,12 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class EncodedChunks(Encoded):
-    """Frames of one block, for HDF5.
-
-    Attributes
-    ----------
-    dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-        Å and degrees.
-    pieces : tuple of Piece
-        What `data` holds, one after another.
-    """
+class EncodedChunks(EncodedBlock):
+    """Frames of one block, for HDF5; `dimensions` (Å, degrees) are float32 of (n_frames, 6)."""
 
     dimensions: np.ndarray
-    pieces: tuple[Piece, ...]
+    #: Parts of `data`, one after another.
+    parts: tuple[EncodedRows, ...]
 
 
 @dataclass(frozen=True)
@@ -78,11 +72,11 @@ class Encode:
         return self._encoded(block, first, self.frames)
 
     def _encoded(self, block: Block, first: int, frames: int | None) -> EncodedChunks:
-        pieces, data = [], []
+        parts, data = [], []
         for name, encoder in self.encoders.items():
-            for rows, whole in cut(first, len(block), frames):
+            for rows, whole in split_at_chunks(first, len(block), frames):
                 some = block[rows]
-                with naming(self.path, some):
+                with naming_block(self.path, some):
                     values = getattr(some, name)
                     if whole:
                         encoded, sizes = encoder.encode(values)
@@ -90,9 +84,9 @@ class Encode:
                         encoder.check(values)
                         encoded, sizes = values.tobytes(), None
                 data.append(encoded)
-                pieces.append(Piece(name, rows.start, len(some), sizes, len(encoded)))
+                parts.append(EncodedRows(name, rows.start, len(some), sizes, len(encoded)))
         times, steps, dimensions = block.times, block.steps, block.dimensions
-        return EncodedChunks(first, b"".join(data), times, steps, dimensions, tuple(pieces))
+        return EncodedChunks(first, b"".join(data), times, steps, dimensions, tuple(parts))
 
     def _check_cells(self, block: Block) -> None:
         """Refuse cells where the first frame has none, and such as no frame can have."""
@@ -111,16 +105,16 @@ class Encode:
 
 @dataclass(frozen=True)
 class EncodeInPlace(Encode):
-    """The same where frames have their places: a block's frames straight to the file.
+    """The same where datasets are allocated: a block's frames straight to the file.
 
-    Workers of other machines give them as they are: they may not see the file's folder, or through
-    a network file system that lets neighbours on one page undo each other's writing.
+    Workers of other machines return them as they are: they may not see the file's folder, or
+    through a network file system that lets neighbours on one page undo each other's writing.
     """
 
     temporary: Path
     host: str
     #: Of each field; known when the file is there.
-    places: dict[str, Places] = field(default_factory=dict)
+    offsets: dict[str, ChunkOffsets] = field(default_factory=dict)
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
         """Write a block whose first frame is row `first` of the results."""
@@ -128,36 +122,19 @@ class EncodeInPlace(Encode):
         if socket.gethostname() != self.host:
             return self._encoded(block, first, None)
         for name, encoder in self.encoders.items():
-            places, lead = self.places[name].of(first, len(block))
-            with naming(self.path, block), writing_to(self.path):
-                encoder.write(self.temporary, places, getattr(block, name), lead=lead)
+            offsets, lead = self.offsets[name].of(first, len(block))
+            with naming_block(self.path, block), writing_to(self.path):
+                encoder.write(self.temporary, offsets, getattr(block, name), lead=lead)
         return EncodedChunks(first, b"", block.times, block.steps, block.dimensions, ())
 
 
 class H5MDFile(Target):
     """An H5MD file.
 
-    Frames have their place in it from the beginning where nothing is compressed and no frame may
-    be left out: then workers write them there. Otherwise they encode whole chunks, which HDF5 is
-    given in the order of frames. Frames that don't fill a chunk of their block, or of which nobody
-    knows yet where they will stand, travel as they are.
-
-    Parameters
-    ----------
-    path : str
-        Final name.
-    format : str
-        "H5MD".
-    n_atoms : int
-        To be written.
-    overwrite : bool
-        Whether a file of that name may be replaced.
-    chunk, for_, align : optional
-        As for `paceline.hdf5.layout.choose_layout`.
-    compress : str
-        As for `paceline.hdf5.layout.parse_compression`.
-    precision : float, optional
-        Å: by how much positions may be apart and still be stored as the same.
+    Datasets are allocated from the beginning where nothing is compressed and no frame may be left
+    out: then workers write frames there. Otherwise they encode whole chunks, which HDF5 is given
+    in the order of frames. Frames that don't fill a chunk of their block, or whose rows depend on
+    frames before them, travel as numbers.
     """
 
     def __init__(
@@ -175,70 +152,77 @@ class H5MDFile(Target):
     ):
         super().__init__(path, n_atoms, overwrite=overwrite)
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
-        self._asked = Storage(layout, parse_compression(compress), precision)
-        self._asked.encoder("positions")  # refuses a precision that cannot be
+        self._requested = Storage(layout, parse_compression(compress), precision)
+        self._requested.encoder("positions")  # refuses a precision that cannot be
         self.frames_together = layout.frames_together(n_atoms)
 
-    def begin(self, source: Source) -> Encode:
+    def begin(self, frames: FramesToWrite) -> Encode:
         """Make the worker's half."""
-        self.fields = fields = source.held
+        self.fields = fields = frames.fields
         if not fields:
             raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")
-        self._source = source
-        self._contents = Contents(fields, source.n_frames, self._n_atoms, source.has_cell)
-        layout = self._asked.layout.within(source.n_frames)
-        self._storage = replace(self._asked, layout=layout)
+        self._frames = frames
+        layout = self._requested.layout.within(frames.n_frames)
+        self._storage = replace(self._requested, layout=layout)
         self._temporary = temporary_name(self._path)
-        # Frames that might be left out have no place before those before them are there.
-        counted = not source.skip_damaged
+        # Frames that might be left out have no row before those before them are there.
+        counted = not frames.skip_damaged
         plain = self._storage.compression.level is None
-        self._placed = plain and (layout.contiguous or counted)
+        self._allocated = plain and (layout.contiguous or counted)
         whole_chunks = not layout.contiguous and (counted or layout.frames == 1)
         encode: Callable[..., Encode] = Encode
-        if self._placed and counted:
+        if self._allocated and counted:
             host = socket.gethostname()
             encode = partial(EncodeInPlace, temporary=self._temporary, host=host)
         self._half = encode(
             self._path,
             {field: self._storage.encoder(field) for field in fields},
             layout.frames if whole_chunks else None,
-            source.has_cell,
+            frames.has_cell,
         )
         return self._half
 
     @contextmanager
-    def receiver(self) -> Iterator[Ordered | Placed]:
-        """The file, for the time of a run: whole under its name afterwards, or not there."""
+    def receiver(self) -> Iterator[BlockReceiver]:
+        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        frames = self._frames
         with new_hdf5(
             self._path,
             overwrite=self._overwrite,
             align=self._storage.layout.align,
             temporary=self._temporary,
         ) as file:
-            made = NewH5MD(file, self._contents, self._storage, placed=self._placed)
-            taking = _Taking(file, made, self._contents)
-            with self._blocks(made, taking) as blocks:
+            h5md = H5MDFileWriter(
+                file,
+                self._storage,
+                self.fields,
+                frames.n_frames,
+                self._n_atoms,
+                has_cell=frames.has_cell,
+                allocated=self._allocated,
+            )
+            put = _BlockWriter(file, h5md, frames.n_frames, self._n_atoms)
+            with self._blocks(h5md, put) as blocks:
                 yield blocks
-                times, steps = blocks.moments.all()
-                if len(times) == 0:
-                    raise UnsupportedError(f"{self._path}: no frame is left to be written")
-            made.finish(times, self._rising(steps), taking.cells[: len(times)], self._described())
+                times, steps = blocks.time_axis()
+            rows = FrameRows(self._rising(steps), times, put.cells[: len(times)])
+            h5md.finish(rows, self._description())
         self.n_written, self.n_bytes = len(times), os.stat(self._path).st_size
 
-    def _blocks(self, made: NewH5MD, taking: "_Taking") -> Ordered | Placed:
-        """What takes blocks."""
+    def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:
+        """Make the receiver, and give workers the offsets at which they write."""
         if not isinstance(self._half, EncodeInPlace):
-            return Ordered(taking.next, os.path.dirname(self._path))
+            return OrderedReceiver(self._path, put.append)
         # Workers are sent their half after this.
-        places = {field: dataset.places for field, dataset in made.datasets.items()}
-        self._half.places.update(places)
-        return Placed(taking.at_its_place)
+        offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
+        self._half.offsets.update(offsets)
+        return BlockReceiver(self._path, put.at_its_row)
 
     def _rising(self, steps: np.ndarray) -> np.ndarray:
         """Steps as H5MD wants them."""
         if (np.diff(steps) > 0).all():
             return steps
-        from paceline.trajectory.open import warn
+        from paceline.trajectory.open import warn  # workers, which encode, need not load it
 
         warn(
             f"{self._path}: in H5MD steps rise from frame to frame, but those of the source do "
@@ -246,55 +230,40 @@ class H5MDFile(Target):
         )
         return np.arange(len(steps))
 
-    def _described(self) -> Description:
-        origin = {name: str(value) for name, value in self._source.origin.items()}
-        return Description(Atoms.of(self._source.atoms), origin)
+    def _description(self) -> Description:
+        origin = {name: str(value) for name, value in self._frames.origin.items()}
+        return Description(AtomProperties.of(self._frames.atoms), origin)
 
 
-class _Taking:
-    """Takes blocks, and puts them into a file.
+class _BlockWriter:
+    """Writes blocks to the datasets of a file, and keeps their `cells` (Å, degrees)."""
 
-    Parameters
-    ----------
-    file : NewFile
-        The file.
-    made : NewH5MD
-        Its datasets.
-    contents : Contents
-        What its frames hold.
-
-    Attributes
-    ----------
-    cells : numpy.ndarray of float32, shape (n_frames, 6)
-        Of the frames so far, Å and degrees.
-    """
-
-    def __init__(self, file: NewFile, made: NewH5MD, contents: Contents):
+    def __init__(self, file: NewFile, h5md: H5MDFileWriter, n_frames: int, n_atoms: int):
         self._file = file
-        self._made = made
-        self._shape = (-1, contents.n_atoms, 3)
+        self._h5md = h5md
+        self._shape = (-1, n_atoms, 3)
         self._n_frames = 0
-        self.cells = np.zeros((contents.n_frames, 6), dtype=np.float32)
+        self.cells = np.zeros((n_frames, 6), dtype=np.float32)
 
-    def next(self, value: Encoded) -> None:
-        """Take the block behind those before it."""
+    def append(self, value: EncodedBlock) -> None:
+        """Write a block behind those before it."""
         self._put(self._n_frames, value)
         self._n_frames += len(value.times)
 
-    def at_its_place(self, value: Encoded) -> None:
-        """Take a block whose rows are known."""
+    def at_its_row(self, value: EncodedBlock) -> None:
+        """Write a block to its rows."""
         self._put(value.first, value)
 
-    def _put(self, first: int, value: Encoded) -> None:
+    def _put(self, first: int, value: EncodedBlock) -> None:
         assert isinstance(value, EncodedChunks)
         self.cells[first : first + len(value.times)] = value.dimensions
         data = memoryview(value.data)
-        for piece in value.pieces:
-            some, data = data[: piece.n_bytes], data[piece.n_bytes :]
-            dataset, row = self._made.datasets[piece.field], first + piece.first
-            if piece.sizes is None:
+        for part in value.parts:
+            some, data = data[: part.n_bytes], data[part.n_bytes :]
+            dataset, row = self._h5md.datasets[part.field], first + part.first
+            if part.sizes is None:
                 values = np.frombuffer(some, dtype=np.float32).reshape(self._shape)
                 dataset.put_frames(row, values)
             else:
-                dataset.put_chunks(row, piece.n_frames, some, piece.sizes)
+                dataset.put_chunks(row, part.n_frames, some, part.sizes)
         self._file.check()
