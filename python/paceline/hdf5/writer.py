@@ -282,6 +282,7 @@ class AllocatedDataset:
         for first in range(0, n_frames, _COPIED_TOGETHER):
             stop = min(first + _COPIED_TOGETHER, n_frames)
             short[first:stop] = long[first:stop]
+        self._dataset = short  # HDF5 frees the space of the long one when nothing refers to it
 
 
 class H5MDFileWriter:
