@@ -174,7 +174,7 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     """Seconds to bring rows together, and messages of all ranks."""
     from mpi4py import MPI
 
-    from paceline.backends.mpi.comm import wait_for as wait
+    from paceline.backends.mpi.comm import Comm, wait_idle
     from paceline.backends.mpi.gather import LocalResults, gather
     from paceline.schedule.plan import Leaves
     from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
@@ -182,20 +182,20 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     world = MPI.COMM_WORLD
     part = WorkerAnalysis("rows", Work(0, 1, 1, False), None)
     job = Job(None, (), [part], Leaves(16), False)
-    keeper = LocalResults([job], [int(n_blocks)])
+    results = LocalResults([job], [int(n_blocks)])
     bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)
     for number in blocks_of(world.rank, world.size, int(n_blocks)):
         first, n = bounds[number], bounds[number + 1] - bounds[number]
         rows = np.repeat(np.arange(first, first + n, dtype=float)[:, None], 3, axis=1)
-        keeper.report(BlockResult(0, 0, number, first, n, [rows], rows[:, 0].copy(), [], []))
-        keeper.settle([True])
-    comm = counting_comm(world)
+        results.hold(BlockResult(0, 0, number, first, n, [rows], rows[:, 0].copy(), [], []))
+        results.settle([True])
+    comm = Comm(counting_comm(world))
     world.Barrier()
     begun = time.perf_counter()
-    found = gather(comm, keeper, how)
+    found = gather(comm, results, how)
     seconds = time.perf_counter() - begun
-    wait(world.Ibarrier())  # as ranks do that wait for a run
-    messages = world.reduce(comm.n_messages)
+    wait_idle(world.Ibarrier())  # as ranks do that wait for a run
+    messages = world.reduce(comm.intracomm.n_messages)
     if found:
         assert (found[0].values[0][:, 2] == np.arange(int(n_rows))).all()
     return {"seconds": seconds, "messages": messages}

@@ -20,8 +20,8 @@ from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
 
 import paceline
 from paceline._util.launcher import launched, world
-from paceline.backends.mpi import worker as crew
-from paceline.backends.mpi.worker import Answer, RankWorker
+from paceline.backends.mpi import worker as mpi_worker
+from paceline.backends.mpi.worker import RankWorker, Reply
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.schedule.plan import Leaves
 from paceline.schedule.scheduler import StealingPartition
@@ -260,14 +260,14 @@ class Slow:
 
 
 def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
-    monkeypatch.setattr(crew, "Worker", Slow)
-    threads = crew.ComputeThreads(1, None)
+    monkeypatch.setattr(mpi_worker, "Worker", Slow)
+    threads = mpi_worker.ComputeThreads(1, None)
     threads.give(0, blocks(5))
     while threads._done.qsize() < 5:
         time.sleep(0.01)
     assert len(threads.finished(0)) == 5
     threads.stop()
-    assert 1 <= threads.asks()[0] <= 16 * crew.BATCH / 0.005
+    assert 1 <= threads.requests()[0] <= 16 * mpi_worker.BATCH / 0.005
 
 
 class ReadAhead(Slow):
@@ -284,25 +284,25 @@ class ReadAhead(Slow):
 
 
 def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
-    monkeypatch.setattr(crew, "Worker", ReadAhead)
-    threads = crew.ComputeThreads(1, None)
+    monkeypatch.setattr(mpi_worker, "Worker", ReadAhead)
+    threads = mpi_worker.ComputeThreads(1, None)
     threads.give(0, blocks(4))
     n_done = 0
     while n_done < 4:
         n_done += len(threads.finished(1))
     threads.stop()
-    assert threads.asks()[0] <= 16 * crew.BATCH / 0.02
+    assert threads.requests()[0] <= 16 * mpi_worker.BATCH / 0.02
 
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
     part = WorkerAnalysis("rows", None, None)
-    member = RankWorker([Job(None, (), [part], Leaves(16), False)], [3], 0)
+    worker = RankWorker([Job(None, (), [part], Leaves(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)
-        member.keeper.report(BlockResult(0, 0, number, 16 * number, 16, [rows], rows, [], []))
+        worker.results.hold(BlockResult(0, 0, number, 16 * number, 16, [rows], rows, [], []))
     with pytest.raises(AnalysisError, match="as from the other blocks"):
-        member.take(Answer([True, True, True]))
-    assert isinstance(member.settle(Answer()), AnalysisError)
+        worker.accept(Reply([True, True, True]))
+    assert isinstance(worker.settle(Reply()), AnalysisError)
 
 
 def test_world_names_what_is_missing(monkeypatch):

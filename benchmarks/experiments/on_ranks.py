@@ -17,7 +17,7 @@ from benchmarks.experiments.cases import Case
 from benchmarks.experiments.empty import apply, take_blocks
 from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
 from paceline.analysis.rms import RMSD
-from paceline.backends.mpi.comm import wait_for as wait
+from paceline.backends.mpi.comm import wait_idle
 from paceline.block import Block, Decoded
 from paceline.errors import PacelineWarning
 
@@ -61,9 +61,9 @@ def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
 def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
     """What the first ranks do together, while the others sleep."""
     comm = WORLD.Split(int(WORLD.rank >= n_ranks))
-    wait(WORLD.Ibarrier())
+    wait_idle(WORLD.Ibarrier())
     done = job(comm) if WORLD.rank < n_ranks else None
-    wait(WORLD.Ibarrier())
+    wait_idle(WORLD.Ibarrier())
     comm.Free()
     return done
 
@@ -108,7 +108,7 @@ def collected(
 ) -> dict[str, float]:
     """Bring rows to the first rank; waiting for the others is told from sending."""
     computed = time.perf_counter()
-    wait(comm.Ibarrier())
+    wait_idle(comm.Ibarrier())
     waited = time.perf_counter()
     counts = np.array(comm.allgather(len(values)))
     whole = np.empty(counts.sum())

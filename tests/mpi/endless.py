@@ -6,7 +6,7 @@ import sys
 import time
 
 import paceline
-from paceline.backends.mpi import coordinator as leading
+from paceline.backends.mpi import coordinator
 
 first = os.getpid()
 how = sys.argv[3]
@@ -35,6 +35,6 @@ if how == "status":
     sys.exit(7)
 print("begun", flush=True)
 if how == "interrupt":
-    leading.gather = interrupted
+    coordinator.gather = interrupted
     paceline.TimeSeries(lambda block: block.times, universe.atoms).run()
 paceline.TimeSeries(work, universe.atoms).run(progress=False)

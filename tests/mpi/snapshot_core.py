@@ -7,14 +7,14 @@ import numpy as np
 from mpi4py import MPI
 
 from paceline import _core
-from paceline.backends.mpi.comm import Communicator
+from paceline.backends.mpi.comm import Comm
 from paceline.errors import UnwritableError
 
 N_ATOMS = 3000
 START = 11
 
 comm = MPI.COMM_WORLD.Dup()
-communicator = Communicator(comm)
+communicator = Comm(comm, busy=True)
 rank, size = communicator.rank, communicator.size
 folder = Path(sys.argv[1])
 

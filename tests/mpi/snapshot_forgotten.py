@@ -6,12 +6,12 @@ import time
 from mpi4py import MPI
 from snapshot_system import FIELDS, N_ATOMS, own_frame
 
-from paceline.backends.mpi.comm import Communicator
+from paceline.backends.mpi.comm import Comm
 from paceline.snapshot import Writer
 
 world = MPI.COMM_WORLD
 path, wrong = sys.argv[1], sys.argv[2]
-all_gather = Communicator.all_gather
+all_gather = Comm.all_gather
 
 
 def slow(self, data):
@@ -25,5 +25,5 @@ writer.write(**own_frame(world, 0, FIELDS["H5MD"]))
 given = own_frame(world, 1, FIELDS["H5MD"])
 if wrong:
     given["step"] = 10 + world.Get_rank()
-Communicator.all_gather = slow
+Comm.all_gather = slow
 writer.write(**given)

@@ -10,21 +10,21 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame
 
-from paceline.backends.mpi import comm as communicator
-from paceline.backends.mpi.comm import Communicator
+from paceline.backends.mpi import comm as communication
+from paceline.backends.mpi.comm import Comm
 from paceline.snapshot import Writer
 
 world = MPI.COMM_WORLD
 folder, how, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 last = world.Get_rank() == world.Get_size() - 1
-exchange, wait = Communicator.exchange, communicator.wait
+exchange, wait_busy = Comm.exchange, communication.wait_busy
 
 
 def pressed(request, n_bytes=0):
     """Ctrl-C, while atoms are on their way."""
     if last and n_bytes:
         raise KeyboardInterrupt
-    wait(request, n_bytes)
+    wait_busy(request, n_bytes)
 
 
 def ends(self, send, send_counts, receive, receive_counts):
@@ -47,9 +47,9 @@ for frame in range(4):
     if frame == 2:
         world.Barrier()
         if how == "pressed":
-            communicator.wait = pressed
+            communication.wait_busy = pressed
         else:
-            Communicator.exchange = ends
+            Comm.exchange = ends
     writer.write(**own_frame(world, frame, FIELDS[kind]))
 time.sleep(100)
 np.testing.assert_equal("not reached", "")

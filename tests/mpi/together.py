@@ -8,13 +8,12 @@ from mpi4py import MPI
 import paceline
 from paceline import backends
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.mpi import comm as wire
+from paceline.backends.mpi import comm as communication
 from paceline.backends.mpi import gather as gathering
-from paceline.backends.mpi import session as together
 
 # So that these small results come in several messages, and clocks are compared.
-gathering.ROUND, wire.MOST_BYTES = 500, 1000
-together.one_clock = lambda comm: False
+gathering.ROUND, communication.MOST_BYTES = 500, 1000
+communication.Comm.has_one_clock = lambda self: False
 world = MPI.COMM_WORLD
 rank = world.Get_rank()
 universe = paceline.Universe(*sys.argv[1:3])

@@ -13,7 +13,7 @@ from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
 from paceline.backends.mpi import MPI
-from paceline.backends.mpi.session import present
+from paceline.backends.mpi.session import active_session
 from paceline.backends.processes import Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
@@ -75,7 +75,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend is None:
-        backend = "threads" if present() is None else "mpi"
+        backend = "threads" if active_session() is None else "mpi"
     if backend == "mpi":
         return MPI(n_workers=n_workers)
     if isinstance(backend, Executor):

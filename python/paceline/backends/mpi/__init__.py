@@ -1,4 +1,4 @@
-"""Ranks of MPI, on one machine or many."""
+"""Backend that computes blocks on the ranks of MPI, on one machine or many."""
 
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
@@ -9,7 +9,7 @@ from paceline._util.launcher import threads_a_rank, world
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.mpi.session import present
+from paceline.backends.mpi.session import RankCollectiveRun, active_session
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
@@ -17,14 +17,12 @@ from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResul
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
 
-    from paceline.backends.mpi.session import RankCollectiveRun
-
 SCHEDULES = ("dynamic", "static")
 COLLECTS = ("gather", "one-sided")
 
 
 class MPI(ForMDAnalysis):
-    """Blocks dealt to the ranks of MPI.
+    """Compute blocks on the ranks of MPI.
 
     In a script that ``python -m paceline.mpi`` runs, the first rank runs it and all ranks work.
     In a script that runs on every rank, `run` is collective: every rank calls it with the same
@@ -33,13 +31,13 @@ class MPI(ForMDAnalysis):
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        Which ranks; by default all.
+        The ranks; by default all.
     schedule : {"dynamic", "static"}
-        Whether threads that are done go on with blocks of slower ones, or each does an equal
-        contiguous share (Khoshlessan et al. 2020, Algorithm 1).
+        With "dynamic", threads that are done steal blocks of slower ones; with "static" each does
+        an equal contiguous share (Khoshlessan et al. 2020, Algorithm 1).
     collect : {"gather", "one-sided"}
-        Whether rows come together by Gatherv (their Algorithm 1), or each rank puts its own into
-        a window on the first one's memory (as in their Algorithm 2).
+        With "gather", rows are collected by Gatherv (their Algorithm 1); with "one-sided" each
+        rank puts its own into a window on the first one's memory (as in their Algorithm 2).
     n_workers : int, optional
         Threads that compute on each rank; by default Slurm's ``--cpus-per-task``, or 1.
 
@@ -74,7 +72,7 @@ class MPI(ForMDAnalysis):
                 raise ValueError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
         if n_workers is not None and n_workers < 1:
             raise ValueError(f"n_workers must be at least 1, not {n_workers}")
-        self._session = present()
+        self._session = active_session()
         if self._session is not None and comm is not None:
             raise UnsupportedError(
                 "under python -m paceline.mpi all ranks work for the first: give no comm"
@@ -84,38 +82,38 @@ class MPI(ForMDAnalysis):
         self._collect = collect
         self._n_threads = n_workers or threads_a_rank()
         self.n_workers = self._comm.Get_size() * self._n_threads
-        self._together: RankCollectiveRun | None = None
+        self._collective: RankCollectiveRun | None = None
 
     def company(self) -> CollectiveRun:
-        """Those who have called `run` together."""
+        """Return the ranks that have called `run` together."""
         if self._session is not None:
             return SingleProcessRun()
-        from paceline.backends.mpi.session import RankCollectiveRun
-
-        self._together = RankCollectiveRun(self._comm)
-        return self._together
+        self._collective = RankCollectiveRun(self._comm)
+        return self._collective
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyWork]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Do every block; yield outcomes as they come. Called on the first rank alone.
+        """Compute every block; yield results as they come. Called on the first rank alone.
 
         Raises
         ------
         WorkerError
             An analysis cannot be sent.
         """
-        from paceline.backends.mpi.coordinator import lead
+        from paceline.backends.mpi.coordinator import coordinate
         from paceline.backends.mpi.worker import RunRequest
 
-        ranks = self._session or self._together
-        assert ranks is not None, "outside of a session, run is called in a company"
-        works = list(works)
+        ranks = self._session or self._collective
+        assert ranks is not None, "outside of a session, run is called in a collective run"
+        tasks = list(tasks)
         sealed = cloudpickle.dumps([one.data for one in seal(jobs, "MPI")])
         n_blocks = [0] * len(jobs)
-        for work in works:
-            n_blocks[work.job] = max(n_blocks[work.job], work.number + 1)
-        settings = RunRequest(self._n_threads, n_blocks, self._collect, not ranks.one_clock)
-        if self._together is not None:
-            self._together.agree()
-        yield from lead(ranks.wire, jobs, sealed, works, settings, static=self.schedule == "static")
+        for task in tasks:
+            n_blocks[task.job] = max(n_blocks[task.job], task.number + 1)
+        request = RunRequest(self._n_threads, n_blocks, self._collect, not ranks.has_one_clock)
+        if self._collective is not None:
+            self._collective.begin()
+        yield from coordinate(
+            ranks.comm, jobs, sealed, tasks, request, static=self.schedule == "static"
+        )

@@ -1,6 +1,9 @@
-"""Ranks that do something together: one error for all of them, or none."""
+"""Communication between MPI ranks: messages, collective calls, clocks, and agreement on errors.
 
-import contextlib
+The backend, collective runs and snapshots share it; the core calls it as its `Communicator`.
+Import it only where MPI is in use: mpi4py starts MPI when it is imported.
+"""
+
 import hashlib
 import os
 import pickle
@@ -9,117 +12,151 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import cloudpickle
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from paceline.errors import PacelineError
+from paceline.errors import PacelineError, WorkerError
 
-#: Seconds between looks: at first, and after a long time without news.
+T = TypeVar("T")
+U = TypeVar("U")
+
+#: Seconds between polls: at first, and after a long time without news.
 SHORTEST, LONGEST = 2e-4, 1e-2
-#: … and where all ranks are at the same thing. Even here it pays not to spin: with 16 ranks on two
-#: cores, Gatherv of 80 MB took 7 s where Igatherv and pauses take less than 1.
+#: The most where all ranks take part already. Spinning costs even there: with 16 ranks on two
+#: cores, Gatherv of 80 MB took 7 s where Igatherv and sleeps take less than 1.
 PROMPT = 5e-4
-#: Bytes of one message: the counts of many an MPI end at 2**31.
+#: Seconds of polling without a sleep in a busy wait: for any call, and for each byte that it moves.
+_SPIN, _SPIN_BYTE = 1e-3, 1e-9
+#: Part of the time waited so far that a sleep in a busy wait adds.
+_SLEEP = 0.1
+#: Bytes of one message: many an MPI counts to 2**31.
 MOST_BYTES = 2**30
-_OBJECT, _BYTES = 1, 2
+_MESSAGE, _SIZED, _CLOCK, _ATOMS = 1, 2, 3, 4
 #: Seconds that MPI has to end all ranks.
-LAST = 10
+ABORT_TIMEOUT = 10
+#: Times that the coordinator's clock is read; the quickest answer counts.
+CLOCK_READS = 5
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_REDUCE = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+#: Errors of arguments and files that ranks agree on; warnings, where a user made them errors.
+AGREED_ERRORS = (PacelineError, OSError, ValueError, TypeError, OverflowError, Warning)
+_RAISE = object()
 
 
 class Backoff:
-    """How long to sleep before the next look: longer and longer, until there is news.
-
-    Parameters
-    ----------
-    longest : float
-        That there will be, s.
-    """
+    """Lengthen sleeps between polls until there is news."""
 
     def __init__(self, longest: float = LONGEST) -> None:
         self.seconds = SHORTEST
         self._longest = longest
 
-    def news(self) -> None:
-        """Begin with short ones again."""
+    def reset(self) -> None:
+        """Begin with short sleeps again."""
         self.seconds = SHORTEST
 
     def next(self) -> float:
-        """Give the length of this one, s."""
+        """Return the length of this sleep, s."""
         seconds, self.seconds = self.seconds, min(1.2 * self.seconds, self._longest)
         return seconds
 
 
-def wait_for(request: MPI.Request, longest: float = LONGEST) -> None:
-    """Return when something is done that other ranks have a part in.
-
-    Parameters
-    ----------
-    request : mpi4py.MPI.Request
-        It.
-    longest : float
-        Between looks, s.
-    """
-    pause = Backoff(longest)
+def wait_idle(request: MPI.Request, longest: float = LONGEST) -> None:
+    """Wait for ranks that may be late, and leave them the cores."""
+    backoff = Backoff(longest)
     while not request.Test():
-        time.sleep(pause.next())
+        time.sleep(backoff.next())
+
+
+def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
+    """Wait for ranks that call at the same time; some MPI move bytes only during a poll."""
+    begun = time.perf_counter()
+    spin = _SPIN + _SPIN_BYTE * n_bytes
+    while not request.Test():
+        waited = time.perf_counter() - begun
+        if waited < spin:
+            os.sched_yield()
+        else:
+            time.sleep(min(_SLEEP * waited, LONGEST))
 
 
 class Comm:
-    """Sends and receives objects without waiting.
+    """Communicator of some ranks, used by nobody else.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Nobody else's: all its messages are taken for ours.
-
-    Attributes
-    ----------
-    comm : mpi4py.MPI.Intracomm
-    others : range
-        Ranks but the first.
+    With `busy`, all ranks call together and waits begin with a spin.
     """
 
-    def __init__(self, comm: MPI.Intracomm):
-        self.comm = comm
-        self.others = range(1, comm.Get_size())
+    def __init__(self, intracomm: MPI.Intracomm, *, busy: bool = False):
+        self.intracomm = intracomm
+        self.rank = intracomm.Get_rank()
+        self.size = intracomm.Get_size()
+        self._busy = busy
         self._sending: list[tuple[MPI.Request, bytes]] = []
 
-    def send(self, rank: int, message: Any) -> None:
-        """Begin to send an object.
+    @classmethod
+    def duplicate(cls, intracomm: MPI.Intracomm, *, busy: bool = False) -> Self:
+        """Duplicate a user's communicator, so that messages of others are not taken for ours."""
+        duplicate, request = intracomm.Idup()
+        if busy:
+            wait_busy(request)
+        else:
+            wait_idle(request)
+        return cls(duplicate, busy=busy)
 
-        Parameters
-        ----------
-        rank : int
-            To whom.
-        message : object
-            Classes and functions of a user's script travel by value.
-        """
+    @property
+    def is_coordinator(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
+    def workers(self) -> range:
+        """Ranks but the coordinator."""
+        return range(1, self.size)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the communicator was not freed."""
+        return bool(self.intracomm)
+
+    def free(self) -> None:
+        """Free the communicator; all ranks call it."""
+        self.intracomm.Free()
+
+    def _wait(self, request: MPI.Request, n_bytes: int | None = None) -> None:
+        """Wait for others, who are late at most where no bytes are on their way yet."""
+        if self._busy:
+            wait_busy(request, n_bytes or 0)
+        else:
+            wait_idle(request, LONGEST if n_bytes is None else PROMPT)
+
+    # Messages of the backend: objects, sent without waiting.
+
+    def send_message(self, rank: int, message: Any) -> None:
+        """Begin to send an object; classes of a user's script travel by value."""
         data = cloudpickle.dumps(message)
-        self._sending.append((self.comm.Isend([data, MPI.BYTE], rank, _OBJECT), data))
+        self._sending.append((self.intracomm.Isend([data, MPI.BYTE], rank, _MESSAGE), data))
 
     @property
     def sending(self) -> bool:
-        """Whether something is still on its way. It gets on only while one looks."""
+        """Whether a message is still on its way; it moves only during such polls."""
         self._sending = [pair for pair in self._sending if not pair[0].Test()]
         return bool(self._sending)
 
-    def receive(self) -> tuple[int, Any] | None:
-        """Take an object that has come.
+    def finish_sending(self) -> None:
+        """Wait until no message is on its way."""
+        while self.sending:
+            time.sleep(SHORTEST)
 
-        Returns
-        -------
-        tuple of (int, object) or None
-            Who sent it, and what; None where there is none.
-        """
+    def receive_message(self) -> tuple[int, Any] | None:
+        """Return a sender and its message, or None where none has arrived."""
         status = MPI.Status()
-        message = self.comm.Improbe(MPI.ANY_SOURCE, _OBJECT, status)
+        message = self.intracomm.Improbe(MPI.ANY_SOURCE, _MESSAGE, status)
         if message is None:
             return None
         data = bytearray(status.Get_count(MPI.BYTE))
@@ -127,281 +164,63 @@ class Comm:
         return status.Get_source(), pickle.loads(data)
 
     def wait_for_message(self) -> tuple[int, Any]:
-        """Take the next object, whenever it comes.
-
-        Returns
-        -------
-        tuple of (int, object)
-            Who sent it, and what.
-        """
-        pause = Backoff()
-        while (received := self.receive()) is None:
-            time.sleep(SHORTEST if self.sending else pause.next())
+        """Return the next message and its sender, whenever it arrives."""
+        backoff = Backoff()
+        while (received := self.receive_message()) is None:
+            time.sleep(SHORTEST if self.sending else backoff.next())
         return received
 
-    def finish_sending(self) -> None:
-        """Return when nothing is on its way any more."""
-        while self.sending:
-            time.sleep(SHORTEST)
+    # Bytes of any number between two ranks or from one to all.
 
+    def send_bytes(self, rank: int, data: bytes) -> None:
+        """Send bytes to a rank that calls `receive_bytes`."""
+        size = np.array([len(data)])
+        self._wait(self.intracomm.Isend([size, MPI.INT64_T], rank, _SIZED), 0)
+        for part in _parts(data):
+            self._wait(self.intracomm.Isend([part, MPI.BYTE], rank, _SIZED), len(part))
 
-def broadcast(comm: MPI.Intracomm, data: bytes | None) -> bytes | bytearray:
-    """Give bytes of the first rank to all, who may come at different times.
+    def receive_bytes(self, rank: int) -> bytearray:
+        """Receive bytes that a rank sends with `send_bytes`."""
+        size = np.zeros(1, dtype=np.int64)
+        self._wait(self.intracomm.Irecv([size, MPI.INT64_T], rank, _SIZED))
+        data = bytearray(int(size[0]))
+        for part in _parts(data):
+            self._wait(self.intracomm.Irecv([part, MPI.BYTE], rank, _SIZED), len(part))
+        return data
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Who takes part.
-    data : bytes or None
-        On the first rank, what is sent.
+    def broadcast(self, data: bytes | None, root: int = 0) -> bytes | bytearray:
+        """Give bytes of one rank to all, who may call at different times; others pass None."""
+        size = np.array([0 if data is None else len(data)])
+        self._wait(self.intracomm.Ibcast(size, root))
+        whole = bytearray(int(size[0])) if data is None else data
+        for part in _parts(whole):
+            self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
+        return whole
 
-    Returns
-    -------
-    bytes or bytearray
-        The same on every rank.
-    """
-    size = np.array([0 if data is None else len(data)])
-    wait_for(comm.Ibcast(size, 0))
-    whole = bytearray(int(size[0])) if data is None else data
-    view = memoryview(whole)
-    for first in range(0, len(whole), MOST_BYTES):
-        wait_for(comm.Ibcast([view[first : first + MOST_BYTES], MPI.BYTE], 0), PROMPT)
-    return whole
+    def gather_sized(self, data: Any, counts: list[int] | None = None, room: Any = None) -> None:
+        """Gather bytes on the coordinator, which knows how many each rank sends."""
+        receive = None if counts is None else [room, counts, MPI.BYTE]
+        self._wait(self.intracomm.Igatherv([data, MPI.BYTE], receive, 0), len(data))
 
+    def gather_bytes(self, data: bytes) -> list[bytes] | None:
+        """Gather few bytes of each rank on the coordinator; None on others."""
+        size = np.array([len(data)])
+        if not self.is_coordinator:
+            self._wait(self.intracomm.Igather(size, None, 0), 0)
+            self.gather_sized(data)
+            return None
+        sizes = np.empty(self.size, size.dtype)
+        self._wait(self.intracomm.Igather(size, sizes, 0), 0)
+        room = bytearray(int(sizes.sum()))
+        self.gather_sized(data, sizes.tolist(), room)
+        return _split(room, sizes)
 
-def gather_objects(comm: MPI.Intracomm, value: Any) -> list[Any] | None:
-    """Give an object of each rank to the first.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Who takes part.
-    value : object
-        This rank's, small.
-
-    Returns
-    -------
-    list of object or None
-        By rank; None on all ranks but the first.
-    """
-    data = cloudpickle.dumps(value)
-    size = np.array([len(data)])
-    if comm.Get_rank() > 0:
-        wait_for(comm.Igather(size, None, 0), PROMPT)
-        wait_for(comm.Igatherv([data, MPI.BYTE], None, 0), PROMPT)
-        return None
-    sizes = np.empty(comm.Get_size(), size.dtype)
-    wait_for(comm.Igather(size, sizes, 0), PROMPT)
-    room = bytearray(int(sizes.sum()))
-    wait_for(comm.Igatherv([data, MPI.BYTE], [room, sizes.tolist(), MPI.BYTE], 0), PROMPT)
-    ends = np.cumsum(sizes).tolist()
-    pieces = zip([0, *ends], ends, strict=False)
-    return [pickle.loads(room[first:end]) for first, end in pieces]
-
-
-def send_bytes(comm: MPI.Intracomm, rank: int, data: bytes) -> None:
-    """Send bytes, of any number, to a rank that waits for them.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of both.
-    rank : int
-        To whom.
-    data : bytes
-        What.
-    """
-    wait_for(comm.Isend([np.array([len(data)]), MPI.INT64_T], rank, _BYTES), PROMPT)
-    view = memoryview(data)
-    for first in range(0, len(data), MOST_BYTES):
-        wait_for(comm.Isend([view[first : first + MOST_BYTES], MPI.BYTE], rank, _BYTES), PROMPT)
-
-
-def receive_bytes(comm: MPI.Intracomm, rank: int) -> bytearray:
-    """Receive what a rank sends with `send_bytes`.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of both.
-    rank : int
-        From whom.
-
-    Returns
-    -------
-    bytearray
-    """
-    size = np.zeros(1, dtype=np.int64)
-    wait_for(comm.Irecv([size, MPI.INT64_T], rank, _BYTES))
-    data = bytearray(int(size[0]))
-    view = memoryview(data)
-    for first in range(0, len(data), MOST_BYTES):
-        wait_for(comm.Irecv([view[first : first + MOST_BYTES], MPI.BYTE], rank, _BYTES), PROMPT)
-    return data
-
-
-@contextmanager
-def unbroken(comm: MPI.Intracomm, *told: type[BaseException]) -> Iterator[None]:
-    """Do what the others count on: where this rank leaves it halfway, end all, for they would wait.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of all ranks.
-    *told : type
-        Errors of which the others were told: these may leave it.
-    """
-    try:
-        yield
-    except told:
-        raise
-    except BaseException as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        reason = traceback.format_exception_only(error)[0].strip()
-        abort(comm, f"rank {comm.Get_rank()}: {reason}")
-
-
-def abort(comm: MPI.Intracomm, reason: str) -> None:
-    """End all ranks at once, with a word.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of all ranks.
-    reason : str
-        Why.
-    """
-    print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
-    # An mpirun that is about to end itself may leave Abort waiting; SIGALRM ends this process then.
-    signal.alarm(LAST)
-    comm.Abort(1)
-
-
-#: Questions asked of the first rank; that with the quickest answer counts.
-QUESTIONS = 5
-_CLOCK = 3
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-def one_clock(comm: MPI.Intracomm) -> bool:
-    """Whether all ranks read the same monotonic clock: that of one running kernel.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of all ranks; each calls it.
-
-    Returns
-    -------
-    bool
-    """
-    own = _BOOT.read_text() if _BOOT.exists() else socket.gethostname()
-    return len(set(comm.allgather(own))) == 1
-
-
-def answer_clocks(comm: MPI.Intracomm) -> None:
-    """Tell the time to each rank in turn; called on the first.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of all ranks, the others being in `clock_offset`.
-    """
-    word = np.zeros(1, dtype=np.int64)
-    for rank in range(1, comm.Get_size()):
-        for _ in range(QUESTIONS):
-            comm.Recv([word, MPI.INT64_T], rank, _CLOCK)
-            word[0] = time.monotonic_ns()
-            comm.Send([word, MPI.INT64_T], rank, _CLOCK)
-
-
-def clock_offset(comm: MPI.Intracomm) -> int:
-    """How far the first rank's clock is ahead of this host's.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of all ranks.
-
-    Returns
-    -------
-    int
-        ns.
-    """
-    word = np.zeros(1, dtype=np.int64)
-    found = []
-    for _ in range(QUESTIONS):
-        asked = time.monotonic_ns()
-        comm.Send([word, MPI.INT64_T], 0, _CLOCK)
-        comm.Recv([word, MPI.INT64_T], 0, _CLOCK)
-        answered = time.monotonic_ns()
-        found.append((answered - asked, int(word[0]) - (asked + answered) // 2))
-    return min(found)[1]
-
-
-_HOW = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
-#: Seconds of looking without a sleep: what any call may take, and each byte that it moves.
-_BRISK, _BRISK_BYTE = 1e-3, 1e-9
-#: Part of the time waited so far that one sleep adds, and the most seconds.
-_SLEEP, _LONGEST = 0.1, 1e-2
-_TAG = 3
-
-
-def wait(request: MPI.Request, n_bytes: int = 0) -> None:
-    """Return when something is done that other ranks have a part in.
-
-    Parameters
-    ----------
-    request : mpi4py.MPI.Request
-        It.
-    n_bytes : int
-        That it moves. Some MPI move them only while somebody looks.
-    """
-    begun = time.perf_counter()
-    brisk = _BRISK + _BRISK_BYTE * n_bytes
-    while not request.Test():
-        waited = time.perf_counter() - begun
-        if waited < brisk:
-            os.sched_yield()
-        else:
-            time.sleep(min(_SLEEP * waited, _LONGEST))
-
-
-class Communicator:
-    """One rank's end of the wires, for calls of the core.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Nobody else's while a call of the core runs.
-
-    Attributes
-    ----------
-    comm : mpi4py.MPI.Intracomm
-    rank, size : int
-    """
-
-    def __init__(self, comm: MPI.Intracomm):
-        self.comm = comm
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
+    # What the core's `Communicator` asks for.
 
     def all_to_all(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Give one number to each rank.
-
-        Parameters
-        ----------
-        numbers : ndarray of uint64, shape (size,)
-            By rank.
-
-        Returns
-        -------
-        ndarray of uint64, shape (size,)
-            What each rank gave to this one.
-        """
+        """Give one number to each rank; both arrays are by rank."""
         received = np.empty_like(numbers)
-        wait(self.comm.Ialltoall(numbers, received))
+        self._wait(self.intracomm.Ialltoall(numbers, received))
         return received
 
     def exchange(
@@ -411,20 +230,7 @@ class Communicator:
         receive: Any,
         receive_counts: NDArray[np.uint64],
     ) -> None:
-        """Send bytes to each rank, and receive what each sends to this one.
-
-        Parameters
-        ----------
-        send : buffer
-            Those for rank 0 first.
-        send_counts : ndarray of uint64, shape (size,)
-            Bytes for each rank.
-        receive : buffer
-            Filled with those of rank 0 first.
-        receive_counts : ndarray of uint64, shape (size,)
-            Bytes of each rank.
-        """
-        n_bytes = len(send) + len(receive)
+        """Send bytes to each rank and receive from each, in the order of ranks."""
         # Nothing, of Rust's, lies at address 1, which Open MPI takes for MPI_IN_PLACE.
         sending = [send if len(send) else b"", send_counts.tolist(), MPI.BYTE]
         receiving = [
@@ -433,232 +239,241 @@ class Communicator:
             MPI.BYTE,
         ]
         # Bytes that are on their way cannot be taken back: Ctrl-C ends all ranks here.
-        with unbroken(self.comm):
-            wait(self.comm.Ialltoallv(sending, receiving), n_bytes)
+        with self.abort_on_error():
+            request = self.intracomm.Ialltoallv(sending, receiving)
+            self._wait(request, len(send) + len(receive))
 
     def all_reduce(self, values: NDArray[np.uint64], how: str) -> None:
-        """Combine each value with those of all ranks in its place.
-
-        Parameters
-        ----------
-        values : ndarray of uint64
-            This rank's; becomes the result.
-        how : {'sum', 'max', 'min'}
-            A sum is taken modulo 2**64.
-        """
-        wait(self.comm.Iallreduce(MPI.IN_PLACE, values, _HOW[how]))
+        """Replace each value by the 'sum' (modulo 2**64), 'max' or 'min' over all ranks."""
+        self._wait(self.intracomm.Iallreduce(MPI.IN_PLACE, values, _REDUCE[how]))
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Give bytes to all ranks.
-
-        Parameters
-        ----------
-        data : bytes
-            This rank's, few.
-
-        Returns
-        -------
-        list of bytes
-            By rank.
-        """
+        """Give few bytes of each rank to all, by rank."""
         sizes = np.empty(self.size, dtype=np.int64)
-        wait(self.comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes))
+        self._wait(self.intracomm.Iallgather(np.array([len(data)], dtype=np.int64), sizes))
         room = bytearray(int(sizes.sum()))
-        wait(self.comm.Iallgatherv([data, MPI.BYTE], [room, sizes.tolist(), MPI.BYTE]))
-        ends = np.cumsum(sizes).tolist()
-        return [bytes(room[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
-
-    def broadcast(self, data: bytes) -> bytes:
-        """Give bytes of rank 0 to all ranks.
-
-        Parameters
-        ----------
-        data : bytes
-            Those of rank 0; of others nothing.
-
-        Returns
-        -------
-        bytes
-        """
-        size = np.array([len(data)], dtype=np.int64)
-        wait(self.comm.Ibcast(size))
-        room = bytearray(data) if self.rank == 0 else bytearray(int(size[0]))
-        wait(self.comm.Ibcast([room, MPI.BYTE]), len(room))
-        return bytes(room)
+        request = self.intracomm.Iallgatherv([data, MPI.BYTE], [room, sizes.tolist(), MPI.BYTE])
+        self._wait(request)
+        return _split(room, sizes)
 
     def send(self, to: int, data: Any) -> None:
-        """Send bytes to a rank that waits for as many.
-
-        Parameters
-        ----------
-        to : int
-            The rank.
-        data : buffer
-            What.
-        """
-        with unbroken(self.comm):
-            wait(self.comm.Isend([data, MPI.BYTE], to, _TAG), len(data))
+        """Send bytes to a rank that waits for as many."""
+        with self.abort_on_error():
+            self._wait(self.intracomm.Isend([data, MPI.BYTE], to, _ATOMS), len(data))
 
     def receive(self, sender: int, data: Any) -> None:
-        """Receive what a rank sends with `send`.
-
-        Parameters
-        ----------
-        sender : int
-            The rank.
-        data : buffer
-            Where to.
-        """
-        with unbroken(self.comm):
-            wait(self.comm.Irecv([data, MPI.BYTE], sender, _TAG), len(data))
+        """Fill a buffer with what a rank sends with `send`."""
+        with self.abort_on_error():
+            self._wait(self.intracomm.Irecv([data, MPI.BYTE], sender, _ATOMS), len(data))
 
     def write_at(self, path: str, offsets: NDArray[np.uint64], size: int, data: Any) -> None:
-        """Write records to their places in a file, each by a call of MPI-IO.
-
-        Parameters
-        ----------
-        path : str
-            All ranks open it together.
-        offsets : ndarray of uint64, shape (n,)
-            First byte of each record.
-        size : int
-            Bytes of each.
-        data : buffer
-            All records, one after another.
-        """
+        """Write records of `size` bytes to their offsets, each by a call of MPI-IO."""
         view = memoryview(data)
-        file = MPI.File.Open(self.comm, path, MPI.MODE_WRONLY)
+        file = MPI.File.Open(self.intracomm, path, MPI.MODE_WRONLY)
         try:
             for k, offset in enumerate(offsets.tolist()):
                 file.Write_at(offset, [view[k * size : (k + 1) * size], MPI.BYTE])
         finally:
             file.Close()
 
+    # The end of all ranks.
 
-Value = TypeVar("Value")
+    @contextmanager
+    def abort_on_error(self, *allowed: type[BaseException]) -> Iterator[None]:
+        """Abort all ranks where this one fails, for they would wait; other ranks know `allowed`."""
+        try:
+            yield
+        except allowed:
+            raise
+        except BaseException as error:
+            if "--debug" in sys.argv:
+                traceback.print_exc()
+            reason = traceback.format_exception_only(error)[0].strip()
+            self.abort(f"rank {self.rank}: {reason}")
 
-#: What a rank may raise of what it was given or of a file, and tell the others; of warnings, those
-#: that a user has turned into errors.
-TOLD = (PacelineError, OSError, ValueError, TypeError, OverflowError, Warning)
+    def abort(self, reason: str) -> None:
+        """End all ranks at once with a message."""
+        print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
+        # An mpirun that is about to end itself may leave Abort waiting; SIGALRM ends this process.
+        signal.alarm(ABORT_TIMEOUT)
+        self.intracomm.Abort(1)
+
+    # Clocks of hosts.
+
+    def has_one_clock(self) -> bool:
+        """Whether all ranks read the same monotonic clock: that of one running kernel."""
+        own = _BOOT.read_text() if _BOOT.exists() else socket.gethostname()
+        return len(set(self.intracomm.allgather(own))) == 1
+
+    def answer_clock_offsets(self) -> None:
+        """Send the coordinator's time to each rank in turn, while these call `clock_offset`."""
+        now = np.zeros(1, dtype=np.int64)
+        for rank in self.workers:
+            for _ in range(CLOCK_READS):
+                self.intracomm.Recv([now, MPI.INT64_T], rank, _CLOCK)
+                now[0] = time.monotonic_ns()
+                self.intracomm.Send([now, MPI.INT64_T], rank, _CLOCK)
+
+    def clock_offset(self) -> int:
+        """Measure by how much the coordinator's clock is ahead of this host's, ns."""
+        now = np.zeros(1, dtype=np.int64)
+        found = []
+        for _ in range(CLOCK_READS):
+            asked = time.monotonic_ns()
+            self.intracomm.Send([now, MPI.INT64_T], 0, _CLOCK)
+            self.intracomm.Recv([now, MPI.INT64_T], 0, _CLOCK)
+            answered = time.monotonic_ns()
+            found.append((answered - asked, int(now[0]) - (asked + answered) // 2))
+        return min(found)[1]
+
+
+def _parts(data: bytes | bytearray) -> Iterator[memoryview]:
+    """Cut bytes into messages of a size that every MPI can count."""
+    view = memoryview(data)
+    for first in range(0, len(view), MOST_BYTES):
+        yield view[first : first + MOST_BYTES]
+
+
+def _split(room: bytearray, sizes: np.ndarray) -> list[bytes]:
+    """Split gathered bytes by rank."""
+    ends = np.cumsum(sizes).tolist()
+    return [bytes(room[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
 
 
 class RankErrors:
-    """All ranks of a communicator.
+    """Agreement of ranks on results and errors: all raise the same error, or none does.
 
-    Parameters
-    ----------
-    communicator : Communicator
-        Nobody else's.
-
-    Attributes
-    ----------
-    communicator : Communicator
-        The same.
-    is_first : bool
-        Whether this is rank 0.
+    Threads that compute report theirs to the coordinator in messages instead, packed likewise.
     """
 
-    def __init__(self, communicator: "Communicator"):
-        self.communicator = communicator
-        self.is_first = communicator.rank == 0
-        self._agreed: BaseException | None = None
+    def __init__(self, comm: Comm, catch: tuple[type[BaseException], ...] = AGREED_ERRORS):
+        self.comm = comm
+        #: The error that all ranks raised last.
+        self.agreed: BaseException | None = None
+        self._catch = catch
 
-    def share(self, function: Callable[[], Value]) -> list[Value]:
-        """Give all ranks what a function returns on each.
+    def share(self, function: Callable[[], T]) -> list[T]:
+        """Call a function on all ranks; return its small results by rank, or raise one's error."""
+        data = pack(*self._outcome(function))
+        if self._is_same(data):
+            return self._settle([data]) * self.comm.size
+        return self._settle(self.comm.all_gather(data))
 
-        Parameters
-        ----------
-        function : callable
-            What it returns is small.
+    def first(self, function: Callable[[], T], instead: Any = _RAISE) -> T:
+        """Call a function on rank 0; give all ranks its small result or its error.
 
-        Returns
-        -------
-        list
-            By rank.
-
-        Raises
-        ------
-        Exception
-            What it raised on the first rank on which it did, on all of them.
+        Where it fails and `instead` is given, rank 0 alone raises, and others return that.
         """
-        data = pickle.dumps(_outcome(function))
-        if self._all_say(data):
-            return self._settle([data]) * self.communicator.size
-        return self._settle(self.communicator.all_gather(data))
+        if not self.comm.is_coordinator:
+            return self._settle([self.comm.broadcast(None)])[0]
+        value, error = self._outcome(function)
+        if error is None or instead is _RAISE:
+            return self._settle([self.comm.broadcast(pack(value, error))])[0]
+        self.comm.broadcast(pack(instead))
+        raise error
 
-    def first(self, function: Callable[[], Value]) -> Value:
-        """Call a function on rank 0, and give all ranks what it returns or raises.
+    def combine(
+        self,
+        value: T,
+        error: Exception | None,
+        function: Callable[[list[T]], U],
+        instead: U,
+    ) -> U:
+        """Gather small values on rank 0, call a function of them there, and give all its result.
 
-        Parameters
-        ----------
-        function : callable
-            What it returns is small.
-
-        Returns
-        -------
-        object
+        Where a rank has an error or the function fails, rank 0 alone raises; others get `instead`.
         """
-        data = pickle.dumps(_outcome(function)) if self.is_first else b""
-        return self._settle([self.communicator.broadcast(data)])[0]
+        with self.comm.abort_on_error():
+            gathered = self.comm.gather_bytes(pack(value, error))
+        return self.first(lambda: function(self._settle(gathered or [])), instead)
 
-    def _all_say(self, data: bytes) -> bool:
-        """Whether all ranks have the same bytes; nearly always they do."""
-        digest = np.frombuffer(hashlib.blake2b(data, digest_size=8).digest(), dtype=np.uint64)
-        # The largest, and what the least leaves to the largest number.
-        ends = np.concatenate([digest, ~digest])
-        self.communicator.all_reduce(ends, "max")
-        return bool(ends[0] == ~ends[1])
+    def agree(self, error: BaseException | None = None) -> None:
+        """Wait for all ranks; raise another's error, of the first rank that has one."""
+        failed = np.array([self.comm.size if error is None else self.comm.rank], dtype=np.uint64)
+        self.comm.all_reduce(failed, "min")
+        root = int(failed[0])
+        if root == self.comm.size:
+            return
+        packed = pack(error=error) if root == self.comm.rank else None
+        received = self.comm.broadcast(packed, root)
+        self.agreed = error
+        if error is None:
+            self._settle([received])
 
-    def _settle(self, gathered: list[bytes]) -> list[Any]:
-        """What ranks say, or the error of the first that has one."""
-        # Of thousands of ranks most say the same.
-        meanings = {one: pickle.loads(one) for one in set(gathered)}
-        told = [meanings[one] for one in gathered]
-        for failed, value in told:
-            if failed:
-                self._agreed = value
-                raise value
-        return [value for _, value in told]
-
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Do what raises the same on all ranks: a call of the core."""
+    @contextmanager
+    def same_on_all(self) -> Iterator[None]:
+        """Mark errors of something that fails alike on all ranks, such as a call of the core."""
         try:
             yield
-        except TOLD as error:
-            self._agreed = error
+        except self._catch as error:
+            self.agreed = error
             raise
 
     def have_agreed(self, error: BaseException | None) -> bool:
-        """Whether all ranks have this error, which was raised last.
+        """Whether all ranks raised this error, and no other since."""
+        return error is not None and error is self.agreed
 
-        Parameters
-        ----------
-        error : BaseException or None
-            Any.
-
-        Returns
-        -------
-        bool
-        """
-        return error is not None and error is self._agreed
-
-    @contextlib.contextmanager
-    def unbroken(self) -> Iterator[None]:
-        """Do what the other ranks count on: who leaves it alone ends them, for they would wait."""
+    @contextmanager
+    def abort_on_lone_error(self) -> Iterator[None]:
+        """Abort all ranks where this one alone fails, for they would wait."""
         try:
             yield
         except BaseException as error:
-            if self.have_agreed(error) or self.communicator.size == 1:
+            if self.have_agreed(error) or self.comm.size == 1:
+                raise
+            with self.comm.abort_on_error():
                 raise
 
-            with unbroken(self.communicator.comm):
-                raise
+    def _outcome(self, function: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+        """Return what a function returns, and what it raises."""
+        try:
+            return function(), None
+        except self._catch as error:
+            return None, error
+
+    def _is_same(self, data: bytes) -> bool:
+        """Compare digests: nearly always all ranks have the same bytes."""
+        digest = np.frombuffer(hashlib.blake2b(data, digest_size=8).digest(), dtype=np.uint64)
+        # The largest, and what the least leaves to the largest number.
+        ends = np.concatenate([digest, ~digest])
+        self.comm.all_reduce(ends, "max")
+        return bool(ends[0] == ~ends[1])
+
+    def _settle(self, gathered: Sequence[bytes | bytearray]) -> list[Any]:
+        """Return the values of ranks, or raise the error of the first that has one."""
+        # Of thousands of ranks most send the same.
+        opened = {bytes(one): pickle.loads(one) for one in set(map(bytes, gathered))}
+        outcomes = [opened[bytes(one)] for one in gathered]
+        for _, error in outcomes:
+            if error is not None:
+                self.agreed = error
+                raise error
+        return [value for value, _ in outcomes]
 
 
-def _outcome(function: Callable[[], Any]) -> tuple[bool, Any]:
-    """Whether a function failed, and what it returned or raised."""
+def pack(value: Any = None, error: BaseException | None = None) -> bytes:
+    """Pickle what a rank found, or why it found nothing, for `unpack` on other ranks."""
+    return cloudpickle.dumps((value, None if error is None else portable(error)))
+
+
+def unpack(data: bytes | bytearray) -> Any:
+    """Return what another rank found, or raise its error."""
+    value, error = pickle.loads(data)
+    if error is not None:
+        raise error
+    return value
+
+
+def portable(error: BaseException) -> BaseException:
+    """Return an error that other ranks can open: itself, or one that quotes it."""
     try:
-        return False, function()
-    except TOLD as error:
-        return True, error
+        # Some that can be pickled cannot be opened again.
+        pickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return quoted(error)
+    return error
+
+
+def quoted(error: BaseException) -> WorkerError:
+    """Quote the error of a rank."""
+    return WorkerError(f"a rank raised {type(error).__name__}: {error}")

@@ -1,55 +1,39 @@
-"""The first rank's part in a run: it deals blocks, and yields outcomes as they come."""
+"""The first rank's part in a run: it assigns blocks to threads and yields results as they come."""
 
 import time
 from collections.abc import Generator, Sequence
 
-from paceline.backends.mpi.comm import (
-    SHORTEST,
-    Backoff,
-    Comm,
-    abort,
-    answer_clocks,
-    broadcast,
-    unbroken,
-)
+from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm
 from paceline.backends.mpi.gather import gather
 from paceline.backends.mpi.worker import (
     Ack,
-    Answer,
-    Assignment,
     RankWorker,
-    Report,
+    Reply,
     RunFinished,
     RunRequest,
+    ThreadAddress,
+    WorkerReport,
 )
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, StealingPartition, too_late
 from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
 
-#: A rank whose main thread does not answer for so long, when a run failed, will not, seconds.
-UNANSWERED = 30.0
-#: The longest time between looks for requests, seconds.
-ATTENTIVE = 2e-3
+#: Seconds after which a rank whose main thread does not answer in a failed run will not any more.
+ANSWER_TIMEOUT = 30.0
+#: The most seconds between polls for requests.
+LONGEST_POLL = 2e-3
 
 
-class Dealing:
-    """Who is dealt which blocks.
+class RankScheduler:
+    """Assign blocks to the threads of all ranks.
 
-    Parameters
-    ----------
-    works : sequence of Work
-        All blocks.
-    n_ranks, n_threads : int
-        Ranks, and threads on each.
-    static : bool
-        Whether each thread does an equal share, and nobody another's.
-    in_order : bool
-        Whether outcomes are wanted in order, as nearly as may be.
+    With `static`, each thread does an equal share and nobody another's; with `in_order`, results
+    are wanted in order, as nearly as may be.
     """
 
     def __init__(
         self,
-        works: Sequence[AnyWork],
+        tasks: Sequence[AnyWork],
         n_ranks: int,
         n_threads: int,
         *,
@@ -59,181 +43,145 @@ class Dealing:
         self._n_threads = n_threads
         self._static = static
         self._shares = StealingPartition(
-            works, n_ranks * n_threads, fixed=static, in_order=in_order
+            tasks, n_ranks * n_threads, fixed=static, in_order=in_order
         )
-        self._dealer: Scheduler[AnyWork] = Scheduler(())
-        self._asking: dict[Assignment, int] = {}
+        self._scheduler: Scheduler[AnyWork] = Scheduler(())
+        self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
-        self._answers: dict[int, Answer] = {rank: Answer() for rank in range(n_ranks)}
+        self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
 
     @property
     def finished(self) -> bool:
         """Whether every block is done."""
-        return not self._shares and self._dealer.finished
+        return not self._shares and self._scheduler.finished
 
-    def hear(self, rank: int, report: Report) -> list[BlockResult | DuplicateAttempt]:
-        """Take note of what a rank says.
-
-        Parameters
-        ----------
-        rank : int
-            Which.
-        report : Report
-            What.
-
-        Returns
-        -------
-        list of BlockResult or DuplicateAttempt
-            Outcomes that count, and attempts that do not.
-        """
-        accepted = [self._dealer.done(outcome) for outcome in report.outcomes]
-        self._answers[rank].accepted += accepted
-        self._asking |= {Assignment(rank, thread): n for thread, n in report.asks.items()}
+    def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
+        """Record a rank's report; return results that count, and attempts that do not."""
+        accepted = [self._scheduler.done(result) for result in report.results]
+        self._replies[rank].accepted += accepted
+        self._requests |= {ThreadAddress(rank, k): n for k, n in report.requests.items()}
         self._idle[rank] = report.idle
-        heard: list[BlockResult | DuplicateAttempt] = []
-        for outcome, counts in zip(report.outcomes, accepted, strict=True):
-            heard += [outcome] if counts else too_late(outcome)
-        return heard
+        recorded: list[BlockResult | DuplicateAttempt] = []
+        for result, counts in zip(report.results, accepted, strict=True):
+            recorded += [result] if counts else too_late(result)
+        return recorded
 
-    def deal(self) -> dict[int, Answer]:
-        """Deal to all who ask what there is for them.
+    def assign(self) -> dict[int, Reply]:
+        """Assign blocks to threads that asked for some; return the replies by rank."""
+        replies = {}
+        for thread in list(self._requests):
+            tasks = self._blocks_for(thread)
+            if tasks:
+                del self._requests[thread]
+                self._replies[thread.rank].tasks += [(thread.thread, task) for task in tasks]
+                replies[thread.rank] = self._replies[thread.rank]
+        for rank in replies:
+            self._replies[rank] = Reply()
+        return replies
 
-        Returns
-        -------
-        dict of int to Answer
-            By rank.
-        """
-        answers = {}
-        for hand in list(self._asking):
-            works = self._for(hand)
-            if works:
-                del self._asking[hand]
-                self._answers[hand.rank].works += [(hand.thread, work) for work in works]
-                answers[hand.rank] = self._answers[hand.rank]
-        for rank in answers:
-            self._answers[rank] = Answer()
-        return answers
+    def _blocks_for(self, thread: ThreadAddress) -> list[AnyWork]:
+        place = thread.rank * self._n_threads + thread.thread
+        tasks = self._shares.take(place, self._requests[thread])
+        for task in tasks:
+            self._scheduler.deal(task)
+        if not tasks and not self._static and not self._shares and self._is_idle(thread):
+            again = self._scheduler.again()
+            tasks = [] if again is None else [again]
+        return tasks
 
-    def _for(self, hand: Assignment) -> list[AnyWork]:
-        works = self._shares.take(hand.rank * self._n_threads + hand.thread, self._asking[hand])
-        for work in works:
-            self._dealer.deal(work)
-        if not works and not self._static and not self._shares and self._is_idle(hand):
-            again = self._dealer.again()
-            works = [] if again is None else [again]
-        return works
+    def _is_idle(self, thread: ThreadAddress) -> bool:
+        """Whether it has nothing at all to do: it may be computing the overdue block itself."""
+        return thread.thread in self._idle[thread.rank]
 
-    def _is_idle(self, hand: Assignment) -> bool:
-        """Whether nothing at all is left to do for it: it may be at the overdue block itself."""
-        return hand.thread in self._idle[hand.rank]
-
-    def last_answer(self, rank: int) -> Answer:
-        """What a rank was not told yet."""
-        return self._answers[rank]
+    def last_reply(self, rank: int) -> Reply:
+        """Return what a rank was not sent yet."""
+        return self._replies[rank]
 
 
-def lead(
-    wire: Comm,
+def coordinate(
+    comm: Comm,
     jobs: Sequence[AnyJob],
     sealed: bytes,
-    works: Sequence[AnyWork],
-    settings: RunRequest,
+    tasks: Sequence[AnyWork],
+    request: RunRequest,
     *,
     static: bool,
 ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-    """Have all ranks do every block; called on the first.
+    """Have all ranks compute every block; called on the first while the others wait for a run.
 
-    Parameters
-    ----------
-    wire : Comm
-        To the other ranks, who are waiting for a run.
-    jobs : sequence of Job
-        What blocks have in common.
-    sealed : bytes
-        The same, to be sent.
-    works : sequence of Work
-        The blocks.
-    settings : RunRequest
-        What all ranks must know of the run.
-    static : bool
-        Whether each thread does an equal share, and nobody another's.
-
-    Yields
-    ------
-    BlockResult, DuplicateAttempt or CollectedResult
-        As they come; what ranks keep comes at the end.
+    `sealed` are the jobs, pickled. What ranks keep is yielded at the end.
     """
-    with unbroken(wire.comm):
-        for rank in wire.others:
-            wire.send(rank, settings)
-        broadcast(wire.comm, sealed)
-        if settings.compare_clocks:
-            answer_clocks(wire.comm)
-    member = RankWorker(jobs, settings.n_blocks, settings.n_threads)
-    dealing = Dealing(
-        works,
-        wire.comm.Get_size(),
-        settings.n_threads,
+    with comm.abort_on_error():
+        for rank in comm.workers:
+            comm.send_message(rank, request)
+        comm.broadcast(sealed)
+        if request.compare_clocks:
+            comm.answer_clock_offsets()
+    worker = RankWorker(jobs, request.n_blocks, request.n_threads)
+    scheduler = RankScheduler(
+        tasks,
+        comm.size,
+        request.n_threads,
         static=static,
         in_order=any(job.streamed for job in jobs),
     )
     failed = True
     try:
-        yield from _deal(wire, dealing, member)
+        yield from _schedule(comm, scheduler, worker)
         failed = False
     finally:
-        abandoned = member.stop()
-        with unbroken(wire.comm):
-            for rank in wire.others:
-                wire.send(rank, RunFinished(dealing.last_answer(rank), failed))
-            abandoned += _wait_for_all(wire, failed=failed)
-    error = member.settle(dealing.last_answer(0))
-    with unbroken(wire.comm, Exception):
-        gathered = gather(wire.comm, member.keeper, settings.collect, error)
+        abandoned = worker.stop()
+        with comm.abort_on_error():
+            for rank in comm.workers:
+                comm.send_message(rank, RunFinished(scheduler.last_reply(rank), failed))
+            abandoned += _wait_for_acks(comm, failed=failed)
+    error = worker.settle(scheduler.last_reply(0))
+    with comm.abort_on_error(Exception):
+        collected = gather(comm, worker.results, request.collect, error)
     yield from abandoned
-    yield from gathered or ()
+    yield from collected
 
 
-def _deal(
-    wire: Comm, dealing: Dealing, member: RankWorker
+def _schedule(
+    comm: Comm, scheduler: RankScheduler, worker: RankWorker
 ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-    """Answer everybody until all blocks are done."""
-    pause = Backoff(ATTENTIVE)
-    while not dealing.finished:
-        own = member.report(SHORTEST if wire.sending else pause.next())
-        news = [] if own is None else [(0, own)]
-        while (received := wire.receive()) is not None:
-            news.append(received)
-        heard = []
-        for rank, report in news:
-            pause.news()
+    """Reply to reports until all blocks are done."""
+    backoff = Backoff(LONGEST_POLL)
+    while not scheduler.finished:
+        own = worker.report(SHORTEST if comm.sending else backoff.next())
+        reports = [] if own is None else [(0, own)]
+        while (received := comm.receive_message()) is not None:
+            reports.append(received)
+        recorded = []
+        for rank, report in reports:
+            backoff.reset()
             if report.error is not None:
                 raise report.error
-            heard += dealing.hear(rank, report)
-        for rank, answer in dealing.deal().items():
+            recorded += scheduler.record(rank, report)
+        for rank, reply in scheduler.assign().items():
             if rank == 0:
-                member.take(answer)
+                worker.accept(reply)
             else:
-                wire.send(rank, answer)
-        yield from heard
+                comm.send_message(rank, reply)
+        yield from recorded
 
 
-def _wait_for_all(wire: Comm, *, failed: bool) -> list[DuplicateAttempt]:
-    """Attempts of all ranks that came too late, or not, once they know that all is done."""
+def _wait_for_acks(comm: Comm, *, failed: bool) -> list[DuplicateAttempt]:
+    """Wait until all ranks have ended the run; return attempts that came too late, or not."""
     abandoned: list[DuplicateAttempt] = []
-    waiting, deadline = set(wire.others), time.monotonic() + UNANSWERED
+    waiting, deadline = set(comm.workers), time.monotonic() + ANSWER_TIMEOUT
     while waiting:
-        received = wire.receive()
+        received = comm.receive_message()
         if received is None:
             if failed and time.monotonic() > deadline:
                 ranks = ", ".join(map(str, sorted(waiting)))
-                abort(wire.comm, f"the run has failed, and rank {ranks} does not answer")
+                comm.abort(f"the run has failed, and rank {ranks} does not answer")
             time.sleep(SHORTEST)
         elif isinstance(received[1], Ack):
             waiting.remove(received[0])
             abandoned += received[1].abandoned
         else:
-            for outcome in received[1].outcomes:
-                abandoned += too_late(outcome)
-    wire.finish_sending()
+            for result in received[1].results:
+                abandoned += too_late(result)
+    comm.finish_sending()
     return abandoned

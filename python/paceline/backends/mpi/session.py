@@ -1,50 +1,43 @@
-"""A program that runs on the first rank, while all others work for it."""
+"""Start runs of ranks: in a session of the first rank's script, or by a call on every rank.
+
+Light: MPI and what needs it are imported only where ranks meet.
+"""
 
 import pickle
+import signal
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import cloudpickle
-import numpy as np
-from mpi4py import MPI
 
 from paceline._util.launcher import launched, world
 from paceline._util.signals import deaf
-from paceline.backends.mpi.comm import Comm, broadcast, one_clock, wait_for
-from paceline.backends.mpi.worker import follow
-from paceline.errors import UnsupportedError, WorkerError
+from paceline.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+#: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
+GRACE = 60
+#: Exit status where ranks cannot work together.
+UNUSABLE = 2
 
 
 class RankCollectiveRun:
-    """One call of `run` on all ranks. An error on one of them is raised on every one.
+    """One call of `run` on all ranks. An error on one of them is raised on every one."""
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of the ranks that called it.
-
-    Attributes
-    ----------
-    leads : bool
-        Whether this rank deals and collects.
-    wire : Comm
-        Between them, for this run alone.
-    one_clock : bool
-        Whether all are on one host.
-    """
-
-    def __init__(self, comm: MPI.Intracomm):
-        self._given = comm
-        self.leads = comm.Get_rank() == 0
-        self._disagreed = False
+    def __init__(self, intracomm: "MPI.Intracomm"):
+        self._given = intracomm
+        self.leads = intracomm.Get_rank() == 0
 
     def __enter__(self) -> Self:
-        comm, request = self._given.Idup()
-        wait_for(request)
-        self.wire = Comm(comm)
-        self.one_clock = one_clock(comm)
+        from paceline.backends.mpi.comm import Comm, RankErrors
+
+        self.comm = Comm.duplicate(self._given)
+        self.has_one_clock = self.comm.has_one_clock()
+        self._errors = RankErrors(self.comm)
         return self
 
     def __exit__(
@@ -54,146 +47,90 @@ class RankCollectiveRun:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if not self._disagreed:
-                self.agree(error)
+            if self._errors.agreed is None:
+                self._errors.agree(error)
         finally:
-            self.wire.comm.Free()
+            self.comm.free()
 
-    def agree(self, error: BaseException | None = None) -> None:
-        """Go on when all ranks have come so far.
-
-        Parameters
-        ----------
-        error : BaseException or None
-            Why this one cannot go on. It raises nothing then: the caller does.
-
-        Raises
-        ------
-        BaseException
-            What kept another rank from it.
-        """
-        comm = self.wire.comm
-        rank, size = comm.Get_rank(), comm.Get_size()
-        failed = np.array([size if error is None else rank])
-        first = np.empty_like(failed)
-        wait_for(comm.Iallreduce(failed, first, MPI.MIN))
-        if first[0] == size:
-            return
-        self._disagreed = True
-        received = comm.bcast(_sendable(error) if rank == first[0] else None, int(first[0]))
-        if error is None:
-            raise pickle.loads(received)
+    def begin(self) -> None:
+        """Wait until all ranks are ready for the run, or raise the error of one that is not."""
+        self._errors.agree()
 
     def follow(self) -> None:
-        """Take part in the run that the first rank leads, and that signals end there."""
+        """Work in the run that the first rank coordinates, and that signals end there."""
+        from paceline.backends.mpi.worker import work_in_run
+
         with deaf():
-            self.agree()
-            follow(self.wire)
+            self.begin()
+            work_in_run(self.comm)
 
     def share(self, make: Callable[[], Any]) -> Any:
-        """Give something of the first rank to all.
-
-        Parameters
-        ----------
-        make : callable
-            Called on the first rank; gives it.
-
-        Returns
-        -------
-        object
-        """
-        if self.leads:
-            data = cloudpickle.dumps(value := make())
-            self.agree()
-            broadcast(self.wire.comm, data)
-            return value
-        self.agree()
-        return pickle.loads(broadcast(self.wire.comm, None))
+        """Call a function on the first rank, and give its result to all."""
+        if not self.leads:
+            self._errors.agree()
+            return pickle.loads(self.comm.broadcast(None))
+        data = cloudpickle.dumps(value := make())
+        self._errors.agree()
+        self.comm.broadcast(data)
+        return value
 
 
-def _sendable(error: BaseException | None) -> bytes:
-    try:
-        data = cloudpickle.dumps(error)
-        pickle.loads(data)
-    except Exception:
-        data = cloudpickle.dumps(WorkerError(f"a rank raised {type(error).__name__}: {error}"))
-    return data
-
-
-#: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
-GRACE = 60
-#: Exit status where ranks cannot work together.
-UNUSABLE = 2
-
-
-class Session:
+class RankSession:
     """Ranks that wait for runs of the first."""
 
     def __init__(self) -> None:
-        comm = world()
-        from paceline.backends.mpi.comm import Comm, one_clock
+        intracomm = world()
+        from paceline.backends.mpi.comm import Comm
 
-        self.wire = Comm(comm.Dup())
-        self.one_clock = one_clock(self.wire.comm)
+        self.comm = Comm.duplicate(intracomm)
+        self.has_one_clock = self.comm.has_one_clock()
+
+    def serve(self) -> None:
+        """Work in runs until the session ends. Signals are the first rank's to act on."""
+        from paceline.backends.mpi.worker import serve
+
+        with deaf():
+            signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
+            serve(self.comm)
+
+    def end(self) -> None:
+        """Let all other ranks end."""
+        from paceline.backends.mpi.worker import Shutdown
+
+        for rank in self.comm.workers:
+            self.comm.send_message(rank, Shutdown())
+        self.comm.finish_sending()
 
 
-_present: Session | None = None
+_active: RankSession | None = None
 
 
-def present() -> Session | None:
-    """The session of which this is the first rank, if there is one."""
-    return _present
+def active_session() -> RankSession | None:
+    """Return the session of which this is the first rank, if there is one."""
+    return _active
 
 
 def run_on_first_rank(main: Callable[[], int]) -> int:
-    """Call a function on the first rank; the others serve its runs until it returns.
+    """Call a function on the first rank, while the others serve its runs; return an exit status.
 
-    Parameters
-    ----------
-    main : callable
-        Returns an exit status. It must not raise.
-
-    Returns
-    -------
-    int
-        The exit status of this rank's process.
+    `main` returns one and must not raise.
     """
-    global _present
+    global _active
     _, rank = launched()
     try:
-        session = Session()
+        session = RankSession()
     except UnsupportedError as error:
         # One message. A rank that ended with another status might end this one before it is out.
         if rank > 0:
             return 0
         print(f"paceline: error: {error}", file=sys.stderr)
         return UNUSABLE
-    if session.wire.comm.Get_rank() > 0:
-        _serve(session)
+    if not session.comm.is_coordinator:
+        session.serve()
         return 0
-    _present = session
+    _active = session
     try:
         return main()
     finally:
-        _present = None
-        _end(session)
-
-
-def _end(session: Session) -> None:
-    """Let all other ranks end."""
-    from paceline.backends.mpi.worker import Shutdown
-
-    for other in session.wire.others:
-        session.wire.send(other, Shutdown())
-    session.wire.finish_sending()
-
-
-def _serve(session: Session) -> None:
-    """Take part in runs. Signals are the first rank's: it ends its run, then all ranks."""
-    import signal
-
-    from paceline.backends.mpi.worker import serve
-
-    with deaf():
-        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
-        serve(session.wire)
+        _active = None
+        session.end()

@@ -1,4 +1,7 @@
-"""The other ranks' part in runs: they wait for one, and do the blocks that they are dealt."""
+"""The other ranks' part in runs: they wait for one, and compute the blocks assigned to them.
+
+First the messages between coordinator and workers, then the threads of a rank that compute.
+"""
 
 import pickle
 import queue
@@ -10,9 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import cloudpickle
-
-from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, broadcast, clock_offset, unbroken
+from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
@@ -20,8 +21,20 @@ from paceline.schedule.scheduler import given_up
 from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
 from paceline.schedule.worker import Worker
 
+#: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
+BATCH = 0.1
+#: The next batch is asked for when what is left lasts so many seconds: a reply takes less.
+AHEAD = 0.05
+#: A thread's pace is that of so many blocks: where bytes come slowly, one that was read ahead of
+#: takes no time at all, and by it alone a thread would ask for what all others should do.
+REMEMBERED = 8
+#: Results are reported with the next request, but no later than after so many seconds.
+REPORT_INTERVAL = 0.1
 
-class Assignment(NamedTuple):
+Done = tuple[int, BlockResult | BaseException]
+
+
+class ThreadAddress(NamedTuple):
     """A thread that computes."""
 
     rank: int
@@ -30,122 +43,68 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRequest:
-    """From the first rank to all: a run begins; its jobs are broadcast next.
+    """From the coordinator to workers: a run begins; its jobs are broadcast next."""
 
-    Attributes
-    ----------
-    n_threads : int
-        That compute on each rank.
-    n_blocks : sequence of int
-        Of each job.
-    collect : {"gather", "one-sided"}
-        How rows come together at the end.
-    compare_clocks : bool
-        Whether ranks are on several hosts, each with a clock of its own.
-    """
-
+    #: That compute on each rank.
     n_threads: int
+    #: Of each job.
     n_blocks: Sequence[int]
+    #: "gather" or "one-sided".
     collect: str
+    #: True where ranks are on several hosts, each with a clock of its own.
     compare_clocks: bool
 
 
 @dataclass(frozen=True)
 class Shutdown:
-    """From the first rank to all: there will be no more runs."""
+    """From the coordinator to workers: no more runs follow."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """From a rank to the first: what was done there, and what is wanted.
+class WorkerReport:
+    """From a rank to the coordinator: what was computed, and what is wanted."""
 
-    Attributes
-    ----------
-    outcomes : sequence of BlockResult
-        Of blocks that were done; what the rank keeps is not in them.
-    asks : mapping of int to int
-        Threads that have little left to do, and how many frames each would like.
-    idle : sequence of int
-        Threads that have nothing to do.
-    error : BaseException or None
-        What a thread raised.
-    """
-
-    outcomes: Sequence[BlockResult] = ()
-    asks: dict[int, int] = field(default_factory=dict)
+    #: Of blocks that were done, without what the rank keeps.
+    results: Sequence[BlockResult] = ()
+    #: Threads that have little left to do, and how many frames each would like.
+    requests: dict[int, int] = field(default_factory=dict)
+    #: Threads that have nothing to do.
     idle: Sequence[int] = ()
+    #: What a thread raised.
     error: BaseException | None = None
 
 
 @dataclass
-class Answer:
-    """From the first rank to another.
+class Reply:
+    """From the coordinator to a rank."""
 
-    Attributes
-    ----------
-    accepted : list of bool
-        Of each outcome reported since the last answer, in order, whether it counts: it does not
-        where another rank did the block sooner.
-    works : list of (int, Work)
-        Threads, and blocks for them.
-    """
-
+    #: For each result reported since the last reply, in order: False where another rank did the
+    #: block sooner.
     accepted: list[bool] = field(default_factory=list)
-    works: list[tuple[int, AnyWork]] = field(default_factory=list)
+    #: Threads, and blocks for them.
+    tasks: list[tuple[int, AnyWork]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class RunFinished:
-    """From the first rank to all: all blocks are done, or the run has failed.
+    """From the coordinator to workers: all blocks are done, or the run has failed."""
 
-    Attributes
-    ----------
-    answer : Answer
-        The last.
-    failed : bool
-        Whether nothing will be collected.
-    """
-
-    answer: Answer
+    #: The last.
+    reply: Reply
+    #: True where nothing is collected.
     failed: bool
 
 
 @dataclass(frozen=True)
 class Ack:
-    """From a rank to the first: nothing of this run will come from it any more.
+    """From a worker to the coordinator: nothing of this run follows."""
 
-    Attributes
-    ----------
-    abandoned : sequence of DuplicateAttempt
-        What its threads are still at, though others were done with it sooner.
-    """
-
+    #: What its threads are still computing, though others were done with it sooner.
     abandoned: Sequence[DuplicateAttempt]
 
 
-#: Blocks are dealt in batches of about so long, seconds: some ten messages a second and thread.
-BATCH = 0.1
-#: The next batch is asked for when what is left lasts so long, seconds: an answer takes less.
-AHEAD = 0.05
-#: A thread's pace is that of so many blocks: where bytes come slowly, one that was read ahead of
-#: takes no time at all, and by it alone a thread would ask for what all others should do.
-REMEMBERED = 8
-
-Done = tuple[int, BlockResult | BaseException]
-
-
 class ComputeThread:
-    """One that computes, and what is known of its pace.
-
-    Parameters
-    ----------
-    number : int
-        Which of the rank's.
-    job_of : callable
-        Gives the job of a number.
-    done : queue.Queue
-        Is given this number, and the outcome of each block, or an error.
-    """
+    """One thread that computes, and the pace at which it does."""
 
     def __init__(self, number: int, job_of: Callable[[int], AnyJob], done: "queue.Queue[Done]"):
         self._number = number
@@ -157,7 +116,7 @@ class ComputeThread:
         self._paces: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
         self._stopped = False
         self._worker = ""
-        self.asked = False
+        self.has_asked = False
         # A daemon, so that a function that never returns cannot hold the interpreter's exit.
         threading.Thread(target=self._work, args=(job_of,), daemon=True).start()
 
@@ -165,8 +124,8 @@ class ComputeThread:
         try:
             worker = Worker(job_of)
             self._worker = worker.name
-            while (work := self._queue.get()) is not None and not self._stopped:
-                self._done.put((self._number, worker.run(work)))
+            while (task := self._queue.get()) is not None and not self._stopped:
+                self._done.put((self._number, worker.run(task)))
         except BaseException as error:
             self._done.put((self._number, error))
 
@@ -175,26 +134,26 @@ class ComputeThread:
         """Whether it has nothing to do."""
         return not self._held
 
-    def give(self, works: Iterable[AnyWork]) -> None:
-        """Let it do blocks after those that it has."""
+    def give(self, tasks: Iterable[AnyWork]) -> None:
+        """Add blocks to those that it has."""
         if not self._held:
             self._since = time.monotonic()
-        self.asked = False
-        for work in works:
-            self._held.append(work)
-            self._queue.put(work)
+        self.has_asked = False
+        for task in tasks:
+            self._held.append(task)
+            self._queue.put(task)
 
-    def finished(self, outcome: BlockResult) -> None:
-        """Take note that it is done with the first of its blocks."""
+    def finished(self, result: BlockResult) -> None:
+        """Record that the first of its blocks is done."""
         self._held.popleft()
-        # By its own clock: two outcomes may be taken note of at once, however long each took.
-        (timing,) = outcome.timings
+        # By its own clock: two results may be recorded at once, however long each took.
+        (timing,) = result.timings
         self._paces.append((max(1, timing.end - timing.start) / 1e9, timing.n_frames))
         self._since = timing.end / 1e9
 
     def wanted(self) -> int | None:
-        """Frames that it should be dealt now; None while it has enough or has asked."""
-        if self.asked:
+        """Return how many frames it needs now; None while it has enough or has asked."""
+        if self.has_asked:
             return None
         if not self._paces:  # nobody knows yet how long a block takes
             return 1 if self.idle else None
@@ -204,252 +163,168 @@ class ComputeThread:
         return max(1, int(BATCH / pace))
 
     def _left(self, pace: float) -> float:
-        """How long its blocks will last, s; the first may be overdue, the others are not."""
+        """Estimate how long its blocks will last, s; the first alone may be overdue."""
         if not self._held:
             return 0.0
         present = self._held[0].n_frames * pace - (time.monotonic() - self._since)
-        others = sum(work.n_frames for work in self._held) - self._held[0].n_frames
+        others = sum(task.n_frames for task in self._held) - self._held[0].n_frames
         return max(0.0, present) + others * pace
 
-    def given_up(self, offset: int) -> DuplicateAttempt | None:
-        """What it is at, if it is at anything."""
+    def abandoned(self, offset: int) -> DuplicateAttempt | None:
+        """Return the attempt that it has not finished, if there is one."""
         if not self._held:
             return None
         return given_up(self._held[0], self._worker, int(1e9 * self._since), offset=offset)
 
     def stop(self) -> None:
-        """Let it end after its present block."""
+        """End after the present block."""
         self._stopped = True
         self._queue.put(None)
 
 
 class ComputeThreads:
-    """All threads of a rank that compute.
-
-    Parameters
-    ----------
-    n_threads : int
-        How many.
-    job_of : callable
-        Gives the job of a number.
-    """
+    """All threads of a rank that compute."""
 
     def __init__(self, n_threads: int, job_of: Callable[[int], AnyJob]):
         # No SimpleQueue: in CPython 3.11 its `get` may forget a timeout as short as ours, and wait.
         self._done: queue.Queue[Done] = queue.Queue()
         self._threads = [ComputeThread(k, job_of, self._done) for k in range(n_threads)]
 
-    def give(self, thread: int, works: Iterable[AnyWork]) -> None:
-        """Let a thread do blocks."""
-        self._threads[thread].give(works)
+    def give(self, thread: int, tasks: Iterable[AnyWork]) -> None:
+        """Add blocks to those of a thread."""
+        self._threads[thread].give(tasks)
 
     def finished(self, seconds: float) -> list[BlockResult]:
-        """Outcomes of blocks that were done.
-
-        Parameters
-        ----------
-        seconds : float
-            How long to wait for the first.
-
-        Returns
-        -------
-        list of BlockResult
-
-        Raises
-        ------
-        BaseException
-            What a thread raised.
-        """
-        outcomes = []
+        """Wait at most so long for a result; return all, or raise what a thread raised."""
+        results = []
         try:
-            number, outcome = self._done.get(timeout=seconds)
+            number, result = self._done.get(timeout=seconds)
             while True:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                self._threads[number].finished(outcome)
-                outcomes.append(outcome)
-                number, outcome = self._done.get_nowait()
+                if isinstance(result, BaseException):
+                    raise result
+                self._threads[number].finished(result)
+                results.append(result)
+                number, result = self._done.get_nowait()
         except queue.Empty:
-            return outcomes
+            return results
 
-    def asks(self) -> dict[int, int]:
-        """Threads that have little left to do, and the frames each should be dealt; each once."""
-        asks = {}
+    def requests(self) -> dict[int, int]:
+        """Return threads that have little left to do and the frames each needs, each once."""
+        requests = {}
         for number, thread in enumerate(self._threads):
             wanted = thread.wanted()
             if wanted is not None:
-                thread.asked = True
-                asks[number] = wanted
-        return asks
+                thread.has_asked = True
+                requests[number] = wanted
+        return requests
 
     def idle(self) -> list[int]:
-        """Threads that have nothing to do."""
+        """Return the threads that have nothing to do."""
         return [number for number, thread in enumerate(self._threads) if thread.idle]
 
-    def given_up(self, offset: int) -> list[DuplicateAttempt]:
-        """What threads are at though all is done.
-
-        Parameters
-        ----------
-        offset : int
-            What is added to this host's clock to have that of the first rank's, ns.
-
-        Returns
-        -------
-        list of DuplicateAttempt
-        """
-        attempts = (thread.given_up(offset) for thread in self._threads)
+    def abandoned(self, offset: int) -> list[DuplicateAttempt]:
+        """Return unfinished attempts; `offset` (ns) leads to the coordinator's clock."""
+        attempts = (thread.abandoned(offset) for thread in self._threads)
         return [attempt for attempt in attempts if attempt is not None]
 
     def stop(self) -> None:
-        """Let all end after their present blocks."""
+        """End all threads after their present blocks."""
         for thread in self._threads:
             thread.stop()
 
 
-#: Outcomes are reported with the next request, but no later than this, seconds.
-LATEST = 0.1
-
-
 class RankWorker:
-    """Does blocks and says so.
+    """One rank's threads and results in a run; the coordinator's rank has one too.
 
-    Parameters
-    ----------
-    jobs : sequence of Job or Calls
-        Of the run.
-    n_blocks : sequence of int
-        Of each job.
-    n_threads : int
-        That compute.
-    clock_offset : int
-        What is added to this host's clock to have that of the first rank's, ns.
-
-    Attributes
-    ----------
-    keeper : LocalResults
-        What is collected at the end.
+    `clock_offset` (ns) leads from this host's clock to the coordinator's.
     """
 
     def __init__(
         self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], n_threads: int, clock_offset: int = 0
     ):
-        self.keeper = LocalResults(jobs, n_blocks, clock_offset)
+        #: Collected at the end.
+        self.results = LocalResults(jobs, n_blocks, clock_offset)
         self._clock_offset = clock_offset
-        self._crew = ComputeThreads(n_threads, jobs.__getitem__)
+        self._threads = ComputeThreads(n_threads, jobs.__getitem__)
         self._unreported: list[BlockResult] = []
         self._reported = time.monotonic()
         self._idle: list[int] = []
         self._error: Exception | None = None
 
-    def report(self, seconds: float) -> Report | None:
-        """What the first rank should know now.
-
-        Parameters
-        ----------
-        seconds : float
-            How long to wait for news.
-
-        Returns
-        -------
-        Report or None
-            None where it can wait.
-        """
+    def report(self, seconds: float) -> WorkerReport | None:
+        """Wait at most so long for a result; return a report unless it can wait."""
         try:
-            self._unreported += map(self.keeper.report, self._crew.finished(seconds))
+            self._unreported += map(self.results.hold, self._threads.finished(seconds))
         except BaseException as error:
-            return Report(error=error)
-        asks, idle = self._crew.asks(), self._crew.idle()
-        late = bool(self._unreported) and time.monotonic() - self._reported > LATEST
-        if not asks and idle == self._idle and not late:
+            return WorkerReport(error=error)
+        requests, idle = self._threads.requests(), self._threads.idle()
+        late = bool(self._unreported) and time.monotonic() - self._reported > REPORT_INTERVAL
+        if not requests and idle == self._idle and not late:
             return None
-        report = Report(self._unreported, asks, idle)
+        report = WorkerReport(self._unreported, requests, idle)
         self._unreported, self._idle, self._reported = [], idle, time.monotonic()
         return report
 
-    def take(self, answer: Answer) -> None:
-        """Do what the first rank says.
-
-        Raises
-        ------
-        AnalysisError
-            Rows of blocks are not alike.
-        """
-        for thread, work in answer.works:
-            self._crew.give(thread, [work])
-        error = self.settle(answer)
+    def accept(self, reply: Reply) -> None:
+        """Begin the blocks of a reply; raise `AnalysisError` where rows of blocks are not alike."""
+        for thread, task in reply.tasks:
+            self._threads.give(thread, [task])
+        error = self.settle(reply)
         if error is not None:
             raise error
 
-    def settle(self, answer: Answer) -> Exception | None:
-        """Hear which outcomes count, and no more; what `take` raises, now or before, is returned.
+    def settle(self, reply: Reply) -> Exception | None:
+        """Keep the results that count; return what `accept` raises, now or before.
 
-        So the run fails also where the first rank learnt of it too late, when all was done.
+        So the run fails also where the coordinator learnt of it too late, when all was done.
         """
         if self._error is None:
             try:
-                self.keeper.settle(answer.accepted)
+                self.results.settle(reply.accepted)
             except Exception as error:
                 self._error = error
         return self._error
 
     def stop(self) -> list[DuplicateAttempt]:
-        """Begin no more blocks; return what threads are still at."""
-        self._crew.stop()
-        return self._crew.given_up(self._clock_offset)
+        """Begin no more blocks; return unfinished attempts."""
+        self._threads.stop()
+        return self._threads.abandoned(self._clock_offset)
 
 
-def serve(wire: Comm) -> None:
-    """Take part in every run of the first rank, until it ends.
-
-    Parameters
-    ----------
-    wire : Comm
-        To the first rank.
-    """
-    while not follow(wire):
+def serve(comm: Comm) -> None:
+    """Work in every run of the coordinator, until it ends."""
+    while work_in_run(comm):
         pass
 
 
-def follow(wire: Comm) -> bool:
-    """Take part in the first rank's next run. A rank that cannot ends all.
-
-    Parameters
-    ----------
-    wire : Comm
-        To the first rank.
-
-    Returns
-    -------
-    bool
-        Whether there will be no more.
-    """
-    with unbroken(wire.comm):
-        _, settings = wire.wait_for_message()
-        if isinstance(settings, Shutdown):
-            return True
-        _follow(wire, settings)
-    return False
+def work_in_run(comm: Comm) -> bool:
+    """Work in the next run; return False where none follows. A rank that cannot aborts all."""
+    with comm.abort_on_error():
+        _, request = comm.wait_for_message()
+        if isinstance(request, Shutdown):
+            return False
+        _work_in_run(comm, request)
+    return True
 
 
-def _follow(wire: Comm, settings: RunRequest) -> None:
-    data = broadcast(wire.comm, None)
-    offset = clock_offset(wire.comm) if settings.compare_clocks else 0
+def _work_in_run(comm: Comm, request: RunRequest) -> None:
+    data = comm.broadcast(None)
+    offset = comm.clock_offset() if request.compare_clocks else 0
     jobs, error = _open(data)
-    n_blocks = settings.n_blocks if jobs else ()
-    member = RankWorker(jobs, n_blocks, settings.n_threads if jobs else 0, offset)
+    n_blocks = request.n_blocks if jobs else ()
+    worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset)
     if error is not None:
-        wire.send(0, Report(error=error))
-    over = _work(wire, member)
-    wire.send(0, Ack(member.stop()))
-    wire.finish_sending()
-    if not over.failed:
-        error = error or member.settle(over.answer)
-        gather(wire.comm, member.keeper, settings.collect, error)
+        comm.send_message(0, WorkerReport(error=error))
+    finished = _compute(comm, worker)
+    comm.send_message(0, Ack(worker.stop()))
+    comm.finish_sending()
+    if not finished.failed:
+        error = error or worker.settle(finished.reply)
+        gather(comm, worker.results, request.collect, error)
 
 
 def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
-    """The jobs of a run, or why there are none."""
+    """Unpickle the jobs of a run; return why where that fails."""
     try:
         return [pickle.loads(job) for job in pickle.loads(data)], None
     except Exception as error:
@@ -457,35 +332,31 @@ def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
         return [], WorkerError(f"a rank cannot open an analysis: {reason}")
 
 
-def _work(wire: Comm, member: RankWorker) -> RunFinished:
-    """Do blocks until all are done."""
-    pause = Backoff()
+def _compute(comm: Comm, worker: RankWorker) -> RunFinished:
+    """Compute blocks until all are done."""
+    backoff = Backoff()
     while True:
-        report = member.report(SHORTEST if wire.sending else pause.next())
+        report = worker.report(SHORTEST if comm.sending else backoff.next())
         if report is not None:
-            pause.news()
-            _send(wire, report)
-        while (received := wire.receive()) is not None:
-            pause.news()
+            backoff.reset()
+            _send(comm, report)
+        while (received := comm.receive_message()) is not None:
+            backoff.reset()
             _, message = received
             if isinstance(message, RunFinished):
                 return message
             try:
-                member.take(message)
+                worker.accept(message)
             except Exception as error:
-                _send(wire, Report(error=error))
+                _send(comm, WorkerReport(error=error))
 
 
-def _send(wire: Comm, report: Report) -> None:
+def _send(comm: Comm, report: WorkerReport) -> None:
     """Send a report, or why it cannot be sent."""
+    if report.error is not None:
+        report.error.add_note(f"raised on rank {comm.rank}, host {socket.gethostname()}")
+        report = WorkerReport(error=portable(report.error))
     try:
-        if report.error is not None:
-            rank, host = wire.comm.Get_rank(), socket.gethostname()
-            report.error.add_note(f"raised on rank {rank}, host {host}")
-            # Some that can be pickled cannot be opened again.
-            pickle.loads(cloudpickle.dumps(report.error))
-        wire.send(0, report)
+        comm.send_message(0, report)
     except Exception as reason:
-        what = report.error or reason
-        words = f"a rank raised {type(what).__name__}: {what}"
-        wire.send(0, Report(error=WorkerError(words)))
+        comm.send_message(0, WorkerReport(error=quoted(reason)))
