@@ -469,7 +469,7 @@ class _TextFrame(Protocol):
     def size(self) -> int: ...
 
 class _DecodedAtoms(Protocol):
-    """Some atoms of a frame; `paceline.snapshot.frame` has them."""
+    """Some atoms of a frame; `paceline.snapshot.reader` has them."""
 
     @property
     def ids(self) -> NDArray[np.int64] | None: ...
@@ -482,8 +482,8 @@ class _DecodedAtoms(Protocol):
     @property
     def charges(self) -> NDArray[np.float64] | None: ...
 
-class _Moment(Protocol):
-    """A frame of a file; `paceline.snapshot.frame` has it."""
+class _FrameInfo(Protocol):
+    """A frame of a file; `paceline.snapshot.reader` has it."""
 
     @property
     def path(self) -> str: ...
@@ -508,7 +508,7 @@ def read_text_head(
 ) -> tuple[int, float, list[list[float]] | None, int, bool]: ...
 def read_snapshot(
     comm: _Communicator,
-    frame: _Moment,
+    frame: _FrameInfo,
     whose: tuple[Sequence[int], Sequence[Sequence[float]], bool]
     | Callable[[NDArray[np.int64], NDArray[np.uint8]], NDArray[np.int64]]
     | None,

@@ -28,12 +28,11 @@ class Counting:
         return getattr(self._comm, name)
 
 
-def counted(company, act):
-    """The calls of something that a company does."""
-    wires = company.communicator
-    whole, wires.comm = wires.comm, Counting(wires.comm)
+def counted(comm, act):
+    """The calls of something that ranks do together."""
+    whole, comm.intracomm = comm.intracomm, Counting(comm.intracomm)
     act()
-    calls, wires.comm = wires.comm.calls, whole
+    calls, comm.intracomm = comm.intracomm.calls, whole
     return calls
 
 
@@ -42,9 +41,9 @@ def both(path):
     with Writer(world, path, N_ATOMS, overwrite=True) as writer:
         writer.write(**own_frame(world, 0, FIELDS, N_ATOMS))
         given = own_frame(world, 1, FIELDS, N_ATOMS)
-        written = counted(writer._company, lambda: writer.write(**given))
+        written = counted(writer._comm, lambda: writer.write(**given))
     with Reader(world, path) as reader:
-        read = counted(reader._company, lambda: reader.read(1, grid=(1, 1, world.size)))
+        read = counted(reader._comm, lambda: reader.read(1, grid=(1, 1, world.size)))
     # On all ranks the same, or they would wait for each other.
     assert len(set(world.allgather(json.dumps([written, read], sort_keys=True)))) == 1
     return written, read
@@ -53,9 +52,9 @@ def both(path):
 found = both(sys.argv[1])
 # What ranks say that is not the same still comes to all, in order.
 with Reader(world, sys.argv[1]) as reader:
-    company = reader._company
-    assert company.share(lambda: world.rank // 3) == [rank // 3 for rank in range(world.size)]
-    assert company.share(lambda: np.pi) == [np.pi] * world.size
-    assert company.first(lambda: world.rank) == 0
+    errors = reader._errors
+    assert errors.share(lambda: world.rank // 3) == [rank // 3 for rank in range(world.size)]
+    assert errors.share(lambda: np.pi) == [np.pi] * world.size
+    assert errors.first(lambda: world.rank) == 0
 if world.rank == 0:
     print(json.dumps(found))

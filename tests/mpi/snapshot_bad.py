@@ -198,7 +198,7 @@ try:
         writer.write(**with_first("ids", 0))
 except UnwritableError:
     pass
-assert not writer._own_comm, "a communicator is left behind"
+assert not writer._comm.is_open, "a communicator is left behind"
 
 # Records that lie over the header, or over each other.
 data = content(NETCDF)

@@ -63,7 +63,7 @@ refused("ValueError", "the reader is closed", read)
 # An error that all ranks have lets go of what they have together.
 with contextlib.suppress(ValueError), Reader(world, xtc) as reader:
     reader.read(10)
-assert not reader._wires.comm, "a communicator is left behind"
+assert not reader._comm.is_open, "a communicator is left behind"
 
 with Reader(world, no_cell) as reader:
     refused("UnsupportedError", "no cell that a grid could cut", reader.read, grid=(1, 1, size))

@@ -1,4 +1,4 @@
-//! The wires between ranks as Python has them.
+//! The communicator of ranks as Python has it.
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use paceline_formats::error::{Error, Result};
 use paceline_snapshot::{Communicator, Reduce};
 
-/// A `paceline.backends.mpi.comm.Communicator`.
+/// A `paceline.backends.mpi.comm.Comm`.
 pub(super) struct PyCommunicator {
     comm: Py<PyAny>,
     rank: usize,

@@ -25,7 +25,7 @@ use paceline_snapshot::reading::{
 /// What Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
 
-/// A `paceline.snapshot.frame.Moment`.
+/// A `paceline.snapshot.reader.FrameInfo`.
 #[derive(FromPyObject)]
 pub(super) struct Frame {
     path: PathBuf,

@@ -1,4 +1,4 @@
-"""Atoms spread over the ranks of a simulation, and one ordered file."""
+"""Write atoms that are spread over MPI ranks into one ordered file, and read them back."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""DCD: a head that counts frames and tells their times, then records of all x, all y, all z."""
+"""Binary snapshots: Amber NetCDF, and DCD, little-endian with markers of 4 bytes."""
 
 import struct
 import warnings
@@ -20,7 +20,6 @@ from paceline.snapshot.container import (
     refuse_rotated,
     spans,
 )
-from paceline.snapshot.formats import VELOCITY_SCALE
 from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
 from paceline.snapshot.output import Frame, Output, Piece, Series
 
@@ -35,90 +34,46 @@ _KINDS = {1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"} | {
 
 
 class BadHeader(ValueError):
-    """What was read contradicts the format, or ends too soon."""
+    """Bytes contradict the format, or end too soon."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable.
+    """One variable of a NetCDF-3 file."""
 
-    Attributes
-    ----------
-    dimensions : tuple of str
-        Names of them.
-    kind : str
-        NumPy's name of its numbers' type.
-    attributes : mapping of str to (bytes or tuple of float)
-        Text as bytes.
-    begin : int
-        Offset, in the first record if it is one of the records.
-    """
-
+    #: Names.
     dimensions: tuple[str, ...]
+    #: NumPy's name of its numbers' type.
     kind: str
+    #: Text as bytes, else tuples of float.
     attributes: Mapping[str, Any]
+    #: Offset, in the first record if it is one of the records.
     begin: int
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a header tells.
+    """Header of a NetCDF-3 file."""
 
-    Attributes
-    ----------
-    version : int
-        1, 2 or 5.
-    n_records : int or None
-        None where the size of the file tells.
-    dimensions : mapping of str to int
-        Lengths; 0 of the records.
-    attributes : mapping of str to (bytes or tuple of float)
-        Of the file.
-    variables : mapping of str to Variable
-        By name.
-    size : int
-        Bytes of the header.
-    """
-
+    #: 1, 2 or 5.
     version: int
+    #: None where the size of the file tells.
     n_records: int | None
+    #: Lengths; 0 of the records.
     dimensions: Mapping[str, int]
+    #: Text as bytes, else tuples of float.
     attributes: Mapping[str, Any]
     variables: Mapping[str, Variable]
+    #: Bytes.
     size: int
 
     def count(self, n_records: int) -> bytes:
-        """What stands behind the version where there are so many records.
-
-        Parameters
-        ----------
-        n_records : int
-            So many.
-
-        Returns
-        -------
-        bytes
-        """
+        """Encode the number of records, which stands behind the version."""
         return struct.pack(">q" if self.version == 5 else ">i", n_records)
 
 
 def parse_header(data: bytes) -> Header:
-    """Read a header.
-
-    Parameters
-    ----------
-    data : bytes
-        The file's first bytes.
-
-    Returns
-    -------
-    Header
-
-    Raises
-    ------
-    BadHeader
-        It is none, or not whole.
-    """
+    """Parse the first bytes of a file; raise `BadHeader` where they are no whole header."""
     if data[:3] != b"CDF" or data[3:4] not in (b"\x01", b"\x02", b"\x05"):
         raise BadHeader('expected "CDF" and a version of 1, 2 or 5')
     cursor = _Cursor(data, data[3])
@@ -133,7 +88,7 @@ def parse_header(data: bytes) -> Header:
 
 
 class _Cursor:
-    """Reads one thing after another."""
+    """Position in a header that is being parsed."""
 
     def __init__(self, data: bytes, version: int):
         self.version = version
@@ -151,7 +106,7 @@ class _Cursor:
         return int.from_bytes(self.take(size), "big")
 
     def names(self, tag: int) -> Any:
-        """Names of a list, one after another; what follows each is read before the next."""
+        """Yield the names of a list; what follows each is read before the next."""
         found = int.from_bytes(self.take(4), "big")
         n_entries = self.count()
         if found not in (tag, 0) or (found == 0 and n_entries):
@@ -201,18 +156,21 @@ _LONGEST_HEADER = 2**20
 
 
 class NetCDF(Series):
-    """An Amber trajectory that is being written; a new one as CDF-5, with room for any size."""
+    """Write an Amber trajectory; a new one as CDF-5, with room for any size."""
 
     _header: Header
     _record_size: int
 
     def _head(self, contents: Contents, heading: Heading) -> bytes:
+        head = self._new_head(contents, heading.time, heading.step)
+        self._understand(head)
+        return head
+
+    def _new_head(self, contents: Contents, time: float = 0.0, step: int = 0) -> bytes:
         encoder = _core.Encoder(
             "CDF-5", self._settings.n_atoms, None, contents.has_cell, field_bits(contents.fields)
         )
-        head = encoder.head(0, heading.time, 0.0, heading.step, 0)
-        self._understand(head)
-        return head
+        return encoder.head(0, time, 0.0, step, 0)
 
     def _understand(self, head: bytes) -> None:
         self._header = parse_header(head)
@@ -224,7 +182,7 @@ class NetCDF(Series):
         self._record_size = sum(map(self._size_of, self._records.values()))
 
     def _size_of(self, variable: Variable) -> int:
-        """Bytes in a record."""
+        """Bytes of a variable in a record."""
         lengths = [self._header.dimensions[name] or 1 for name in variable.dimensions]
         size = int(variable.kind[-1]) * int(np.prod(lengths, dtype=object))
         # The only variable of the records has no gaps between them.
@@ -246,7 +204,7 @@ class NetCDF(Series):
         return Frame(starts, furniture, self._end + self._record_size)
 
     def _place(self, name: str) -> int:
-        """Where a variable is in the next record."""
+        """Find the offset of a variable in the next record."""
         return self._records[name].begin + self.n_frames * self._record_size
 
     def _piece(self, name: str, numbers: list[float] | np.ndarray) -> Piece:
@@ -281,7 +239,7 @@ class NetCDF(Series):
         return contents
 
     def _first_record(self) -> int:
-        """Where the records begin, in which variables must lie one behind another."""
+        """Find where records begin; in them variables must lie one behind another."""
         in_order = sorted(self._records.items(), key=lambda item: item[1].begin)
         first = in_order[0][1].begin
         expected = max(first, self._header.size)
@@ -293,17 +251,20 @@ class NetCDF(Series):
         return first
 
     def _contents_of_records(self) -> Contents:
-        """What the records hold, which must be what we would write."""
+        """Return what the records hold; raise where we would write something else."""
         fields = tuple(field for field in _VARIABLES if _VARIABLES[field] in self._records)
         has_cell = _CELL_VARIABLES[0] in self._records
         ours = {
             "time",
+            _VARIABLES["positions"],
             *(_VARIABLES[field] for field in fields),
             *(_CELL_VARIABLES if has_cell else ()),
         }
         for name in sorted(set(self._records) ^ ours):
             is_there = "a" if name in self._records else "no"
             raise self._unlike(f"has {is_there} variable {name!r}")
+        contents = Contents(fields, has_cell)
+        expected = parse_header(self._new_head(contents)).variables
         for name, variable in self._records.items():
             shape = variable.dimensions[1:]
             if name in _VARIABLES.values() and (variable.kind, shape) != (
@@ -311,11 +272,12 @@ class NetCDF(Series):
                 ("atom", "spatial"),
             ):
                 raise self._unlike(f"has {name} of type {variable.kind[1:]} by {shape}")
-            scale = variable.attributes.get("scale_factor", (1.0,))
-            wanted = VELOCITY_SCALE if name == "velocities" else 1.0
+            scale, wanted = (
+                one.attributes.get("scale_factor", (1.0,)) for one in (variable, expected[name])
+            )
             if not np.allclose(scale, wanted, rtol=1e-6):
                 raise self._unlike(f"has {name} in another unit, scaled by {scale}")
-        return Contents(fields, has_cell)
+        return contents
 
     def _unlike(self, what: str) -> UnsupportedError:
         return UnsupportedError(
@@ -339,13 +301,7 @@ _AKMA = 0.04888821
 
 
 class Dcd(Series):
-    """A DCD file that is being written: little-endian, with markers of 4 bytes.
-
-    Parameters
-    ----------
-    settings : Settings
-        Which file.
-    """
+    """Write a DCD file, little-endian, with markers of 4 bytes."""
 
     def __init__(self, settings: Settings):
         #: Its first record's numbers, and times and steps of its first two frames.
@@ -380,7 +336,7 @@ class Dcd(Series):
         return Frame(tuple(start + 4 for start in records[:3]), furniture, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
-        """Learn from two frames what the head tells of times, and see that others keep it."""
+        """Set the times in the head by two frames; warn where others do not keep to them."""
         if self.n_frames < 2:
             self._clock = [*self._clock[: self.n_frames], (heading.time, heading.step)]
             encoder = _core.Encoder("DCD", self._settings.n_atoms, None, contents.has_cell, 1)
@@ -401,7 +357,7 @@ class Dcd(Series):
             )
 
     def _time_of(self, frame: int) -> float:
-        """What readers take for the time of a frame, ps."""
+        """Compute the time that readers will give a frame, ps."""
         (delta,) = struct.unpack("<f", struct.pack("<i", self._numbers[_DELTA]))
         return (self._numbers[_FIRST_STEP] + frame * self._numbers[_STRIDE]) * delta * _AKMA
 
@@ -422,7 +378,7 @@ class Dcd(Series):
         return contents
 
     def _read_head(self, output: Output) -> tuple[int, int]:
-        """Number of atoms, and bytes of the head."""
+        """Parse the head; return the number of atoms, and bytes of the head."""
         first = output.read(0, _FIRST.size)
         if len(first) < _FIRST.size or first[:8] != b"\x54\0\0\0CORD":
             raise self._damaged(0, "a little-endian DCD file with markers of 4 bytes", first[:12])
@@ -453,7 +409,7 @@ class Dcd(Series):
         return data
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Whether a frame has all its marks, which are written behind its atoms."""
+        """Check a frame's markers, which are written behind its atoms."""
         size = 4 * self._settings.n_atoms
         first = start + _CELL_RECORD.size * bool(self._numbers[_CELL])
         marker = _MARKER.pack(size)

@@ -1,8 +1,9 @@
-"""Formats of snapshots: how files are told apart, what they hold, and who writes them."""
+"""Formats that snapshots are written in: names, abilities, and the code that writes them."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paceline import _core
@@ -11,106 +12,55 @@ from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.container import Container, Contents, Settings
 
 if TYPE_CHECKING:
-    from paceline.snapshot.local_atoms import Own
-
-#: What Amber divides velocities by, its unit of time being 1/20.455 ps, and kJ in a kcal.
-VELOCITY_SCALE, KILOJOULES = 20.455, 4.184
+    from paceline.snapshot.local_atoms import LocalAtoms
 
 
 @dataclass(frozen=True)
-class Format:
-    """A format that is written.
-
-    Attributes
-    ----------
-    name : str
-        What users call it.
-    container : callable
-        Of `Settings`, what rank 0 keeps of a file.
-    coding : callable
-        Of fields, and of whether numbers have 64 bits, what makes bytes of atoms.
-    fields : tuple of str
-        What it can hold.
-    in_lines : bool
-        Whether names (which it must have), masses and charges stand beside the vectors.
-    in_facts : bool
-        Whether they stand once in the file.
-    options : tuple of str
-        What there is to choose, of what others have not.
-    """
+class FileFormat:
+    """A format that is written."""
 
     name: str
+    #: Makes what rank 0 keeps of a file.
     container: Callable[[Settings], Container]
+    #: Makes the encoder of atoms, of fields and of whether numbers have 64 bits.
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
+    #: Vectors that it can hold.
     fields: tuple[str, ...] = FIELDS
+    #: True where each frame holds names (always), masses and charges beside the vectors.
     in_lines: bool = False
-    in_facts: bool = False
+    #: True where the file holds them once.
+    static_properties: bool = False
+    #: Names of options that other formats lack.
     options: tuple[str, ...] = ()
 
-    def refuse_title(self, title: str) -> None:
-        """Raise `UnwritableError` where a file cannot have a title.
-
-        Parameters
-        ----------
-        title : str
-            As a user gave it.
-        """
+    def check_title(self, title: str) -> None:
+        """Raise `UnwritableError` where a file cannot have a title."""
         if "\0" in title:
             raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
         if self.in_lines:
             _core.dlpoly_history_head(title, 1, field_bits(FIELDS[:1]), imcon=0, n_frames=0)
 
-    def refuse(self, path: str, own: "Own", contents: Contents) -> None:
-        """Raise `UnwritableError` where atoms hold what a file cannot, or lack what it must.
-
-        Parameters
-        ----------
-        path : str
-            The file.
-        own : Own
-            Atoms of this rank.
-        contents : Contents
-            What they hold.
-        """
+    def check_atoms(self, path: str, atoms: "LocalAtoms", contents: Contents) -> None:
+        """Raise `UnwritableError` where atoms hold what a file cannot, or lack what it must."""
         for field in contents.fields:
             if field not in self.fields:
                 raise UnwritableError(
                     f"{path}: {self.name} holds {' and '.join(self.fields)}, no {field}"
                 )
-        if self.in_lines and own.names is None:
+        if self.in_lines and atoms.names is None:
             raise UnwritableError(
                 f"{path}: {self.name} holds a name of every atom: names must be given"
             )
 
 
-def _config(settings: Settings) -> Container:
-    from paceline.snapshot.text import Config
+def _container(module: str, name: str) -> Callable[[Settings], Container]:
+    """Load the class of a container where it is needed: on rank 0, and HDF5's for H5MD alone."""
 
-    return Config(settings)
+    def make(settings: Settings) -> Container:
+        container: Container = getattr(import_module(f"paceline.snapshot.{module}"), name)(settings)
+        return container
 
-
-def _history(settings: Settings) -> Container:
-    from paceline.snapshot.text import History
-
-    return History(settings)
-
-
-def _h5md(settings: Settings) -> Container:
-    from paceline.snapshot.h5md import H5MD
-
-    return H5MD(settings)
-
-
-def _netcdf(settings: Settings) -> Container:
-    from paceline.snapshot.binary import NetCDF
-
-    return NetCDF(settings)
-
-
-def _dcd(settings: Settings) -> Container:
-    from paceline.snapshot.binary import Dcd
-
-    return Dcd(settings)
+    return make
 
 
 def _code(kind: Any, **options: Any) -> Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]:
@@ -121,43 +71,37 @@ def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
     return _core.SnapshotFormat("arrays", field_bits(fields), dtype="<f8" if double else "<f4")
 
 
-_AMBER = (1.0, 1 / VELOCITY_SCALE, 1 / KILOJOULES)
+#: From Å/ps and kJ/(mol·Å) to Amber's units: its time is 1/20.455 ps, a kcal has 4.184 kJ.
+_AMBER = (1.0, 1 / 20.455, 1 / 4.184)
 _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
 FORMATS = {
-    "CONFIG": Format("CONFIG", _config, _code("CONFIG"), **_TEXT),
-    "REVCON": Format("REVCON", _config, _code("CONFIG"), **_TEXT),
-    "HISTORY": Format("HISTORY", _history, _code("HISTORY"), **_TEXT),
-    "H5MD": Format(
-        "H5MD", _h5md, _code_h5md, in_facts=True, options=("title", "n_frames", "double")
-    ),
-    "NetCDF": Format("NetCDF", _netcdf, _code("arrays", factors=_AMBER, dtype=">f4")),
-    "DCD": Format("DCD", _dcd, _code("DCD"), ("positions",)),
+    one.name: one
+    for one in (
+        FileFormat("CONFIG", _container("text", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("REVCON", _container("text", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("HISTORY", _container("text", "History"), _code("HISTORY"), **_TEXT),
+        FileFormat(
+            "H5MD",
+            _container("h5md", "H5MD"),
+            _code_h5md,
+            static_properties=True,
+            options=("title", "n_frames", "double"),
+        ),
+        FileFormat(
+            "NetCDF", _container("binary", "NetCDF"), _code("arrays", factors=_AMBER, dtype=">f4")
+        ),
+        FileFormat("DCD", _container("binary", "Dcd"), _code("DCD"), ("positions",)),
+    )
 }
-#: Endings of names, and words that may stand anywhere between their dots.
+#: Endings of file names, and words that may be anywhere between their dots.
 _ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
     ".dcd": "DCD"
 }
 _WORDS = ("CONFIG", "REVCON", "HISTORY")
 
 
-def format_of(path: str | os.PathLike, name: str | None = None) -> Format:
-    """The format of a file that is to be written.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    name : str, optional
-        What a user calls the format; by default the file's name tells.
-
-    Returns
-    -------
-    Format
-
-    Raises
-    ------
-    UnsupportedError
-        There is no such format, or the file's name tells none.
+def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
+    """Find the format of a file that is to be written, by a user's word or by its name.
 
     Examples
     --------

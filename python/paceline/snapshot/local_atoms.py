@@ -1,9 +1,10 @@
-"""What one rank hands over: its own atoms, and what it says of the frame."""
+"""Atoms of one rank: cell, names, arrays and numbers, and what all ranks agree on about them."""
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,25 +13,26 @@ from paceline.block import FIELDS
 from paceline.errors import UnwritableError
 from paceline.snapshot.container import Heading
 
+if TYPE_CHECKING:
+    from paceline.backends.mpi.comm import Comm, RankErrors
+
+#: Properties of atoms that a file may hold once, for all frames.
+STATIC_PROPERTIES = ("names", "masses", "charges")
+#: Characters of a name.
+WIDTH = 8
+_BLANK, _LAST = ord(" "), ord("~")
+#: Atoms that are looked at together, so that memory does not grow with their number; in HDF5 as
+#: many as a chunk of static properties has.
+BATCH = 2**16
+#: Kinds of names that are looked for one after another.
+_KINDS = 16
+
 
 def cell_of(box: Any) -> np.ndarray | None:
-    """Vectors of a cell, of whatever a user calls a box.
+    """Convert a user's box to vectors, shape (3, 3), Å; None where it says that there is no cell.
 
-    Parameters
-    ----------
-    box : array-like, shape (6,) or (3, 3), or None
-        Lengths (Å) and angles (degrees) as in MDAnalysis's dimensions, zeros where there is no
-        cell; or vectors (Å), one a row.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (3, 3), or None
-        Å. Of lengths and angles, the first along x and the second in the plane of x and y.
-
-    Raises
-    ------
-    UnwritableError
-        It is no cell that has a volume.
+    `box` holds lengths (Å) and angles (degrees), shape (6,), as MDAnalysis's dimensions do, or
+    vectors, shape (3, 3).
 
     Examples
     --------
@@ -58,7 +60,7 @@ def cell_of(box: Any) -> np.ndarray | None:
 
 
 def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: float) -> np.ndarray:
-    """Vectors of lengths and angles; NaN where there is no such cell."""
+    """Compute vectors from lengths and angles; NaN where there is no such cell."""
     # The sine of what lacks to a right angle makes that angle's cosine exactly 0.
     cos_a, cos_b, cos_c = np.sin(np.radians([90 - alpha, 90 - beta, 90 - gamma]))
     if not (min(a, b, c) > 0 and min(alpha, beta, gamma) > 0 and max(alpha, beta, gamma) < 180):
@@ -71,20 +73,7 @@ def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: flo
 
 
 def lengths_and_cosines(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of a cell's vectors, and cosines of the angles between them.
-
-    Parameters
-    ----------
-    cell : numpy.ndarray of float64, shape (3, 3)
-        Å.
-
-    Returns
-    -------
-    lengths : numpy.ndarray of float64, shape (3,)
-        A, B and C, Å.
-    cosines : numpy.ndarray of float64, shape (3,)
-        Of α (between the second and the third), β and γ.
-    """
+    """Return lengths A, B, C (Å) of a cell's vectors, and the cosines of α, β, γ between them."""
     lengths = np.linalg.norm(cell, axis=1)
     pairs = np.array([[1, 2], [0, 2], [0, 1]])
     dots = (cell[pairs[:, 0]] * cell[pairs[:, 1]]).sum(axis=1)
@@ -92,48 +81,14 @@ def lengths_and_cosines(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def angles_of(cosines: np.ndarray) -> np.ndarray:
-    """Angles of cosines.
-
-    Parameters
-    ----------
-    cosines : numpy.ndarray of float64
-        From -1 to 1.
-
-    Returns
-    -------
-    numpy.ndarray of float64
-        Degrees; of 0 exactly 90.
-    """
+    """Convert cosines to angles in degrees; 0 becomes exactly 90."""
     return 90 - np.degrees(np.arcsin(cosines.clip(-1, 1)))
 
 
-#: Characters of a name.
-WIDTH = 8
-_BLANK, _LAST = ord(" "), ord("~")
-#: Names that are looked at together: what that takes of memory shall not grow with them.
-_AT_A_TIME = 2**16
-#: Kinds of names that are looked for one after another.
-_KINDS = 16
-
-
 def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
-    """Turn names into characters.
+    """Convert names of 1 to 8 printable ASCII characters to bytes, shape (n, 8), blank-padded.
 
-    Parameters
-    ----------
-    names : array-like of str or bytes, shape (n,), or ndarray of uint8, shape (n, 8)
-        Of 1 to 8 printable ASCII characters.
-    ids : numpy.ndarray of int64, shape (n,)
-        Of the atoms, for messages.
-
-    Returns
-    -------
-    numpy.ndarray of uint8, shape (n, 8)
-
-    Raises
-    ------
-    UnwritableError
-        One is no such name, or their number is another.
+    `names` are text, shape (n,), or such bytes; `ids` are for messages.
 
     Examples
     --------
@@ -146,9 +101,9 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
     if _are_few(codes):
         return codes
     found = np.full((len(ids), WIDTH), _BLANK, dtype=np.uint8)
-    for first in range(0, len(ids), _AT_A_TIME):
-        some = slice(first, first + _AT_A_TIME)
-        _put(codes[some], found[some], ids[some])
+    for first in range(0, len(ids), BATCH):
+        some = slice(first, first + BATCH)
+        _copy_names(codes[some], found[some], ids[some])
     return found
 
 
@@ -168,7 +123,7 @@ def _are_few(codes: np.ndarray) -> bool:
 
 
 def _codes(names: np.ndarray) -> np.ndarray:
-    """Numbers of characters as they lie in memory, a name a row; 0 behind the last."""
+    """View names as character codes in memory, a name a row; 0 behind the last."""
     if names.dtype == np.uint8 and names.ndim == 2:
         return names
     if len(names) == 0:
@@ -184,8 +139,8 @@ def _codes(names: np.ndarray) -> np.ndarray:
     return in_a_row.view(kind).reshape(len(names), -1)
 
 
-def _put(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
-    """Put characters of some names over blanks, and refuse what would not be read as one name."""
+def _copy_names(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
+    """Copy names over blanks; raise where readers would not find one name."""
     near = codes[:, :WIDTH]
     np.copyto(found[:, : near.shape[1]], near, where=near != 0, casting="unsafe")
     blank = found == _BLANK
@@ -205,23 +160,11 @@ def _put(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
 
 
 @dataclass(frozen=True)
-class Own:
-    """Atoms of one rank, in any order.
+class LocalAtoms:
+    """Atoms of one rank, in any order: ids from 1, and arrays with a row for each.
 
-    Attributes
-    ----------
-    heading : Heading
-        Of the frame.
-    ids : numpy.ndarray of int64, shape (n,)
-        From 1 to the number of all atoms.
-    positions : numpy.ndarray of float32 or float64, shape (n, 3)
-        Å.
-    velocities, forces : numpy.ndarray of the same type, shape (n, 3), or None
-        Å/ps and kJ/(mol·Å).
-    names : numpy.ndarray of uint8, shape (n, 8), or None
-        Filled up with blanks.
-    masses, charges : numpy.ndarray of float64, shape (n,), or None
-        u and e.
+    Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)) are all float32 or all float64; names
+    are bytes, shape (n, 8); masses (u) and charges (e) are float64.
     """
 
     heading: Heading
@@ -234,7 +177,7 @@ class Own:
     charges: np.ndarray | None
 
     @classmethod
-    def of(
+    def from_user(
         cls,
         ids: Any,
         vectors: Mapping[str, Any],
@@ -245,36 +188,13 @@ class Own:
         step: int,
         time: float,
     ) -> Self:
-        """Make arrays of the core's types of whatever a user has.
+        """Convert a user's arrays to the core's types.
 
-        Parameters
-        ----------
-        ids : array-like of int, shape (n,)
-            As above, like all that follows.
-        vectors : mapping
-            "positions", "velocities" and "forces", each array-like or None.
-        names : array-like or None
-            See `names_as_bytes`.
-        numbers : mapping
-            "masses" and "charges", each array-like or None.
-        box : array-like or None
-            See `cell_of`.
-        step : int
-            Of the simulation.
-        time : float
-            ps.
-
-        Returns
-        -------
-        Own
-
-        Raises
-        ------
-        UnwritableError
-            Shapes or types are others.
+        `vectors` are positions, velocities and forces, `numbers` are masses and charges; each may
+        be None, but for positions.
         """
         for name, one in {"ids": ids, "names": names, **vectors, **numbers}.items():
-            _refuse_masked(name, one)
+            _check_not_masked(name, one)
         heading = Heading(_step(step), _time(time), cell_of(box))
         found = _ids(ids)
         if vectors["positions"] is None:
@@ -293,7 +213,7 @@ class Own:
             if one is not None
         }
         for name in numbers:
-            _refuse_odd(name, taken.get(name), found)
+            _check_finite(name, taken.get(name), found)
         if names is not None:
             taken["names"] = names_as_bytes(names, found)
         beside: dict[str, Any] = dict.fromkeys(
@@ -303,7 +223,7 @@ class Own:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Vectors that there are."""
+        """Names of the vectors that are given."""
         return tuple(name for name in FIELDS if getattr(self, name) is not None)
 
     @property
@@ -317,25 +237,25 @@ class Own:
                 yield field.name, getattr(self, field.name)
 
     def copied(self) -> Self:
-        """The same in arrays that nobody else has."""
+        """Copy all arrays."""
         copies: dict[str, Any] = {name: array.copy() for name, array in self._arrays()}
         return replace(self, **copies)
 
     def without(self, *names: str) -> Self:
-        """The same without some of it."""
+        """Leave out some arrays."""
         nothing: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **nothing)
 
     def as_double(self, double: bool) -> Self:
-        """The same with vectors of 64 or of 32 bits: for a rank without atoms, which has no say."""
+        """Convert vectors to 64 or 32 bits, as other ranks have: one without atoms has no say."""
         kind = np.float64 if double else np.float32
         vectors: dict[str, Any] = {
             name: getattr(self, name).astype(kind, copy=False) for name in self.fields
         }
         return replace(self, **vectors)
 
-    def told(self) -> dict[str, Any]:
-        """What other ranks must say, too."""
+    def agreement_key(self) -> dict[str, Any]:
+        """Return what must be the same on all ranks."""
         cell = self.heading.cell
         return {
             "step": self.heading.step,
@@ -347,7 +267,7 @@ class Own:
         }
 
     def for_core(self) -> "_core.SnapshotAtoms":
-        """As the core takes it."""
+        """Return the arrays that the core takes."""
         return (
             self.ids,
             self.positions,
@@ -359,18 +279,12 @@ class Own:
         )
 
 
-def refuse_disagreement(told: list[dict[str, Any]]) -> None:
-    """Raise `UnwritableError` where one rank says something else than another.
-
-    Parameters
-    ----------
-    told : list of dict
-        By rank; what is None under "type" may be anything.
-    """
-    if all(one is told[0] for one in told):
+def check_agreement(keys: list[dict[str, Any]]) -> None:
+    """Raise `UnwritableError` where ranks disagree; a "type" of None agrees with any."""
+    if all(one is keys[0] for one in keys):
         return
-    for name in told[0]:
-        values = [(rank, one[name]) for rank, one in enumerate(told)]
+    for name in keys[0]:
+        values = [(rank, one[name]) for rank, one in enumerate(keys)]
         if name == "type":
             values = [pair for pair in values if pair[1] is not None]
         for rank, value in values:
@@ -382,7 +296,7 @@ def refuse_disagreement(told: list[dict[str, Any]]) -> None:
 
 
 def _step(step: Any) -> int:
-    """A step, which nothing is rounded to."""
+    """Check that a step is a whole number; nothing is rounded."""
     try:
         found = operator.index(step)
     except TypeError:
@@ -402,8 +316,8 @@ def _time(time: Any) -> float:
     return found
 
 
-def _refuse_masked(name: str, values: Any) -> None:
-    """Raise where numbers are there that a user says are not."""
+def _check_not_masked(name: str, values: Any) -> None:
+    """Raise where a user masks some numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = np.ma.count_masked(values)
         raise UnwritableError(
@@ -443,8 +357,222 @@ def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.nda
     return np.ascontiguousarray(array, dtype=kind)
 
 
-def _refuse_odd(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
+def _check_finite(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
     """Raise for numbers that are not finite, also where the core does not see them."""
     if numbers is not None and not np.isfinite(numbers).all():
         atom = np.flatnonzero(~np.isfinite(numbers))[0]
         raise UnwritableError(f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}")
+
+
+@dataclass(frozen=True)
+class AtomNumbering:
+    """Rows of atom numbers without gaps, for files that do not count from 1."""
+
+    #: First number of each row, rising; shape (n_rows,).
+    starts: np.ndarray
+    #: Atoms before each row, and in all; shape (n_rows + 1,).
+    before: np.ndarray
+
+    @classmethod
+    def of(cls, numbers: np.ndarray) -> Self:
+        """Find the rows of all atoms' numbers, which rise.
+
+        Examples
+        --------
+        >>> AtomNumbering.of(np.array([0, 1, 2, 7, 8])).starts
+        array([0, 7])
+        """
+        n_atoms = len(numbers)
+        cuts = []
+        for begin in range(0, n_atoms, BATCH):
+            some = numbers[begin : begin + BATCH + 1]
+            cuts.append(begin + 1 + np.flatnonzero(np.diff(some) != 1))
+        before = np.concatenate([[0], *cuts, [n_atoms]]).astype(np.int64)
+        return cls(numbers[before[:-1]], before)
+
+    @property
+    def n_gaps(self) -> int:
+        """Number of gaps."""
+        return len(self.starts) - 1
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the file counts from 1, without gaps."""
+        return self.starts.tolist() == [1]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self.starts.nbytes + self.before.nbytes
+
+    def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Convert numbers, in any order, to ids from 1; return too where they are atoms'.
+
+        Examples
+        --------
+        >>> ids, are_atoms = AtomNumbering.of(np.array([0, 1, 2, 7, 8])).ids_of(np.array([8, 3, 0]))
+        >>> ids[are_atoms]
+        array([5, 1])
+        """
+        ids = np.empty(len(numbers), dtype=np.int64)
+        are_atoms = np.empty(len(numbers), dtype=bool)
+        for first in range(0, len(numbers), BATCH):
+            some = slice(first, first + BATCH)
+            row = np.searchsorted(self.starts, numbers[some], side="right") - 1
+            start, before = self.starts[row], self.before[:-1][row]
+            within = numbers[some] - start
+            n_atoms = self.before[1:][row] - before
+            are_atoms[some] = (row >= 0) & (within >= 0) & (within < n_atoms)
+            ids[some] = before + within + 1
+        return ids, are_atoms
+
+    def restore(self, ids: np.ndarray) -> None:
+        """Convert ids back to numbers, in place.
+
+        Examples
+        --------
+        >>> ids = np.array([5, 1])
+        >>> AtomNumbering.of(np.array([0, 1, 2, 7, 8])).restore(ids)
+        >>> ids
+        array([8, 0])
+        """
+        for first in range(0, len(ids), BATCH):
+            some = ids[first : first + BATCH]
+            row = np.searchsorted(self.before, some - 1, side="right") - 1
+            some += self.starts[row] - self.before[row] - 1
+
+
+def gather_properties(
+    errors: "RankErrors",
+    ids: np.ndarray,
+    properties: Mapping[str, np.ndarray],
+    n_atoms: int,
+    put: Callable[[int, np.ndarray], None],
+) -> None:
+    """Gather properties of all atoms on rank 0, a batch of ids after the other.
+
+    `put` takes, there, the first atom of a batch, counted from 0, and records of its properties.
+    """
+    kind = [(name, values.dtype) for name, values in properties.items()]
+    order = np.argsort(ids)
+    for first in range(0, n_atoms, BATCH):
+        begin, end = np.searchsorted(ids, [first + 1, first + BATCH + 1], sorter=order)
+        chosen = order[begin:end]
+        records = np.empty(len(chosen), dtype=[("id", np.int64), *kind])
+        records["id"] = ids[chosen]
+        for name, values in properties.items():
+            records[name] = values[chosen]
+        came = _gather_records(errors.comm, records)
+        batch = np.empty(
+            min(BATCH, n_atoms - first) if errors.comm.is_coordinator else 0, dtype=kind
+        )
+        for name in properties:
+            batch[name][came["id"] - 1 - first] = came[name]
+        errors.first(partial(put, first, batch))
+
+
+def _gather_records(comm: "Comm", records: np.ndarray) -> np.ndarray:
+    """Gather records of all ranks on rank 0; others get none."""
+    sent = np.zeros(comm.size, dtype=np.uint64)
+    sent[0] = records.nbytes
+    received = comm.all_to_all(sent)
+    room = np.empty(int(received.sum()), dtype=np.uint8)
+    comm.exchange(records.view(np.uint8), sent, room, received)
+    return room.view(records.dtype)
+
+
+def check_same_property(
+    errors: "RankErrors",
+    path: str,
+    ids: np.ndarray,
+    name: str,
+    values: np.ndarray,
+    n_atoms: int,
+    held: Callable[[str, int, int], np.ndarray | None],
+) -> None:
+    """Raise `UnwritableError` where a static property differs from that of a file that is to grow.
+
+    `held` gives, on rank 0, the file's values from a first atom, counted from 0, for a number of
+    atoms.
+    """
+    for first in range(0, n_atoms, BATCH):
+        expected = errors.first(partial(held, name, first, min(BATCH, n_atoms - first)))
+        if expected is None:
+            return
+        here = np.flatnonzero((ids > first) & (ids <= first + len(expected)))
+        wanted = expected[ids[here] - 1 - first]
+        errors.share(partial(_check_values, path, ids[here], name, values[here], wanted))
+
+
+class StaticProperties:
+    """Check that what a file holds once of atoms is the same in every frame.
+
+    Digests are compared, which do not depend on the order of atoms nor on the ranks that have them.
+    """
+
+    def __init__(self, errors: "RankErrors", path: str):
+        self._errors = errors
+        self._path = path
+        self._kept: dict[str, int] = {}
+        self._found: dict[str, int] = {}
+
+    def check_unchanged(self, ids: np.ndarray, properties: Mapping[str, np.ndarray | None]) -> None:
+        """Raise `UnwritableError` where values, of 8 bytes an atom, differ from earlier frames.
+
+        All ranks give the same properties; those that are None have not changed.
+        """
+        mine = {name: _digest(ids, one) for name, one in properties.items() if one is not None}
+        sums = np.array(list(mine.values()), dtype=np.uint64)
+        self._errors.comm.all_reduce(sums, "sum")
+        self._found = dict(zip(mine, sums.tolist(), strict=True))
+        with self._errors.same_on_all():
+            for name, found in self._found.items():
+                if self._kept.get(name, found) != found:
+                    raise UnwritableError(
+                        f"{self._path}: expected the {name} of the frames before, which the file "
+                        "holds once for all of them, found others"
+                    )
+
+    def keep(self) -> None:
+        """Expect from now on what was checked last: its frame is written."""
+        self._kept |= self._found
+
+
+def _digest(ids: np.ndarray, values: np.ndarray) -> int:
+    """Sum over atoms, modulo 2⁶⁴, a hash of id and value."""
+    bits = np.ascontiguousarray(values).view(np.uint64).ravel()
+    total = 0
+    for first in range(0, len(ids), BATCH):
+        some = slice(first, first + BATCH)
+        mixed = _mixed(_mixed(ids[some].astype(np.uint64)) + bits[some])
+        total += int(mixed.sum(dtype=np.uint64))
+    return total % 2**64
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """Hash numbers by the finalizer of SplitMix64.
+
+    Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
+    """
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def _check_values(
+    path: str, ids: np.ndarray, name: str, values: np.ndarray, wanted: np.ndarray
+) -> None:
+    for k in np.flatnonzero((values != wanted).reshape(len(ids), -1).any(axis=1)):
+        expected, found = (_text(one[k]) for one in (wanted, values))
+        what = "be" if name == "names" else f"have, as its {name},"
+        raise UnwritableError(
+            f"{path} is of another system: expected atom {ids[k]} to {what} {expected}, found "
+            f"{found}"
+        )
+
+
+def _text(value: np.ndarray | np.generic) -> str:
+    """Format a name or a number for a message."""
+    if value.dtype == np.uint8:
+        return repr(value.tobytes().decode("latin-1").strip())
+    return str(value)

@@ -1,4 +1,4 @@
-"""What a user chose for a file that is to be written."""
+"""Options of a snapshot writer, checked, and the registry of files that are being written."""
 
 import os
 import sys
@@ -12,100 +12,65 @@ import numpy as np
 from paceline._util.files import size_of_words
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.container import Settings
-from paceline.snapshot.formats import Format, format_of
+from paceline.snapshot.formats import FileFormat, format_of
 
-#: Who writes, by the file's name without links. Who is forgotten without an end writes no more.
-_WRITERS: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
+METHODS = ("sorted", "serial", "direct", "mpiio")
+#: Options of some formats only, and their defaults.
+OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
+#: Options of `Settings` that ranks must agree on.
+_SETTINGS = ("n_atoms", "append", "overwrite", "sync")
+#: Writers by the names of their files, without links; one that is garbage collected writes no more.
+_OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
 
 
-def claim(path: str, writer: object) -> None:
-    """Note that a file is being written.
-
-    Parameters
-    ----------
-    path : str
-        The file, which need not be there.
-    writer : object
-        By whom.
-
-    Raises
-    ------
-    UnwritableError
-        Another one writes it.
-    """
+def register_open_file(path: str, writer: object) -> None:
+    """Note that a file is being written; raise `UnwritableError` where another writer has it."""
     name = os.path.realpath(path)
-    if any(_are_same(name, other) for other in list(_WRITERS)):
+    if any(_are_same(name, other) for other in list(_OPEN_FILES)):
         raise UnwritableError(
             f"{path}: expected a file that nobody writes, found that another writer of this "
             "program has it: close that one first"
         )
-    _WRITERS[name] = writer
+    _OPEN_FILES[name] = writer
 
 
-def release(writer: object) -> None:
-    """Note that somebody writes no more.
-
-    Parameters
-    ----------
-    writer : object
-        Who.
-    """
-    for name, other in list(_WRITERS.items()):
+def unregister(writer: object) -> None:
+    """Note that a writer writes no more."""
+    for name, other in list(_OPEN_FILES.items()):
         if other is writer:
-            del _WRITERS[name]
+            del _OPEN_FILES[name]
 
 
 def _are_same(name: str, other: str) -> bool:
-    """Whether two names are one file's, be it by a hard link."""
+    """Compare files, so that hard links are found."""
     try:
         return name == other or os.path.samefile(name, other)
     except OSError:
         return False
 
 
-METHODS = ("sorted", "serial", "direct", "mpiio")
-#: What there is to choose of some formats only, and what it is where nobody says.
-OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": False}
-
-
 @dataclass(frozen=True)
-class Choices:
-    """All that was chosen, and can be.
+class WriterOptions:
+    """Options of a writer, checked."""
 
-    Attributes
-    ----------
-    format : Format
-        Of the file.
-    settings : Settings
-        Of the file.
-    method : str
-        Out of `METHODS`.
-    writers : int or tuple of int or None
-        As given.
-    buffer : int
-        Bytes.
-    wait : bool
-        As given.
-    """
-
-    format: Format
+    format: FileFormat
     settings: Settings
+    #: Out of `METHODS`.
     method: Any
+    #: As given.
     writers: int | tuple[int, ...] | None
+    #: Bytes.
     buffer: int
     wait: bool
 
-    def told(self) -> dict[str, Any]:
-        """What other ranks must have chosen, too; only rank 0's path is used."""
+    def agreement_key(self) -> dict[str, Any]:
+        """Return what must be the same on all ranks; only rank 0's path is used."""
         chosen = {name: getattr(self.settings, name) for name in (*_SETTINGS, *OPTIONS)}
         others = {name: getattr(self, name) for name in ("method", "writers", "buffer", "wait")}
         return {"format": self.format.name, **chosen, **others}
 
 
-_SETTINGS = ("n_atoms", "append", "overwrite", "sync")
-
-
-def choices_of(
+def options_of(
     path: str | os.PathLike,
     n_atoms: int,
     *,
@@ -118,38 +83,11 @@ def choices_of(
     sync: bool,
     wait: bool,
     **options: Any,
-) -> Choices:
-    """See that all that a user chose can be.
+) -> WriterOptions:
+    """Check the options of `paceline.snapshot.Writer`, `options` being those of `OPTIONS`.
 
-    Parameters
-    ----------
-    path : path-like
-        This and what follows: see `paceline.snapshot.Writer`.
-    n_atoms : int
-        Of all ranks.
-    format : str or None
-        Where the name does not tell.
-    method : str
-        Out of `METHODS`.
-    writers : int or sequence of int or None
-        How many, or which.
-    buffer : str or int
-        Bytes.
-    append, overwrite, sync, wait : bool
-        As there.
-    **options : object
-        Those of `OPTIONS`.
-
-    Returns
-    -------
-    Choices
-
-    Raises
-    ------
-    UnsupportedError
-        There is no such format or method, the format has not what was chosen, or MPI has not.
-    ValueError
-        A size is none, or what was chosen contradicts itself.
+    Raises `UnsupportedError` where the format or MPI lacks what is asked for, `ValueError` where a
+    number is none or options contradict each other.
     """
     found = format_of(path, format)
     if method not in METHODS:
@@ -157,7 +95,7 @@ def choices_of(
     for option, value in options.items():
         if value != OPTIONS[option] and option not in found.options:
             raise UnsupportedError(f"{found.name} has no {option} to choose")
-    found.refuse_title(options["title"])
+    found.check_title(options["title"])
     if append and overwrite:
         raise ValueError("a file that is there is continued or replaced: append or overwrite")
     for name, number in (("n_atoms", n_atoms), ("n_frames", options["n_frames"])):
@@ -168,7 +106,7 @@ def choices_of(
     if dt is not None and not (isinstance(dt, int | float | np.number) and 0 < dt < np.inf):
         raise ValueError(f"expected a dt of more than 0 ps, found {dt!r}")
     if not wait:
-        _refuse_one_thread()
+        _check_threads()
     n_bytes = size_of_words(str(buffer))
     if n_bytes > sys.maxsize:
         raise ValueError(f"a buffer of {buffer} is too big for any machine")
@@ -183,10 +121,10 @@ def choices_of(
         sync=sync,
         **options,
     )
-    return Choices(found, settings, method, given, n_bytes, wait)
+    return WriterOptions(found, settings, method, given, n_bytes, wait)
 
 
-def _refuse_one_thread() -> None:
+def _check_threads() -> None:
     from mpi4py import MPI
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:

@@ -1,4 +1,4 @@
-"""Which ranks read."""
+"""Choose the ranks that write and those that read."""
 
 import math
 from collections.abc import Sequence
@@ -14,23 +14,12 @@ WORTH = 2**20
 
 
 def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
-    """Writers where nobody names them.
+    """Choose writers where a user does not.
 
     Their number is the largest power of two that is not above min(P, 8 √P) of P ranks. (DL_POLY_5
     wants it to divide P as well, since its writers have as many ranks each; ours have none.) Small
     frames have fewer: to send, and to write, many small pieces takes longer than a few large ones.
-
-    Parameters
-    ----------
-    nodes : sequence of str
-        Of each rank, where it runs.
-    n_bytes : int
-        Of a frame.
-
-    Returns
-    -------
-    list of int
-        Ranks, in order.
+    `nodes` are host names by rank, `n_bytes` is the size of a frame.
 
     Examples
     --------
@@ -45,19 +34,7 @@ def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
 
 
 def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
-    """So many ranks, as evenly over nodes as it goes, and within each node over its ranks.
-
-    Parameters
-    ----------
-    nodes : sequence of str
-        Of each rank, where it runs.
-    n_writers : int
-        At most as many as ranks.
-
-    Returns
-    -------
-    list of int
-        Ranks, in order.
+    """Spread writers evenly over nodes, and within each node over its ranks.
 
     Examples
     --------
@@ -81,25 +58,7 @@ def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Writers as a user named them.
-
-    Parameters
-    ----------
-    writers : int or sequence of int
-        How many, or which ranks.
-    nodes : sequence of str
-        Of each rank, where it runs.
-
-    Returns
-    -------
-    list of int
-        Ranks, in order.
-
-    Raises
-    ------
-    UnsupportedError
-        There are not so many ranks, or not these.
-    """
+    """Choose as many writers as a user asks for, or those; raise `UnsupportedError` for others."""
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:
@@ -114,25 +73,10 @@ def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[in
 
 
 def choose_readers(nodes: Sequence[str], n_readers: int | None = None) -> list[int]:
-    """Ranks that read, spread over nodes.
+    """Choose ranks that read, spread over nodes; raise `UnsupportedError` where they are too few.
 
-    Parameters
-    ----------
-    nodes : sequence of str
-        Of each rank, where it runs.
-    n_readers : int, optional
-        How many; by default, as in DL_POLY_5, the largest power of two that divides the number of
-        ranks P and is at most 2 √P.
-
-    Returns
-    -------
-    list of int
-        Ranks, in order.
-
-    Raises
-    ------
-    UnsupportedError
-        There are not so many ranks.
+    By default, as in DL_POLY_5, their number is the largest power of two that divides the number
+    of ranks P and is at most 2 √P.
 
     Examples
     --------

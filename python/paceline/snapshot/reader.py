@@ -1,10 +1,11 @@
-"""Frames of a file to the ranks of a simulation, each atom to the rank that owns it."""
+"""Read frames of a file so that each atom reaches the MPI rank that owns it."""
 
+import contextlib
 import operator
 import os
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -12,254 +13,88 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import size_of_words
-from paceline.backends.mpi.comm import RankErrors
-from paceline.block import Decoded, fields_in
-from paceline.errors import AnalysisError, UnsupportedError
+from paceline.block import Decoded, field_bits, fields_in
+from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import apart
 from paceline.hdf5.trajectory import Hdf5File
-from paceline.snapshot.frame import Moment, Numbering, Snapshot, TextFrame, snapshot_of
-from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
+from paceline.snapshot.local_atoms import AtomNumbering, angles_of, lengths_and_cosines
 from paceline.snapshot.ranks import choose_readers
 from paceline.trajectory.open import open_file
-from paceline.trajectory.source import Extents, IndexedFileSpec, TrajectoryFile, extents_in
+from paceline.trajectory.source import (
+    Extents,
+    FileSpec,
+    IndexedFileSpec,
+    TrajectoryFile,
+    extents_in,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from paceline.hdf5.topology import Column
-
-
-def shape_of(grid: Any, n_ranks: int) -> tuple[int, int, int]:
-    """Domains of a grid along each vector of the cell.
-
-    Parameters
-    ----------
-    grid : sequence of int
-        As a user gives it.
-    n_ranks : int
-        Ranks, one for each domain.
-
-    Returns
-    -------
-    tuple of int
-        Three.
-
-    Raises
-    ------
-    ValueError
-        It is no grid of three numbers, or one of more or fewer domains than ranks.
-
-    Examples
-    --------
-    >>> shape_of([2, 2, 1], 4)
-    (2, 2, 1)
-    """
-    numbers = np.asarray(grid)
-    if numbers.shape != (3,) or numbers.dtype.kind not in "iu" or numbers.min() < 1:
-        raise ValueError(f"expected a grid of three numbers of domains, found {grid!r}")
-    x, y, z = numbers.tolist()
-    if x * y * z != n_ranks:
-        raise ValueError(
-            f"expected a grid of {n_ranks} domains, one for each rank, found {x} × {y} × {z}"
-        )
-    return x, y, z
-
-
-class Function:
-    """A user's function of positions, whose answers are looked at.
-
-    Parameters
-    ----------
-    function : callable
-        Of positions, (n, 3), in Å; gives as many ranks.
-    moment : Moment
-        The frame.
-
-    Raises
-    ------
-    MissingDataError
-        The frame has no positions.
-    """
-
-    def __init__(self, function: Callable[[np.ndarray], Any], moment: Moment):
-        moment.require_positions()
-        self._function = function
-        self._moment = moment
-
-    def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Ranks of atoms.
-
-        Parameters
-        ----------
-        ids : numpy.ndarray of int64, shape (n,)
-            Their numbers.
-        positions : numpy.ndarray of uint8
-            Bytes of as many positions.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n,)
-            Of which the core makes sure that they are ranks.
-
-        Raises
-        ------
-        UnsupportedError
-            A position is not finite.
-        AnalysisError
-            The function raised, or its answer is not one rank for each atom.
-        """
-        positions = positions.view(self._moment.dtype).reshape(-1, 3)
-        odd = ~np.isfinite(positions).all(axis=1)
-        if odd.any():
-            atom = int(odd.argmax())
-            x, y, z = positions[atom].tolist()
-            raise UnsupportedError(
-                f"{self._moment.name}: atom {ids[atom]} is at ({x}, {y}, {z}), nowhere; without "
-                "owner= it can be read"
-            )
-        positions.flags.writeable = False
-        try:
-            ranks = np.asarray(self._function(positions))
-        except Exception as error:
-            raise AnalysisError(f"owner= raised {type(error).__name__}: {error}") from error
-        if ranks.shape != (len(ids),) or ranks.dtype.kind not in "iu":
-            raise AnalysisError(
-                f"expected owner= to give whole numbers of ranks, shape ({len(ids)},), found "
-                f"{ranks.dtype} of shape {ranks.shape}"
-            )
-        return np.ascontiguousarray(ranks, dtype=np.int64)
-
-
-#: Formats of DL_POLY.
-_TEXT = ("CONFIG", "HISTORY")
-#: What part of a buffer, one in so many, the numbers of atoms may take.
-_PART = 8
-
-
-class Source:
-    """A file, and what it tells of its atoms whatever the frame.
-
-    Parameters
-    ----------
-    path : str
-        Of any format.
-    buffer : int
-        Bytes that a rank may hold beside its own atoms.
-
-    Attributes
-    ----------
-    format : str
-    n_atoms, n_frames : int
-
-    Raises
-    ------
-    UnsupportedError
-        It is of no format that we decode, or the numbers of its atoms have too many gaps.
-    DamagedFileError
-        Its first frame or its header is damaged.
-    OSError
-        It cannot be opened.
-    """
-
-    def __init__(self, path: str, buffer: int):
-        file: TrajectoryFile = open_file(path)
-        self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
-        self._columns: dict[str, Column] = {}
-        self._numbering: Numbering | None = None
-        self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
-
-    def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
-        """The file with atoms where they stand in it; and what else it tells of them."""
-        from paceline.hdf5.topology import Column, columns_of
-
-        found = file.catalogue
-        if file.format == "H5MD":
-            group = found.facts.get("group")
-            self._columns = apart(columns_of, file.path, group=group, external=file.external)
-        if found.ids is None or found.id_order is None:
-            return file
-        numbering = self._numbering = Numbering.of(found.id_order)
-        if numbering.nbytes > buffer // _PART:
-            raise UnsupportedError(
-                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
-                f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
-            )
-        self._columns["ids"] = Column(found.ids.dataset.name, found.ids.rows, is_fixed=False)
-        n_places = found.ids.dataset.shape[1]
-        stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
-        return Hdf5File(file.path, file.fingerprint, stored, external=file.external)
-
-    def look_at(self, frame: int) -> Moment:
-        """Find a frame and what its atoms share.
-
-        Parameters
-        ----------
-        frame : int
-            Number of the frame; negative ones count from the end.
-
-        Returns
-        -------
-        Moment
-
-        Raises
-        ------
-        ValueError
-            There is no such frame.
-        DamagedFileError
-            Its header is damaged.
-        """
-        file = self._file
-        try:
-            number = range(file.n_frames)[frame]
-        except IndexError:
-            raise ValueError(
-                f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
-            ) from None
-        extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-        if file.format in _TEXT and isinstance(file.member, IndexedFileSpec):
-            return _of_text(file.member, extents, file.n_atoms)
-        # Of no atoms, but all fields: only so do all hands tell which of them the frame holds.
-        head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
-        hand = file.member.open(np.empty(0, dtype=np.int64), file.fields)
-        hand.read(extents, head, required=0, skip=False)
-        has_cell = bool(head.dimensions[0].any())
-        found = {name: column.of(number) for name, column in self._columns.items()}
-        rows = {name: row for name, row in found.items() if row is not None}
-        return Moment(
-            file.member,
-            extents,
-            fields_in(int(head.fields[0])),
-            head.dimensions[0].astype(np.float64) if has_cell else None,
-            _core.cell_vectors(head.dimensions)[0] if has_cell else None,
-            int(head.steps[0]),
-            float(head.times[0]),
-            file.n_atoms,
-            known=[name for name in rows if name != "ids"],
-            rows=rows,
-            numbering=self._numbering,
-        )
-
-
-def _of_text(member: IndexedFileSpec, extents: Extents, n_atoms: int) -> Moment:
-    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(member.layout, member.fingerprint, offset, size)
-    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
-    vectors = dimensions = None
-    if cell is not None:
-        vectors = np.array(cell)
-        lengths, cosines = lengths_and_cosines(vectors)
-        dimensions = np.concatenate([lengths, angles_of(cosines)])
-    known = ["names", *(["masses", "charges"] if has_masses else [])]
-    return Moment(
-        member, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
-    )
-
+    from paceline.hdf5.topology import Column, Row
 
 T = TypeVar("T")
 
+#: Formats of DL_POLY.
+_TEXT = ("CONFIG", "HISTORY")
+#: One in so many bytes of a buffer may be taken by the ids of atoms.
+_PART = 8
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One rank's atoms of a frame, its cell, step and time.
+
+    The arrays are the rank's own: it may change them.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray of int64, shape (n,)
+        Numbers of this rank's atoms, rising. They count from 1, unless the file numbers its
+        particles otherwise (H5MD).
+    positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
+        Å, as the file has them: not wrapped. float64 from CONFIG, REVCON and HISTORY, float32 from
+        all others. None where the frame holds none.
+    velocities : the same
+        Å/ps.
+    forces : the same
+        kJ/(mol·Å).
+    names : numpy.ndarray of str, shape (n,), or None
+        At most 8 characters: of CONFIG, REVCON, HISTORY, and of H5MD where paceline wrote it.
+    masses : numpy.ndarray of float64, shape (n,), or None
+        u; of HISTORY and H5MD, where they have them.
+    charges : numpy.ndarray of float64, shape (n,), or None
+        e; likewise.
+    dimensions : numpy.ndarray of float64, shape (6,), or None
+        Lengths of the cell (Å) and its angles (degrees). None where the frame has no cell.
+    vectors : numpy.ndarray of float64, shape (3, 3), or None
+        Vectors of the cell, one a row, Å: as the file has them where it has vectors that may point
+        anywhere (CONFIG, REVCON, HISTORY), else the first along x, the second in the plane of x
+        and y.
+    step : int
+        Of the simulation.
+    time : float
+        ps.
+    """
+
+    ids: np.ndarray
+    positions: np.ndarray | None
+    velocities: np.ndarray | None
+    forces: np.ndarray | None
+    names: np.ndarray | None
+    masses: np.ndarray | None
+    charges: np.ndarray | None
+    dimensions: np.ndarray | None
+    vectors: np.ndarray | None
+    step: int
+    time: float
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
 
 class ReadCost(NamedTuple):
-    """What one rank did for one frame.
+    """Cost of one frame on one rank.
 
     Attributes
     ----------
@@ -268,7 +103,7 @@ class ReadCost(NamedTuple):
     sort : float
         Finding owners, packing and unpacking, s.
     communicate : float
-        Talking to other ranks, and waiting for them, s.
+        Communicating with other ranks, and waiting for them, s.
     n_messages, bytes_sent : int
         Atoms' messages to other ranks.
     n_batches : int
@@ -284,6 +119,263 @@ class ReadCost(NamedTuple):
     bytes_sent: int
     n_batches: int
     peak_buffer: int
+
+
+class TextFrame(NamedTuple):
+    """Place of a frame of text, of which the core reads the atoms in double precision."""
+
+    layout: bytes
+    fingerprint: str
+    offset: int
+    size: int
+
+
+class AtomBatch(NamedTuple):
+    """Some atoms of a frame, as the core takes them."""
+
+    #: From 1; None where they are in order.
+    ids: np.ndarray | None
+    #: Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)), float32.
+    vectors: Sequence[np.ndarray | None]
+    #: Bytes, shape (n, 8), zeros behind the last.
+    names: np.ndarray | None
+    masses: np.ndarray | None
+    charges: np.ndarray | None
+
+    def counted(self, numbering: AtomNumbering) -> Self:
+        """Convert numbers to ids, and leave out places without an atom."""
+        assert self.ids is not None
+        ids, there = numbering.ids_of(self.ids)
+        if there.all():
+            return self._replace(ids=ids)
+        some = [None if one is None else one[there] for one in self.vectors]
+        names, masses, charges = (None if one is None else one[there] for one in self[2:])
+        return type(self)(ids[there], some, names, masses, charges)
+
+
+@dataclass(frozen=True)
+class FrameInfo:
+    """Place of a frame, and what all its atoms share."""
+
+    member: FileSpec
+    extents: Extents
+    fields: Sequence[str]
+    #: Lengths (Å) and angles (degrees), float64, shape (6,).
+    dimensions: np.ndarray | None
+    #: Å, float64, shape (3, 3).
+    vectors: np.ndarray | None
+    step: int
+    #: ps.
+    time: float
+    #: Places for atoms in the file.
+    n_places: int
+    #: If it is DL_POLY's.
+    text: TextFrame | None = None
+    #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
+    known: Sequence[str] = ()
+    #: Where these are in an HDF5 file, and "ids".
+    rows: Mapping[str, "Row"] = field(default_factory=dict)
+    #: With "ids": the numbers that are atoms'.
+    numbering: AtomNumbering | None = None
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return self.member.path
+
+    @property
+    def frame(self) -> int:
+        """Number of the frame in the file."""
+        return int(self.extents.frames[0])
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.path}: frame {self.frame}"
+
+    @property
+    def field_bits(self) -> int:
+        """Vectors that it holds, one bit each."""
+        return field_bits(self.fields)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of positions, velocities and forces."""
+        return np.dtype(np.float32 if self.text is None else np.float64)
+
+    @property
+    def has_names(self) -> bool:
+        """True if it holds names."""
+        return "names" in self.known
+
+    @property
+    def has_masses(self) -> bool:
+        """True if it holds masses."""
+        return "masses" in self.known
+
+    @property
+    def has_charges(self) -> bool:
+        """True if it holds charges."""
+        return "charges" in self.known
+
+    @contextlib.contextmanager
+    def explaining_ids(self) -> Iterator[None]:
+        """Explain in errors how atoms are counted, where the file numbers them otherwise."""
+        try:
+            yield
+        except UnsupportedError as error:
+            if self.numbering is None or self.numbering.is_plain:
+                raise
+            raise UnsupportedError(
+                f"{error} (atoms are counted from 1 here, in the order of their numbers in the "
+                f"file, the first of which is {self.numbering.starts[0]})"
+            ) from error
+
+    def require_positions(self) -> None:
+        """Raise `MissingDataError` where atoms have no positions that could tell their owners."""
+        if "positions" not in self.fields:
+            raise MissingDataError(f"{self.name} has no positions, which would tell atoms' owners")
+
+    def require_cell(self) -> np.ndarray:
+        """Return the vectors of the cell, Å; raise `UnsupportedError` where there is none."""
+        if self.vectors is None:
+            raise UnsupportedError(
+                f"{self.name} has no cell that a grid could cut; give owner= in place of grid="
+            )
+        return self.vectors
+
+    def read(self, first: int, last: int) -> AtomBatch:
+        """Decode atoms at some places in the file; the last is not among them."""
+        atoms = np.arange(first, last)
+        decoded = Decoded.room_for(self.extents.frames.astype(np.int64), len(atoms), self.fields)
+        reader = self.member.open(atoms, self.field_bits)
+        reader.read(self.extents, decoded, required=self.field_bits, skip=False)
+        arrays = (decoded.positions, decoded.velocities, decoded.forces)
+        vectors = [None if array is None else array[0] for array in arrays]
+        found = AtomBatch(None, vectors, None, None, None)
+        if not self.rows:
+            return found
+        # Here, and for no other file, HDF5's own library is loaded.
+        from paceline.hdf5.topology import read_rows
+
+        beside: dict[str, Any] = {**read_rows(self.path, self.rows, first, last)}
+        found = found._replace(**beside)
+        return found if self.numbering is None else found.counted(self.numbering)
+
+
+class SnapshotFile:
+    """A trajectory file, read in the order in which atoms are stored; rank 0 opens it."""
+
+    def __init__(self, path: str, buffer: int):
+        file: TrajectoryFile = open_file(path)
+        self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
+        self._columns: dict[str, Column] = {}
+        self._numbering: AtomNumbering | None = None
+        self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
+
+    def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
+        """Return the file with atoms in stored order; find properties and numbers of atoms."""
+        from paceline.hdf5.topology import Column, columns_of
+
+        found = file.catalogue
+        if file.format == "H5MD":
+            group = found.facts.get("group")
+            self._columns = apart(columns_of, file.path, group=group, external=file.external)
+        if found.ids is None or found.id_order is None:
+            return file
+        numbering = self._numbering = AtomNumbering.of(found.id_order)
+        if numbering.nbytes > buffer // _PART:
+            raise UnsupportedError(
+                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
+                f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
+            )
+        self._columns["ids"] = Column(found.ids.dataset.name, found.ids.rows, is_fixed=False)
+        n_places = found.ids.dataset.shape[1]
+        stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
+        return Hdf5File(file.path, file.fingerprint, stored, external=file.external)
+
+    def frame_info(self, frame: int) -> FrameInfo:
+        """Locate a frame, counted from the end if negative; read its step, time and cell."""
+        file = self._file
+        try:
+            number = range(file.n_frames)[frame]
+        except IndexError:
+            raise ValueError(
+                f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
+            ) from None
+        extents = extents_in(0, file, np.array([number], dtype=np.uint64))
+        if file.format in _TEXT and isinstance(file.member, IndexedFileSpec):
+            return _text_frame_info(file.member, extents, file.n_atoms)
+        # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
+        head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
+        reader = file.member.open(np.empty(0, dtype=np.int64), file.fields)
+        reader.read(extents, head, required=0, skip=False)
+        has_cell = bool(head.dimensions[0].any())
+        found = {name: column.of(number) for name, column in self._columns.items()}
+        rows = {name: row for name, row in found.items() if row is not None}
+        return FrameInfo(
+            file.member,
+            extents,
+            fields_in(int(head.fields[0])),
+            head.dimensions[0].astype(np.float64) if has_cell else None,
+            _core.cell_vectors(head.dimensions)[0] if has_cell else None,
+            int(head.steps[0]),
+            float(head.times[0]),
+            file.n_atoms,
+            known=[name for name in rows if name != "ids"],
+            rows=rows,
+            numbering=self._numbering,
+        )
+
+
+def _text_frame_info(member: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
+    frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
+    text = TextFrame(member.layout, member.fingerprint, offset, size)
+    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
+    vectors = dimensions = None
+    if cell is not None:
+        vectors = np.array(cell)
+        lengths, cosines = lengths_and_cosines(vectors)
+        dimensions = np.concatenate([lengths, angles_of(cosines)])
+    known = ["names", *(["masses", "charges"] if has_masses else [])]
+    return FrameInfo(
+        member, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
+    )
+
+
+class OwnerFunction:
+    """A user's `owner=`, whose ranks are checked; positions (Å) have shape (n, 3)."""
+
+    def __init__(self, function: Callable[[np.ndarray], Any], info: FrameInfo):
+        info.require_positions()
+        self._function = function
+        self._info = info
+
+    def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return the ranks of atoms by their ids and the bytes of their positions.
+
+        The core checks that they are ranks.
+        """
+        positions = positions.view(self._info.dtype).reshape(-1, 3)
+        odd = ~np.isfinite(positions).all(axis=1)
+        if odd.any():
+            atom = int(odd.argmax())
+            x, y, z = positions[atom].tolist()
+            raise UnsupportedError(
+                f"{self._info.name}: atom {ids[atom]} is at ({x}, {y}, {z}), nowhere; without "
+                "owner= it can be read"
+            )
+        positions.flags.writeable = False
+        try:
+            ranks = np.asarray(self._function(positions))
+        except Exception as error:
+            raise AnalysisError(f"owner= raised {type(error).__name__}: {error}") from error
+        if ranks.shape != (len(ids),) or ranks.dtype.kind not in "iu":
+            raise AnalysisError(
+                f"expected owner= to give whole numbers of ranks, shape ({len(ids)},), found "
+                f"{ranks.dtype} of shape {ranks.shape}"
+            )
+        return np.ascontiguousarray(ranks, dtype=np.int64)
 
 
 class Reader:
@@ -346,23 +438,21 @@ class Reader:
         readers: int | None = None,
         buffer: int | str = "64 MiB",
     ):
-        from paceline.backends.mpi.comm import Communicator, wait
+        from paceline.backends.mpi.comm import Comm, RankErrors
 
-        duplicate, request = comm.Idup()
-        wait(request)
-        self._wires = Communicator(duplicate)
-        self._company = RankErrors(self._wires)
+        self._comm = Comm.duplicate(comm, busy=True)
+        self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
         #: Of rank 0 alone.
-        self._source: Source | None = None
+        self._file: SnapshotFile | None = None
         try:
-            with self._company.unbroken():
-                self.path, n_readers, self._buffer = self._alike(
+            with self._errors.abort_on_lone_error():
+                self.path, n_readers, self._buffer = self._same(
                     "the file or how to read it", lambda: _settings(path, readers, buffer)
                 )
-                nodes = self._company.share(platform.node)
-                self.readers = self._company.first(lambda: choose_readers(nodes, n_readers))
-                self.format, self.n_atoms, self.n_frames = self._company.first(self._open)
+                nodes = self._errors.share(platform.node)
+                self.readers = self._errors.first(lambda: choose_readers(nodes, n_readers))
+                self.format, self.n_atoms, self.n_frames = self._errors.first(self._open)
         except Exception:
             self.close()
             raise
@@ -412,19 +502,19 @@ class Reader:
         ValueError
             There is no such frame; the grid has not one domain for each rank; the reader is closed.
         """
-        if not self._wires.comm:
+        if not self._comm.is_open:
             raise ValueError("the reader is closed: no more frames can be read")
-        with self._company.unbroken():
-            frame, shape, _ = self._alike("what to read", lambda: self._checked(frame, grid, owner))
-            moment = self._company.first(lambda: self._look_at(frame))
-            columns, cost = self._together(lambda: self._read(moment, shape, owner))
+        with self._errors.abort_on_lone_error():
+            frame, shape, _ = self._same("what to read", lambda: self._checked(frame, grid, owner))
+            info = self._errors.first(lambda: self._frame_info(frame))
+            columns, cost = self._on_all(lambda: self._read(info, shape, owner))
             self.cost = ReadCost(*cost)
-            return snapshot_of(moment, columns)
+            return _snapshot_of(info, columns)
 
     def close(self) -> None:
-        """Let go of the ranks. All of them call it."""
-        if self._wires.comm:
-            self._wires.comm.Free()
+        """Free the communicator. All ranks call it."""
+        if self._comm.is_open:
+            self._comm.free()
 
     def __enter__(self) -> Self:
         return self
@@ -436,64 +526,64 @@ class Reader:
         traceback: TracebackType | None,
     ) -> None:
         # Where only this rank has failed, the others do not wait for it.
-        if error is None or self._company.have_agreed(error):
+        if error is None or self._errors.have_agreed(error):
             self.close()
 
     def _open(self) -> tuple[str, int, int]:
-        source = self._source = Source(self.path, self._buffer)
-        return source.format, source.n_atoms, source.n_frames
+        file = self._file = SnapshotFile(self.path, self._buffer)
+        return file.format, file.n_atoms, file.n_frames
 
-    def _look_at(self, frame: int) -> Moment:
-        assert self._source is not None, "a rank that has opened no file"
-        return self._source.look_at(frame)
+    def _frame_info(self, frame: int) -> "FrameInfo":
+        assert self._file is not None, "a rank that has opened no file"
+        return self._file.frame_info(frame)
 
     def _checked(
         self, frame: int, grid: Sequence[int] | None, owner: Callable[[np.ndarray], Any] | None
     ) -> tuple[int, tuple[int, int, int] | None, bool]:
         if grid is not None and owner is not None:
             raise ValueError("expected grid= or owner=, found both")
-        shape = None if grid is None else shape_of(grid, self._wires.size)
+        shape = None if grid is None else grid_shape(grid, self._comm.size)
         return operator.index(frame), shape, owner is not None
 
     def _read(
         self,
-        moment: Moment,
+        info: "FrameInfo",
         shape: tuple[int, int, int] | None,
         owner: Callable[[np.ndarray], Any] | None,
     ) -> Any:
-        """Columns and what they cost; None where another rank has failed."""
-        whose: Any = None
+        """Read columns and their cost; None where another rank has failed."""
+        owners: Any = None
         if shape is not None:
-            moment.require_positions()
-            whose = (shape, moment.require_cell().tolist(), moment.text is not None)
+            info.require_positions()
+            owners = (shape, info.require_cell().tolist(), info.text is not None)
         elif owner is not None:
-            whose = Function(owner, moment)
-        with moment.explaining_ids():
+            owners = OwnerFunction(owner, info)
+        with info.explaining_ids():
             return _core.read_snapshot(
-                self._wires,
-                moment,
-                whose,
+                self._comm,
+                info,
+                owners,
                 n_atoms=self.n_atoms,
                 readers=self.readers,
                 buffer=self._buffer,
             )
 
-    def _together(self, act: Callable[[], T]) -> T:
-        """Do something on all ranks, or on none."""
+    def _on_all(self, act: Callable[[], T]) -> T:
+        """Call a function on all ranks, or raise on all."""
         done: list[T] = []
-        self._company.share(lambda: done.append(act()))
+        self._errors.share(lambda: done.append(act()))
         return done[0]
 
-    def _alike(self, what: str, find: Callable[[], T]) -> T:
+    def _same(self, what: str, find: Callable[[], T]) -> T:
         """Find something that must be the same on all ranks."""
-        told = self._company.share(find)
-        with self._company.told():
-            for rank, one in enumerate(told):
-                if one != told[0]:
+        found = self._errors.share(find)
+        with self._errors.same_on_all():
+            for rank, one in enumerate(found):
+                if one != found[0]:
                     raise UnsupportedError(
-                        f"ranks disagree about {what}: {told[0]} on rank 0, {one} on rank {rank}"
+                        f"ranks disagree about {what}: {found[0]} on rank 0, {one} on rank {rank}"
                     )
-        return told[0]
+        return found[0]
 
 
 def _settings(
@@ -504,3 +594,53 @@ def _settings(
         raise ValueError(f"expected a buffer of at least 1 byte, found {buffer!r}")
     n_readers = None if readers is None else operator.index(readers)
     return os.path.abspath(path), n_readers, n_bytes
+
+
+def grid_shape(grid: Any, n_ranks: int) -> tuple[int, int, int]:
+    """Check a user's grid of domains, one for each rank.
+
+    Examples
+    --------
+    >>> grid_shape([2, 2, 1], 4)
+    (2, 2, 1)
+    """
+    numbers = np.asarray(grid)
+    if numbers.shape != (3,) or numbers.dtype.kind not in "iu" or numbers.min() < 1:
+        raise ValueError(f"expected a grid of three numbers of domains, found {grid!r}")
+    x, y, z = numbers.tolist()
+    if x * y * z != n_ranks:
+        raise ValueError(
+            f"expected a grid of {n_ranks} domains, one for each rank, found {x} × {y} × {z}"
+        )
+    return x, y, z
+
+
+def _snapshot_of(info: FrameInfo, columns: Sequence[np.ndarray | None]) -> Snapshot:
+    """View the core's columns of bytes (owners, ids, vectors, names, …) as arrays."""
+    _, ids, *vectors, names, masses, charges = columns
+    positions, velocities, forces = (
+        None if one is None else one.view(info.dtype).reshape(-1, 3) for one in vectors
+    )
+    assert ids is not None, "atoms without numbers"
+    ids = ids.view(np.int64)
+    if info.numbering is not None:
+        info.numbering.restore(ids)
+    return Snapshot(
+        ids=ids,
+        positions=positions,
+        velocities=velocities,
+        forces=forces,
+        names=None if names is None else _as_text(names.reshape(-1, 8)),
+        masses=None if masses is None else masses.view(np.float64),
+        charges=None if charges is None else charges.view(np.float64),
+        dimensions=info.dimensions,
+        vectors=info.vectors,
+        step=info.step,
+        time=info.time,
+    )
+
+
+def _as_text(names: np.ndarray) -> np.ndarray:
+    """Convert bytes, shape (n, 8), zeros behind the last, to text, shape (n,)."""
+    # Each byte is the number of its character, in Latin-1.
+    return names.astype(np.uint32).view("U8").ravel()

@@ -1,4 +1,4 @@
-"""DL_POLY: one configuration, CONFIG or REVCON, and HISTORY, a series of them."""
+"""Text snapshots of DL_POLY: CONFIG or REVCON, of one configuration, and HISTORY, of a series."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,20 +32,7 @@ _LEVELS = (
 
 
 class Config(Container):
-    """A file of one configuration, which every frame replaces.
-
-    Parameters
-    ----------
-    settings : Settings
-        Which file.
-
-    Raises
-    ------
-    UnsupportedError
-        It is to grow.
-    FileExistsError
-        It is there and not to be replaced.
-    """
+    """Write a file of one configuration, which every frame replaces."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -59,22 +46,22 @@ class Config(Container):
         self._head = b""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make a new file."""
+        """Create a new file."""
         path = self._settings.path
-        self._head = _named(
+        self._head = _naming(
             path,
             lambda: _core.dlpoly_config_head(
                 self._settings.title,
                 self._settings.n_atoms,
                 field_bits(contents.fields),
-                **_moment(self._settings, heading),
+                **_frame_info(self._settings, heading),
             ),
         )
         self._output = Output.new(path)
         return Place(self._output.name, (len(self._head),))
 
     def commit(self) -> None:
-        """Put it in the place of the one before."""
+        """Replace the file before."""
         assert self._output is not None
         self._output.write(0, self._head)
         if self._settings.sync:
@@ -84,32 +71,32 @@ class Config(Container):
         self.close()
 
     def cut_back(self) -> None:
-        """Leave the one before."""
+        """Keep the file before."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._output is not None:
             output, self._output = self._output, None
             output.close()
 
 
 class History(Series):
-    """A HISTORY that is being written, of records of 73 bytes."""
+    """Write a HISTORY, in records of 73 bytes."""
 
     _imcon: int
     _atom_size: int
-    #: Where the first frame begins, and bytes of it before its atoms.
+    #: Offset of the first frame, and bytes of it before its atoms.
     _first: int
     _frame_head: int
 
     def _head(self, contents: Contents, heading: Heading) -> bytes:
-        self._imcon = _named(self._settings.path, lambda: _core.dlpoly_imcon(_rows(heading.cell)))
+        self._imcon = _naming(self._settings.path, lambda: _core.dlpoly_imcon(_rows(heading.cell)))
         self._atom_size = RECORD * (1 + len(contents.fields))
         return self._head_of(contents, 0)
 
     def _head_of(self, contents: Contents, n_frames: int) -> bytes:
-        return _named(
+        return _naming(
             self._settings.path,
             lambda: _core.dlpoly_history_head(
                 self._settings.title,
@@ -121,12 +108,12 @@ class History(Series):
         )
 
     def _next(self, contents: Contents, heading: Heading) -> Frame:
-        head = _named(
+        head = _naming(
             self._settings.path,
             lambda: _core.dlpoly_frame_head(
                 self._settings.n_atoms,
                 field_bits(contents.fields),
-                **_moment(self._settings, heading),
+                **_frame_info(self._settings, heading),
             ),
         )
         start = self._end + len(head)
@@ -159,7 +146,7 @@ class History(Series):
         return contents
 
     def _numbers(self, records: bytes) -> list[int]:
-        """keytrj, imcon, atoms, frames and records of the second record."""
+        """Parse keytrj, imcon, atoms, frames and records in the second record."""
         line = records[RECORD : 2 * RECORD]
         try:
             numbers = [int(word) for word in line.split()]
@@ -179,7 +166,7 @@ class History(Series):
         return output.read(start, 8) == b"timestep"
 
     def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Names in the first frame: frames have masses and charges of their own."""
+        """Read names of the first frame: frames have masses and charges of their own."""
         if self._output is None or self.n_frames == 0 or fact != "names":
             return None
         start = self._first + self._frame_head + first * self._atom_size
@@ -191,8 +178,8 @@ def _rows(cell: np.ndarray | None) -> list[list[float]] | None:
     return None if cell is None else cell.tolist()
 
 
-def _moment(settings: Settings, heading: Heading) -> dict[str, Any]:
-    """What DL_POLY tells of a moment; a step's length follows from time and steps, if need be."""
+def _frame_info(settings: Settings, heading: Heading) -> dict[str, Any]:
+    """Return what a frame's head holds; the length of a step follows from the time if not given."""
     dt = settings.dt
     if dt is None:
         dt = heading.time / heading.step if heading.step else 0.0
@@ -204,8 +191,8 @@ def _moment(settings: Settings, heading: Heading) -> dict[str, Any]:
     }
 
 
-def _named(path: str, make: Callable[[], Made]) -> Made:
-    """Call something, and name the file in its error."""
+def _naming(path: str, make: Callable[[], Made]) -> Made:
+    """Name the file in an error of the core."""
     try:
         return make()
     except UnwritableError as error:

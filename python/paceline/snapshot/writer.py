@@ -1,4 +1,4 @@
-"""Writing frames whose atoms are spread over ranks."""
+"""Write frames whose atoms are spread over MPI ranks."""
 
 import contextlib
 import os
@@ -11,20 +11,32 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paceline import _core
 from paceline._util.files import writing_to
-from paceline.backends.mpi.comm import RankErrors
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot.container import Container, Contents
-from paceline.snapshot.local_atoms import Own, refuse_disagreement
-from paceline.snapshot.options import Choices, choices_of, claim, release
+from paceline.snapshot.local_atoms import (
+    STATIC_PROPERTIES,
+    LocalAtoms,
+    StaticProperties,
+    check_agreement,
+    check_same_property,
+    gather_properties,
+)
+from paceline.snapshot.options import (
+    WriterOptions,
+    options_of,
+    register_open_file,
+    unregister,
+)
 from paceline.snapshot.ranks import choose_writers, given_writers
-from paceline.snapshot.static_properties import Unchanging, gather_facts, refuse_other_facts
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from paceline.backends.mpi.comm import RankErrors
 
-class Background:
-    """Does one thing at a time.
+
+class BackgroundWrite:
+    """Write one frame at a time in a thread.
 
     The process ends when that is done: all ranks have begun it, and each has all that its part
     takes, so that it can be done while they end. MPI ends later, after what Python has to do.
@@ -35,13 +47,7 @@ class Background:
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[[], None]) -> None:
-        """Begin to do something; nothing may be under way.
-
-        Parameters
-        ----------
-        function : callable
-            It.
-        """
+        """Call a function in the thread; nothing may be under way."""
         self._thread = threading.Thread(
             target=self._do, args=(function,), name="paceline-snapshot", daemon=False
         )
@@ -54,13 +60,7 @@ class Background:
             self._error = error
 
     def wait(self) -> None:
-        """Return when nothing is under way.
-
-        Raises
-        ------
-        Exception
-            What was begun last has failed with it.
-        """
+        """Wait until nothing is under way; raise the error of what was begun last."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -68,14 +68,8 @@ class Background:
         if error is not None:
             raise error
 
-    def tell(self, path: str) -> None:
-        """Warn that nobody has waited, and say what came of it.
-
-        Parameters
-        ----------
-        path : str
-            Of the file.
-        """
+    def warn_unclosed(self, path: str) -> None:
+        """Warn that the file was never closed, and of an error of its last frame."""
         if self._thread is None:
             return
         # Who forgets a file within the thread itself cannot wait for it; then it is at its end.
@@ -91,116 +85,86 @@ class Background:
         )
 
 
-#: What there may be once of atoms, for all frames.
-FACTS = ("names", "masses", "charges")
+class WriteSession:
+    """Collective writing of one file; all that it does raises the same on all ranks."""
 
-
-class Recording:
-    """A file that grows by frames whose atoms are spread over ranks.
-
-    All that it does is collective, and raises the same on all ranks.
-
-    Parameters
-    ----------
-    company : RankErrors
-        All ranks.
-    choose : callable
-        What a user chose on this rank, or the error that it cannot be.
-
-    Attributes
-    ----------
-    path : str
-        The file, as rank 0 knows it.
-    n_frames : int
-        That are written.
-    writers : list of int
-        Ranks that write, known from the first frame on.
-    costs : list of SnapshotCost
-        Of each frame, on this rank.
-    """
-
-    def __init__(self, company: RankErrors, choose: Callable[[], Choices]):
+    def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
+        #: Of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
+        #: Ranks that write, known from the first frame on.
         self.writers: list[int] = []
-        self._company = company
+        self._errors = errors
         self._container: Container | None = None
         self._codings: dict[Contents, _core.SnapshotFormat] = {}
         self._prepare(choose)
 
-    def _prepare(self, choose: Callable[[], Choices]) -> None:
-        """Agree on what is to be made, and open it on rank 0."""
-        company = self._company
+    def _prepare(self, choose: Callable[[], WriterOptions]) -> None:
+        """Agree on the options, and open the file on rank 0."""
+        errors = self._errors
 
-        def told() -> dict[str, Any]:
-            self._choices = choose()
-            return self._choices.told()
+        def key() -> dict[str, Any]:
+            self._options = choose()
+            return self._options.agreement_key()
 
-        everywhere = company.share(told)
-        with company.told():
-            refuse_disagreement(everywhere)
-        self._nodes = company.share(_node)
-        wanted = self._choices.writers
+        keys = errors.share(key)
+        with errors.same_on_all():
+            check_agreement(keys)
+        self._nodes = errors.share(_node)
+        wanted = self._options.writers
         if wanted is not None:
-            with company.told():
+            with errors.same_on_all():
                 self.writers = given_writers(wanted, self._nodes)
 
         def begin() -> tuple[str, int, bool]:
-            settings = self._choices.settings
-            claim(settings.path, self)
+            settings = self._options.settings
+            register_open_file(settings.path, self)
             try:
-                container = self._container = self._choices.format.container(settings)
+                container = self._container = self._options.format.container(settings)
             except BaseException:
-                release(self)
+                unregister(self)
                 raise
             return settings.path, container.n_frames, container.double
 
         # The path is rank 0's: others may have another working directory.
-        self.path, self.n_frames, self._double = company.first(begin)
-        self._to_compare = set(FACTS if self.n_frames else ())
-        self._unchanging = Unchanging(company, self.path)
+        self.path, self.n_frames, self._double = errors.first(begin)
+        self._to_compare = set(STATIC_PROPERTIES if self.n_frames else ())
+        self._static = StaticProperties(errors, self.path)
 
-    def write(self, own: Own | None, error: Exception | None) -> None:
-        """Write a frame.
+    def write(self, atoms: LocalAtoms | None, error: Exception | None) -> None:
+        """Write a frame, of which this rank has some atoms or an error."""
+        errors = self._errors
 
-        Parameters
-        ----------
-        own : Own or None
-            What this rank has of it.
-        error : Exception or None
-            Why it has nothing.
-        """
-        company = self._company
-
-        def told() -> dict[str, Any]:
-            if own is None:
+        def key() -> dict[str, Any]:
+            if atoms is None:
                 assert error is not None
                 raise error
-            return own.told()
+            return atoms.agreement_key()
 
-        with company.unbroken():
-            everywhere = company.share(told)
-            assert own is not None
-            with company.told(), self._named():
-                refuse_disagreement(everywhere)
-            with company.told():
-                contents = Contents(own.fields, own.heading.cell is not None)
-                self._choices.format.refuse(self.path, own, contents)
+        with errors.abort_on_lone_error():
+            keys = errors.share(key)
+            assert atoms is not None
+            with errors.same_on_all(), self._naming():
+                check_agreement(keys)
+            with errors.same_on_all():
+                contents = Contents(atoms.fields, atoms.heading.cell is not None)
+                self._options.format.check_atoms(self.path, atoms, contents)
                 coding = self._coding(contents)
-            types = {one["type"] for one in everywhere} - {None}
-            own = own.as_double("float64" in types)
-            atoms = own if self._choices.format.in_lines else own.without(*FACTS)
-            with company.told(), self._named():
-                _core.check_snapshot(
-                    company.communicator, coding, self._choices.settings.n_atoms, atoms.for_core()
-                )
+            types = {one["type"] for one in keys} - {None}
+            atoms = atoms.as_double("float64" in types)
+            encoded = atoms
+            if not self._options.format.in_lines:
+                encoded = atoms.without(*STATIC_PROPERTIES)
+            n_atoms = self._options.settings.n_atoms
+            with errors.same_on_all(), self._naming():
+                _core.check_snapshot(errors.comm, coding, n_atoms, encoded.for_core())
             try:
-                self._write_checked(own, atoms, contents, coding)
+                self._write_checked(atoms, encoded, contents, coding)
             except Exception:
                 self._cut_back()
                 raise
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
+    def _naming(self) -> Iterator[None]:
         """Name the file in an error that does not."""
         try:
             yield
@@ -208,105 +172,104 @@ class Recording:
             raise UnwritableError(f"{self.path}: {error}") from None
 
     def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
-        """What makes bytes of atoms."""
+        """Return the encoder of atoms."""
         if contents not in self._codings:
-            with self._named():
-                self._codings[contents] = self._choices.format.coding(contents.fields, self._double)
+            with self._naming():
+                self._codings[contents] = self._options.format.coding(contents.fields, self._double)
         return self._codings[contents]
 
     def _write_checked(
-        self, own: Own, atoms: Own, contents: Contents, coding: "_core.SnapshotFormat"
+        self,
+        atoms: LocalAtoms,
+        encoded: LocalAtoms,
+        contents: Contents,
+        coding: "_core.SnapshotFormat",
     ) -> None:
-        """Write a frame that the file can hold."""
-        company, n_atoms = self._company, self._choices.settings.n_atoms
+        """Write a frame that the file can hold; `encoded` are those arrays that frames hold."""
+        errors, n_atoms = self._errors, self._options.settings.n_atoms
+        has_static = self._options.format.static_properties
         container = self._container
-        if self._choices.format.in_facts:
-            facts = {name: getattr(own, name) for name in FACTS}
-            self._unchanging.refuse_changed(own.ids, facts)
-        path, starts = company.first(lambda: container.place(contents, own.heading))  # type: ignore[union-attr]
-        if self.n_frames == 0 and self._choices.format.in_facts:
-            self._put_facts(own)
-        self._refuse_others(own)
+        if has_static:
+            given = {name: getattr(atoms, name) for name in STATIC_PROPERTIES}
+            self._static.check_unchanged(atoms.ids, given)
+        path, starts = errors.first(lambda: container.place(contents, atoms.heading))  # type: ignore[union-attr]
+        if self.n_frames == 0 and has_static:
+            self._write_static_properties(atoms)
+        self._check_same_system(atoms)
         if not self.writers:
             self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
-        with company.told(), writing_to(self.path):
+        with errors.same_on_all(), writing_to(self.path):
             cost = _core.write_snapshot(
-                company.communicator,
+                errors.comm,
                 path,
                 coding,
                 starts,
                 n_atoms,
-                atoms.for_core(),
-                method=self._choices.method,
+                encoded.for_core(),
+                method=self._options.method,
                 writers=self.writers,
-                buffer=self._choices.buffer,
-                sync=self._choices.settings.sync,
+                buffer=self._options.buffer,
+                sync=self._options.settings.sync,
             )
-        company.first(lambda: container.commit())  # type: ignore[union-attr]
-        self._unchanging.keep()
+        errors.first(lambda: container.commit())  # type: ignore[union-attr]
+        self._static.keep()
         self.n_frames += 1
         self.costs.append(cost)
 
-    def _refuse_others(self, own: Own) -> None:
-        """See that atoms are those of a file that was there."""
+    def _check_same_system(self, atoms: LocalAtoms) -> None:
+        """Check that atoms are those of a file that was there before."""
         container = self._container
-        for fact in FACTS:
-            values = getattr(own, fact)
-            if fact in self._to_compare and values is not None:
-                refuse_other_facts(
-                    self._company,
+        for name in STATIC_PROPERTIES:
+            values = getattr(atoms, name)
+            if name in self._to_compare and values is not None:
+                check_same_property(
+                    self._errors,
                     self.path,
-                    own.ids,
-                    fact,
+                    atoms.ids,
+                    name,
                     values,
-                    self._choices.settings.n_atoms,
+                    self._options.settings.n_atoms,
                     lambda *which: container.held(*which),  # type: ignore[union-attr]
                 )
-                self._to_compare.remove(fact)
+                self._to_compare.remove(name)
 
-    def _put_facts(self, own: Own) -> None:
-        """Write what does not change of atoms."""
-        facts = {"mass": own.masses, "charge": own.charges}
-        if own.names is not None:
-            facts["name"] = own.names.view("S8")[:, 0]
-        known = {name: values for name, values in facts.items() if values is not None}
+    def _write_static_properties(self, atoms: LocalAtoms) -> None:
+        """Write the properties of atoms that the file holds once."""
+        properties = {"mass": atoms.masses, "charge": atoms.charges}
+        if atoms.names is not None:
+            properties["name"] = atoms.names.view("S8")[:, 0]
+        known = {name: values for name, values in properties.items() if values is not None}
         if known:
             container = self._container
-            gather_facts(
-                self._company,
-                own.ids,
+            gather_properties(
+                self._errors,
+                atoms.ids,
                 known,
-                self._choices.settings.n_atoms,
+                self._options.settings.n_atoms,
                 lambda first, batch: container.put_facts(first, batch),  # type: ignore[union-attr]
             )
 
     def _cut_back(self) -> None:
-        """Leave the frames before the one that was not written."""
+        """Keep the frames before the one that was not written."""
         if self._container is not None:
             # Where that fails too, the file's head tells how many frames are whole.
             with contextlib.suppress(OSError):
                 self._container.cut_back()
 
     def close(self) -> None:
-        """Finish the file.
+        """Finish the file."""
+        self._errors.first(self.release)
 
-        Raises
-        ------
-        OSError
-            The system could not write.
-        """
-        self._company.first(self.let_go)
-
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close what this rank has open; not collective."""
         if self._container is not None:
             container, self._container = self._container, None
-            release(self)
+            unregister(self)
             container.close()
 
 
 def _node() -> str:
-    """Where this rank runs."""
+    """Return the name of this rank's host."""
     from mpi4py import MPI
 
     return MPI.Get_processor_name()
@@ -419,15 +382,15 @@ class Writer:
         sync: bool = False,
         wait: bool = True,
     ):
-        from paceline.backends.mpi.comm import Communicator
+        from paceline.backends.mpi.comm import Comm, RankErrors
 
-        self._own_comm = comm.Dup()
-        self._company = RankErrors(Communicator(self._own_comm))
-        self._background = None if wait else Background()
+        self._comm = Comm.duplicate(comm, busy=True)
+        self._errors = RankErrors(self._comm)
+        self._background = None if wait else BackgroundWrite()
         self._closed = False
 
-        def choose() -> Choices:
-            return choices_of(
+        def choose() -> WriterOptions:
+            return options_of(
                 path,
                 n_atoms,
                 format=format,
@@ -445,30 +408,32 @@ class Writer:
             )
 
         try:
-            with self._company.unbroken():
-                self._recording = Recording(self._company, choose)
+            with self._errors.abort_on_lone_error():
+                self._session = WriteSession(self._errors, choose)
         except Exception:
-            self._own_comm.Free()
+            self._comm.free()
             raise
-        self._forgotten: weakref.finalize | None = None
-        if self._background is not None and self._company.is_first:
+        self._finalizer: weakref.finalize | None = None
+        if self._background is not None and self._comm.is_coordinator:
             # Called at the end of the program, too.
-            self._forgotten = weakref.finalize(self, self._background.tell, self._recording.path)
+            self._finalizer = weakref.finalize(
+                self, self._background.warn_unclosed, self._session.path
+            )
 
     @property
     def n_frames(self) -> int:
         """Frames in the file."""
-        return self._recording.n_frames
+        return self._session.n_frames
 
     @property
     def writers(self) -> list[int]:
         """Ranks that write."""
-        return self._recording.writers
+        return self._session.writers
 
     @property
     def costs(self) -> "list[_core.SnapshotCost]":
         """What each frame cost this rank."""
-        return self._recording.costs
+        return self._session.costs
 
     def write(
         self,
@@ -521,10 +486,10 @@ class Writer:
         """
         if self._closed:
             raise ValueError("the writer is closed: no more frames can be written")
-        own: Own | None = None
+        atoms: LocalAtoms | None = None
         error: Exception | None = None
         try:
-            own = Own.of(
+            atoms = LocalAtoms.from_user(
                 ids,
                 {"positions": positions, "velocities": velocities, "forces": forces},
                 names,
@@ -535,16 +500,15 @@ class Writer:
             )
         except Exception as reason:
             # Of any kind: a user's array may raise what it likes, and the others wait already.
-            rank = self._company.communicator.rank
-            error = UnwritableError(f"{self._recording.path}: rank {rank}: {reason}")
+            error = UnwritableError(f"{self._session.path}: rank {self._comm.rank}: {reason}")
         if self._background is None:
-            self._recording.write(own, error)
+            self._session.write(atoms, error)
             return
-        with self._company.unbroken():
+        with self._errors.abort_on_lone_error():
             self._background.wait()
-            mine = None if own is None else own.copied()
-        recording = self._recording
-        self._background.begin(lambda: recording.write(mine, error))
+            copy = None if atoms is None else atoms.copied()
+        session = self._session
+        self._background.begin(lambda: session.write(copy, error))
 
     def close(self) -> None:
         """Finish the file. All ranks call this.
@@ -560,19 +524,19 @@ class Writer:
             return
         self._end()
         try:
-            with self._company.unbroken():
+            with self._errors.abort_on_lone_error():
                 try:
                     if self._background is not None:
                         self._background.wait()
                 finally:
-                    self._recording.close()
+                    self._session.close()
         finally:
-            self._own_comm.Free()
+            self._comm.free()
 
     def _end(self) -> None:
         self._closed = True
-        if self._forgotten is not None:
-            self._forgotten.detach()
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self
@@ -584,11 +548,11 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         """Close the file; after an error that other ranks may not have, without them."""
-        if kind is None or self._company.have_agreed(error):
+        if kind is None or self._errors.have_agreed(error):
             self.close()
         elif not self._closed:
             self._end()
             with contextlib.suppress(Exception):
                 if self._background is not None:
                     self._background.wait()
-            self._recording.let_go()
+            self._session.release()
