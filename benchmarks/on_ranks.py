@@ -103,9 +103,10 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
         begun = time.perf_counter()
         one = TrajectoryRun([series], ())
-        one.deal(frames(int(n_frames)), skip_damaged=False, n_workers=world.size, block_frames=16)
-        one.collect(0, Timings(), ExitStack())
-        jobs, works = [one.job], list(one.works(0, world.size))
+        wanted = frames(int(n_frames))
+        one.prepare(wanted, skip_damaged=False, n_workers=world.size, block_frames=16)
+        one.start_collecting(0, Timings(), ExitStack())
+        jobs, works = [one.job], list(one.tasks(0, world.size))
     jobs, works = world.bcast((jobs, works))
     worker = Worker(jobs.__getitem__)
     outcomes = [worker.run(works[number]) for number in counted(world, len(works))]

@@ -98,8 +98,8 @@ def slow_pass(turn: Turn) -> Any:
     from paceline.schedule.trajectory_run import TrajectoryRun
 
     class SlowPass(TrajectoryRun):
-        def deal(self, *arguments: Any, **options: Any) -> None:
-            super().deal(*arguments, **options)
+        def prepare(self, *arguments: Any, **options: Any) -> None:
+            super().prepare(*arguments, **options)
             self.job = replace(self.job, source=SlowSource(self.job.source, turn))
 
     return SlowPass
@@ -112,7 +112,7 @@ def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dic
     from paceline.report import advice_of, report_of
 
     if slow == "reading":
-        runner.Pass = slow_pass(turn)  # type: ignore[misc]
+        runner.TrajectoryRun = slow_pass(turn)  # type: ignore[misc]
     series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
     workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
     frames = np.arange(n_frames) % atoms.universe.trajectory.n_frames

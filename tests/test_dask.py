@@ -23,9 +23,8 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import dask as dask_backend
-from paceline.backends import dask as dask_task
 from paceline.backends import make_backend
-from paceline.backends.dask import LocalCluster, Session
+from paceline.backends.dask import DaskRun, HostClocks, LocalCluster
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -34,7 +33,6 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.schedule import scheduler as clocks
 from paceline.schedule.tasks import BlockResult, FunctionJob
 from paceline.timing import BlockTiming
 
@@ -228,7 +226,7 @@ def test_what_cannot_be_sent_back_is_told(dask_client, atoms):
 
 
 def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypatch):
-    monkeypatch.setattr(dask_task.SharedJob.__init__, "__defaults__", ("0.0.1",))
+    monkeypatch.setattr(dask_backend.SharedJob.__init__, "__defaults__", ("0.0.1",))
     with pytest.raises(WorkerError, match=r"has paceline .*, the run was started by 0\.0\.1"):
         RMSD(atoms).run(backend=dask_client)
 
@@ -370,7 +368,7 @@ def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
 
     client.cancel = cancel
     client.scatter = lambda jobs, **options: dict.fromkeys(jobs)
-    assert list(Session(client, 1, [FunctionJob("len", b"")]).run([])) == []
+    assert list(DaskRun(client, 1, [FunctionJob("len", b"")]).run([])) == []
 
 
 #: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
@@ -463,11 +461,11 @@ def test_time_stamps_of_other_hosts_are_brought_to_this_clock(monkeypatch):
         return BlockResult(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing])
 
     def stamps(host, start, end, now):
-        monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: now)
-        (timing,) = one.here(outcome(host, start, end)).timings
+        monkeypatch.setattr(dask_backend.time, "monotonic_ns", lambda: now)
+        (timing,) = one.to_this_host(outcome(host, start, end)).timings
         return timing.start, timing.end
 
-    one = clocks.Clocks()
+    one = HostClocks()
     assert stamps(one._own, 5, 9, 1000) == (5, 9)
     # 7 on the way, then 3, then 20.
     assert stamps("a", 10_000, 10_100, 1107) == (1007, 1107)

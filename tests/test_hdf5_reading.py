@@ -193,7 +193,7 @@ def test_blocks_end_where_chunks_do_wherever_a_run_starts(chunk, start, step):
     frames = np.arange(start, 5000, step)
     system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
     found = plan.make_plan(frames, chunk_frames=chunk, **system)
-    chunks_of = [set(found.frame_numbers(task) // chunk) for task in found.tasks()]
+    chunks_of = [set(found.frames[rows] // chunk) for rows in found.blocks()]
     assert len(chunks_of) > 8
     assert sum(map(len, chunks_of)) == len(set(frames // chunk))
 
@@ -206,17 +206,17 @@ def test_leaves_are_the_same_in_blocks_of_any_size(chunk, start, step, n_frames)
     for block_frames in (1, 40, 10**4, None):
         system = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
         made = plan.make_plan(frames, chunk_frames=chunk, block_frames=block_frames, **system)
-        tasks = list(made.tasks())
-        rows = [row for task in tasks for row in range(task.first, task.stop)]
+        blocks = list(made.blocks())
+        rows = [row for block in blocks for row in range(block.start, block.stop)]
         assert rows == list(range(n_frames))
         assert [made.number(row) for row in rows] == [
-            task.number for task in tasks for _ in range(task.first, task.stop)
+            number for number, block in enumerate(blocks) for _ in range(block.start, block.stop)
         ]
-        cuts = [made.leaves.cuts(task.first, task.stop - task.first) for task in tasks]
+        cuts = [made.leaves.cuts(block.start, block.stop - block.start) for block in blocks]
         assert all(np.diff(inner).min() > 0 for inner in cuts)
         per_block = made.block_frames // made.leaf_frames
         assert all(len(inner) - 1 == per_block for inner in cuts[:-1])
-        leaves = [task.first + k for task, inner in zip(tasks, cuts, strict=True) for k in inner]
+        leaves = [block.start + k for block, inner in zip(blocks, cuts, strict=True) for k in inner]
         found.add(tuple(sorted(set(leaves))))
     assert len(found) == 1
 
@@ -233,7 +233,7 @@ def test_a_chunk_within_which_a_run_starts_is_read_for_one_block(step, tmp_path)
     system = {"n_atoms": 9, "n_wanted": 9, "frame_bytes": 108, "n_workers": 2}
     found = plan.make_plan(frames, chunk_frames=file.chunk_frames, **system)
     read = []
-    for block in map(found.frame_numbers, found.tasks()):
+    for block in map(found.frames.__getitem__, found.blocks()):
         # Each by another worker, which has kept nothing of the block before.
         reader, room = file.member.open(None, 1), Decoded.room_for(block, 9, ["positions"])
         extents = extents_in(0, file, block.astype(np.uint64))

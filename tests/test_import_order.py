@@ -22,7 +22,6 @@ ORDER = (
     ("trajectory",),
     ("schedule", "universe"),
     ("backends", "transform"),
-    ("schedule.trajectory_run",),
     ("checkpoint", "mpi"),
     ("runner",),
     ("analysis",),

@@ -206,7 +206,7 @@ def exact_queue(alone, service, n_workers):
 
 
 class Clock:
-    """What the dealer takes for the time."""
+    """What the scheduler takes for the time."""
 
     now = 0.0
 
@@ -219,20 +219,20 @@ def deal_for_real(monkeypatch, blocks, slowness):
     clock = Clock()
     monkeypatch.setattr(dealing, "time", clock)
     works = [SimpleNamespace(job=0, level=0, number=k, n_frames=1) for k in range(len(blocks))]
-    dealer = dealing.Scheduler(works)
+    scheduler = dealing.Scheduler(works)
     events, idle, done_by = [], list(range(len(slowness))), {}
-    while not dealer.finished:
-        while idle and (work := dealer.next() or dealer.again()) is not None:
+    while not scheduler.finished:
+        while idle and (work := scheduler.assign() or scheduler.assign_overdue()) is not None:
             worker = idle.pop(0)
             taken = blocks[work.number] * slowness[worker]
             heapq.heappush(events, (clock.now + taken, worker, work))
-        patience = dealer.patience() if idle else math.inf
+        patience = scheduler.seconds_until_overdue() if idle else math.inf
         if clock.now + patience < events[0][0]:
             # As computers add, an instant more may be needed.
             clock.now = max(clock.now + patience, math.nextafter(clock.now, math.inf))
             continue
         clock.now, worker, work = heapq.heappop(events)
-        if dealer.done(work):
+        if scheduler.complete(work):
             done_by[work.number] = worker
         idle.append(worker)
     return clock.now, [done_by[k] for k in range(len(blocks))]

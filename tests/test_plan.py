@@ -1,4 +1,4 @@
-"""Blocks cover the frames, and the tree of merges does not depend on how they are dealt."""
+"""Blocks cover the frames, and the tree of merges does not depend on how they are assigned."""
 
 import random
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paceline.schedule.plan import LEAF_BYTES, make_plan
-from paceline.schedule.reduce import Tree, fold
+from paceline.schedule.reduce import TreeReduction, tree_reduce
 
 SYSTEM = {"n_atoms": 3341, "n_wanted": 214, "frame_bytes": 12_000, "n_workers": 2}
 
@@ -20,7 +20,7 @@ def pair(left, right):
 def test_blocks_cover_every_frame_once(n_frames, block_frames):
     frames = np.random.default_rng(1).permutation(n_frames)
     plan = make_plan(frames, block_frames=block_frames, **SYSTEM)
-    blocks = [plan.frame_numbers(task) for task in plan.tasks()]
+    blocks = [plan.frames[rows] for rows in plan.blocks()]
     assert np.array_equal(np.concatenate(blocks), frames)
     assert all(len(block) for block in blocks)
     assert len(blocks) == len(plan)
@@ -69,26 +69,27 @@ def test_a_block_of_a_large_system_stays_small():
 def test_blocks_merge_as_leaves_would(n_leaves, leaves_of_block):
     leaves = [f"{k}." for k in range(n_leaves)]
     blocks = [
-        fold(leaves[k : k + leaves_of_block], pair) for k in range(0, n_leaves, leaves_of_block)
+        tree_reduce(leaves[k : k + leaves_of_block], pair)
+        for k in range(0, n_leaves, leaves_of_block)
     ]
     order = list(range(len(blocks)))
     random.Random(n_leaves).shuffle(order)
-    tree = Tree(len(blocks), pair)
+    tree = TreeReduction(len(blocks), pair)
     for number in order:
         tree.add(number, blocks[number])
-    assert tree.root == fold(leaves, pair)
+    assert tree.root == tree_reduce(leaves, pair)
 
 
 def test_a_value_may_be_none():
     merged = []
-    tree = Tree(2, lambda left, right: merged.append((left, right)))
+    tree = TreeReduction(2, lambda left, right: merged.append((left, right)))
     tree.add(1, None)
     tree.add(0, None)
     assert merged == [(None, None)]
 
 
 def test_nearly_in_order_the_tree_holds_little():
-    tree, most = Tree(1024, pair), 0
+    tree, most = TreeReduction(1024, pair), 0
     for number in range(1024):
         tree.add(number, "")
         most = max(most, len(tree._waiting))

@@ -11,11 +11,11 @@ import pytest
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.executor import submit
+from paceline.backends.executor import run_batches
 from paceline.backends.threads import Threads
 from paceline.schedule import scheduler as runs_module
-from paceline.schedule.scheduler import RUN_SECONDS, Scheduler, TaskBatches, do_run
-from paceline.schedule.worker import Worker
+from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
+from paceline.schedule.worker import Worker, run_batch
 from paceline.timing import DuplicateAttempt
 
 FRAMES = 16
@@ -31,7 +31,7 @@ def work(number, job=0):
 
 
 class SimpleWork(SimpleNamespace):
-    """As much of a `Work` as cutting takes, and `replace` can copy."""
+    """As much of a `Task` as cutting takes, and `replace` can copy."""
 
     level = 0
 
@@ -48,7 +48,7 @@ class SimpleWork(SimpleNamespace):
 
 
 class SimpleBlock(SimpleNamespace):
-    """As much of a `Work` as dealing takes."""
+    """As much of a `Task` as dealing takes."""
 
     job, level, n_frames, what = 0, 0, 1, "a block"
 
@@ -68,15 +68,15 @@ def any_work(monkeypatch):
 
 def outcome(run, seconds_per_block):
     timing = SimpleNamespace(start=0, end=int(seconds_per_block * 1e9))
-    return SimpleNamespace(job=run.job, n_frames=run.n_frames, timings=[timing] * len(run.works))
+    return SimpleNamespace(job=run.job, n_frames=run.n_frames, timings=[timing] * len(run.tasks))
 
 
 def cut(jobs, works, seconds_per_block):
-    """All runs, each done before the next one is dealt."""
-    runs, found = TaskBatches(jobs, works, 2), []
+    """All runs, each done before the next one is assigned."""
+    runs, found = TaskBatcher(jobs, works, 2), []
     for run in runs:
         found.append(run)
-        runs.took(outcome(run, seconds_per_block))
+        runs.record(outcome(run, seconds_per_block))
     return found
 
 
@@ -84,19 +84,19 @@ def cut(jobs, works, seconds_per_block):
 @pytest.mark.parametrize("seconds", [1e-4, 0.02, 0.15, 0.2, 3.0])
 def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
     found = cut([job()], map(work, range(n_blocks)), seconds)
-    assert [one.number for run in found for one in run.works] == list(range(n_blocks))
+    assert [one.number for run in found for one in run.tasks] == list(range(n_blocks))
     for run in found:
-        assert len(run.works) == 2**run.level
-        assert run.works[0].number == run.number << run.level
+        assert len(run.tasks) == 2**run.level
+        assert run.tasks[0].number == run.number << run.level
         # The smallest that takes long enough.
-        assert len(run.works) == 1 or len(run.works) / 2 * seconds < RUN_SECONDS
+        assert len(run.tasks) == 1 or len(run.tasks) / 2 * seconds < BATCH_SECONDS
 
 
 def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
-    runs = TaskBatches([job()], map(work, range(4096)), 2)
+    runs = TaskBatcher([job()], map(work, range(4096)), 2)
     first = [next(runs) for _ in range(8)]
     assert [run.level for run in first] == [0] * 8
-    runs.took(outcome(first[0], 0.001))
+    runs.record(outcome(first[0], 0.001))
     rest = list(runs)
     # Up to the first number that 256 divides they grow, as aligned as they can be.
     assert [run.level for run in rest[:6]] == [3, 4, 5, 6, 7, 8]
@@ -107,44 +107,44 @@ def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.045])
 def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, seconds):
     n_blocks = 64 * n_workers + 3
-    runs = TaskBatches([job()], map(work, range(n_blocks)), n_workers)
-    runs.took(outcome(next(runs), seconds))
+    runs = TaskBatcher([job()], map(work, range(n_blocks)), n_workers)
+    runs.record(outcome(next(runs), seconds))
     left = n_blocks - 1
     for run in runs:
-        longest = max(left / n_workers, 2 * runs_module.LAST * RUN_SECONDS / seconds)
-        assert len(run.works) <= longest
-        left -= len(run.works)
+        longest = max(left / n_workers, 2 * runs_module.LAST * BATCH_SECONDS / seconds)
+        assert len(run.tasks) <= longest
+        left -= len(run.tasks)
     assert left == 0
 
 
 def test_blocks_that_were_done_before_are_no_part_of_a_run():
     left = [k for k in range(64) if k not in (5, 21, 62, 63)]
     found = cut([job()], map(work, left), 0.02)
-    assert [one.number for run in found for one in run.works] == left
-    assert all(len(run.works) == 2**run.level for run in found)
-    assert all(run.works[-1].number - run.works[0].number < 2**run.level for run in found)
+    assert [one.number for run in found for one in run.tasks] == left
+    assert all(len(run.tasks) == 2**run.level for run in found)
+    assert all(run.tasks[-1].number - run.tasks[0].number < 2**run.level for run in found)
 
 
 def test_each_job_has_its_own_pace_and_no_run_has_two():
     works = [work(k, job) for job in (0, 1) for k in range(100)]
-    runs, found = TaskBatches([job(), job()], works, 2), []
+    runs, found = TaskBatcher([job(), job()], works, 2), []
     for run in runs:
         found.append(run)
-        runs.took(outcome(run, 0.3 if run.job else 0.01))
-    assert all(len({one.job for one in run.works}) == 1 for run in found)
+        runs.record(outcome(run, 0.3 if run.job else 0.01))
+    assert all(len({one.job for one in run.tasks}) == 1 for run in found)
     assert max(run.level for run in found if run.job == 0) == 5
     assert {run.level for run in found if run.job == 1} == {0}
 
 
 def test_runs_of_many_atoms_stay_small():
     found = cut([job(10**5)], map(work, range(200)), 1e-3)
-    assert 1 < max(len(run.works) for run in found) <= runs_module.RUN_BYTES / (12e5 * FRAMES)
+    assert 1 < max(len(run.tasks) for run in found) <= runs_module.BATCH_BYTES / (12e5 * FRAMES)
 
 
 def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_get():
     found = cut([job()], map(work, range(12)), 0.1)
-    assert [[one.number for one in run.works] for run in found[:4]] == [[0], [1], [2, 3], [4, 5]]
-    assert [[one.ahead for one in run.works] for run in found] == [
+    assert [[one.number for one in run.tasks] for run in found[:4]] == [[0], [1], [2, 3], [4, 5]]
+    assert [[one.ahead for one in run.tasks] for run in found] == [
         ["ahead"],
         ["ahead"],
         [None, "extents of 6"],
@@ -157,18 +157,18 @@ def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_g
 
 
 def test_a_dealer_deals_runs_as_it_deals_blocks():
-    dealer = Scheduler(cut([job()], map(work, range(10)), 0.1))
-    dealt = []
-    while (run := dealer.next()) is not None:
-        dealt.append(run)
+    scheduler = Scheduler(cut([job()], map(work, range(10)), 0.1))
+    assigned = []
+    while (run := scheduler.assign()) is not None:
+        assigned.append(run)
     subtrees = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (0, 8), (0, 9)]
-    assert [(run.level, run.number) for run in dealt] == subtrees
-    dealer.lost(dealt[2])
-    assert dealer.next() is dealt[2]
+    assert [(run.level, run.number) for run in assigned] == subtrees
+    scheduler.return_lost(assigned[2])
+    assert scheduler.assign() is assigned[2]
     # Block 1 is not run 1.
-    assert dealer.done(SimpleNamespace(job=0, level=0, number=1))
-    assert dealer.done(SimpleNamespace(job=0, level=1, number=1))
-    assert not dealer.done(SimpleNamespace(job=0, level=1, number=1))
+    assert scheduler.complete(SimpleNamespace(job=0, level=0, number=1))
+    assert scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
+    assert not scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
 
 
 def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
@@ -184,13 +184,13 @@ def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
             future.set_result(SimpleNamespace(job=0, level=0, number=work.number))
             return future
 
-    dealer = Scheduler(map(SimpleBlock, range(6)))
+    scheduler = Scheduler(map(SimpleBlock, range(6)))
     sealed = [SimpleNamespace(key_alone=lambda: None)]
-    timed, found = SimpleNamespace(took=lambda outcome: None), []
+    timed, found = SimpleNamespace(record=lambda result: None), []
     with pytest.raises(BrokenExecutor):
-        found.extend(submit(Breaking(3), 1, sealed, timed, dealer))
-    assert dealer.unfinished == []
-    found.extend(submit(Breaking(6), 1, sealed, timed, dealer))
+        found.extend(run_batches(Breaking(3), 1, sealed, timed, scheduler))
+    assert scheduler.running == []
+    found.extend(run_batches(Breaking(6), 1, sealed, timed, scheduler))
     assert sorted(outcome.number for outcome in found) == list(range(6))
 
 
@@ -245,10 +245,10 @@ class InRuns:
     n_workers = 3
 
     def run(self, jobs, works):
-        worker, runs = Worker(jobs.__getitem__), TaskBatches(jobs, works, self.n_workers)
+        worker, runs = Worker(jobs.__getitem__), TaskBatcher(jobs, works, self.n_workers)
         for run in runs:
-            outcome = do_run(worker, jobs[run.job], run)
-            runs.took(outcome)
+            outcome = run_batch(worker, jobs[run.job], run)
+            runs.record(outcome)
             self.deepest = max(getattr(self, "deepest", 0), outcome.level)
             yield outcome
 

@@ -540,6 +540,7 @@ def dlpoly_frame_head(
 def read_integers(
     path: str | os.PathLike[str], dataset: _Dataset, slice: _Slice
 ) -> NDArray[np.int64]: ...
+
 @final
 class DcdHeader:
     """The header of a DCD file."""

@@ -1,9 +1,9 @@
-"""Finished work of a run, kept so that the same run can go on after it was killed.
+"""Checkpoints: finished work of a run, kept so that the same run can resume after it was killed.
 
-The checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which
-a run is recognised, and the size of its blocks. Each other record is a pickle: the number of a
-trajectory, a `Record` of its results with each subtree's partial results pickled by themselves, and
-the clock.
+A checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which a
+run is recognised, and the size of its blocks. Each other record is a pickle of plain tuples, lists
+and arrays: the number of a trajectory, a `Record` of its results with the partial results of each
+subtree pickled by themselves, and the clock.
 """
 
 import contextlib
@@ -12,11 +12,13 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, NamedTuple, Self
 
+import cloudpickle
 import numpy as np
 
 from paceline._core import __version__
@@ -25,133 +27,35 @@ from paceline._util.files import refuse_impossible
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
+from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Cursor, Record, cut, pickled, uppermost
+from paceline.schedule.collect import Cursor, Record, RowRange
+from paceline.schedule.interfaces import Analysis
+from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.trajectory.open import warn
 
-if TYPE_CHECKING:
-    from paceline.schedule.plan import Plan
-    from paceline.schedule.trajectory_run import Analysis
+#: Shortest time between two writes, seconds …
+INTERVAL = 1.0
+#: … and in units of the time that the last one took: writing costs 2 % at the most.
+SHARE = 50
+#: The journal is rewritten when useless records make it so many times larger than it need be.
+GROWTH = 3
+#: Rows in one record where all are rewritten, bytes.
+ROWS_BYTES = 64 * 2**20
 
-#: What a fact is about, how it is shown to a person, and by what it is compared.
+#: A fact's name, its value as text, and its digest.
 Fact = tuple[str, str, str]
 
 
-def facts(passes: Sequence["TrajectoryRun"]) -> list[Fact]:
-    """All that the bits of the results depend on, but for the machine.
-
-    Parameters
-    ----------
-    passes : sequence of TrajectoryRun
-        Dealt.
-
-    Returns
-    -------
-    list of (str, str, str)
-        Of each fact its name, its value in words, and its digest; the same in any process in which
-        the same is run.
-    """
-    python = ".".join(map(str, sys.version_info[:2]))
-    found = [
-        _fact("version of paceline", __version__),
-        _fact("version of Python", python),
-        _fact("version of NumPy", np.__version__),
-        _fact("number of trajectories", str(len(passes))),
-    ]
-    for k, one in enumerate(passes):
-        which = f" of trajectory {k}" if len(passes) > 1 else ""
-        found += [(what + which, shown, value) for what, shown, value in _of_pass(one)]
-    return found
-
-
-def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | None:
-    """The first thing in which two runs differ.
-
-    Parameters
-    ----------
-    there, here : sequence of (str, str, str)
-        Facts of an earlier run and of this one.
-
-    Returns
-    -------
-    str or None
-        In words; None where they are the same run.
-
-    Examples
-    --------
-    >>> difference([("frames", "10 from 0 to 9", "ab")], [("frames", "5 from 0 to 4", "cd")])
-    'frames: 10 from 0 to 9 there, 5 from 0 to 4 here'
-    """
-    for (what, before, digest_before), (_, now, digest_now) in zip(there, here, strict=False):
-        if digest_before != digest_now:
-            if before != now:
-                return f"{what}: {before} there, {now} here"
-            return f"{what}: not the same as there ({now})"
-    return None
-
-
-def _fact(what: str, shown: str, *compared: Any) -> Fact:
-    return what, shown, digest(*(compared or (shown,)))
-
-
-def _of_pass(one: "TrajectoryRun") -> Iterator[Fact]:
-    provenance, source = one.trajectory.provenance(), one.job.source
-    yield _fact("trajectory", str(provenance["trajectory"]), provenance["fingerprint"])
-    yield _fact("times", f"{source.clock}", vars(source.clock))
-    yield _fact("frames", _describe(one.plan), one.plan.frames)
-    yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")
-    done = "; ".join(transform.parameters() for transform in one.transforms) or "none"
-    yield _fact("transforms", done, done, list(one.job.transforms))
-    yield _fact("analyses", ", ".join(analysis.name for analysis in one.analyses))
-    for analysis, part in zip(one.analyses, one.job.parts, strict=True):
-        indices = np.asarray(analysis.indices)
-        atoms = f"{len(indices)}"
-        yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(part.attributes))
-        given = _parameters(analysis)
-        shown = ", ".join(f"{name}={value}" for name, value in given.items())
-        yield _fact(f"parameters of {analysis.name}", shown, given)
-        computed = [part.computation, list(analysis.fields)]
-        yield _fact(f"function or reference of {analysis.name}", "its code and numbers", computed)
-
-
-def _describe(plan: "Plan") -> str:
-    return f"{len(plan.frames)} from {plan.frames[0]} to {plan.frames[-1]}"
-
-
-def _parameters(analysis: "Analysis") -> Mapping[str, Any]:
-    """Not every analysis keeps a record of them."""
-    return analysis.parameters() if hasattr(analysis, "parameters") else {}
-
-
-#: Between two writings, seconds at the least …
-INTERVAL = 1.0
-#: … and so many times as long as the last one took: writing costs 2 % at the most.
-SHARE = 50
-#: Records that hold nothing of use any more make the journal so many times larger than it need be
-#: before it is written anew.
-GROWTH = 3
-#: Rows in one record where all are written anew, bytes.
-ROWS_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """When blocks were first dealt and the record was made, ns, and what collecting took, s."""
-
-    dealt: int
-    now: int
-    t_comm: float
-
-
 class Checkpoint:
-    """The checkpoint of one run: entered before blocks are dealt, left when results are there.
+    """Checkpoint of one run: entered before blocks are assigned, left when results are complete.
 
     Parameters
     ----------
     path : path-like
-        The file. Where there is one, the run goes on from it.
+        The file. If it exists, the run resumes from it.
 
     Raises
     ------
@@ -166,8 +70,8 @@ class Checkpoint:
         self._journal = Journal(path)
         self._records = self._journal.records()
         self._stopping = Stopping()
-        self._passes: Sequence[TrajectoryRun] = ()
-        self._marks: list[Cursor] = []
+        self._runs: Sequence[TrajectoryRun] = ()
+        self._cursors: list[Cursor] = []
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
         self._whole = True
@@ -209,42 +113,30 @@ class Checkpoint:
             self._stopping.__exit__(kind, error, traceback)
 
     def block_frames(self, number: int, given: int | None) -> int | None:
-        """Frames in a block: those of the run that is gone on with, whatever is asked for now.
-
-        Parameters
-        ----------
-        number : int
-            Of the trajectory.
-        given : int or None
-            What was asked for.
-
-        Returns
-        -------
-        int or None
-        """
+        """Frames in a block of a trajectory: those of the run that is resumed, or as given."""
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
-    def begin(self, passes: Sequence[TrajectoryRun], timings: Timings) -> None:
-        """Put back what is kept.
+    def begin(self, runs: Sequence[TrajectoryRun], timings: Timings) -> None:
+        """Restore the results of the run that is resumed.
 
         Parameters
         ----------
-        passes : sequence of TrajectoryRun
+        runs : sequence of TrajectoryRun
             Ready to collect.
         timings : Timings
-            Of this run; becomes that of both, as if this one had begun when the other one ended.
+            Of this run; set as if this one had begun when the other one ended.
 
         Raises
         ------
         CheckpointError
             The checkpoint is of another run.
         UnsupportedError
-            A run of which no checkpoint can be kept.
+            The run cannot be resumed, whatever is kept.
         """
-        _refuse_impossible(passes)
-        found = facts(passes)
-        sizes = [one.plan.block_frames for one in passes]
+        _check_resumable(runs)
+        found = facts(runs)
+        sizes = [one.plan.block_frames for one in runs]
         self._header = json.dumps({"facts": found, "block_frames": sizes}).encode()
         if self._found is None:
             self._journal.append(self._header)
@@ -257,52 +149,45 @@ class Checkpoint:
                 )
         self._timings = timings
         with self._stopping.held():
-            restored = self._restore(passes)
-            self._passes = passes
-            self._marks = [Cursor() for _ in passes]
-            self._sizes = [{} for _ in passes]
+            restored = self._restore(runs)
+            self._runs = runs
+            self._cursors = [Cursor() for _ in runs]
+            self._sizes = [{} for _ in runs]
             self._due = time.monotonic() + INTERVAL
             self._bare = not restored
             if restored:
                 self._rewrite()
             self._begun = True
 
-    def _restore(self, passes: Sequence[TrajectoryRun]) -> bool:
-        """Whether there was anything."""
-        nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in passes]
+    def _restore(self, runs: Sequence[TrajectoryRun]) -> bool:
+        """Restore all records; False if none was found."""
+        nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in runs]
         clock = None
-        for record in self._records:
-            number, page, clock = self._loaded(record)
-            nodes[number].update(page.nodes)
-            passes[number].collected.restore(replace(page, nodes={}))
-        for one, kept in zip(passes, nodes, strict=True):
-            values = {key: self._loaded(kept[key]) for key in uppermost(kept)}
+        for data in self._records:
+            number, record, clock = _decoded(self._unpickled(data))
+            nodes[number].update(record.nodes)
+            runs[number].collected.restore(replace(record, nodes={}))
+        for one, kept in zip(runs, nodes, strict=True):
+            values = {key: self._unpickled(kept[key]) for key in uppermost(kept)}
             one.collected.restore(Record(nodes=values))
         if clock is not None:
-            elapsed = clock.now - clock.dealt
-            self._timings.precede(elapsed, clock.dealt, clock.t_comm)
+            self._timings.precede(clock.now - clock.dealt, clock.dealt, clock.t_comm)
         return clock is not None
 
-    def _loaded(self, pickled: bytes) -> Any:
+    def _unpickled(self, data: bytes) -> Any:
         try:
-            return pickle.loads(pickled)
+            return pickle.loads(data)
         except Exception as error:  # it may run code of the user's own
             raise CheckpointError(
                 f"{self._journal.path}: what is kept cannot be read back: {type(error).__name__}: "
                 f"{error}; delete it to begin anew"
             ) from error
 
-    def add(self, outcome: BlockResult) -> None:
-        """Put the results of one or several blocks where they belong, and keep them soon.
-
-        Parameters
-        ----------
-        outcome : BlockResult
-            Of these blocks.
-        """
+    def add(self, result: BlockResult) -> None:
+        """Collect the results of one or several blocks, and write them soon."""
         with self._stopping.held():
             self._whole = False
-            self._passes[outcome.job].add(outcome)
+            self._runs[result.job].collected.add(result)
             self._whole = True
             begun = time.monotonic()
             if begun >= self._due:
@@ -311,9 +196,9 @@ class Checkpoint:
                 self._due = now + max(INTERVAL, SHARE * (now - begun))
 
     def _write(self) -> None:
-        """Keep what has come; where that is impossible, tell so and try again next time."""
+        """Write new results; if that fails, warn and try again next time."""
         try:
-            for number in range(len(self._passes)):
+            for number in range(len(self._runs)):
                 self._append(number)
             if self._journal.size > GROWTH * (self._journal.size - self._dead):
                 self._rewrite()
@@ -326,43 +211,43 @@ class Checkpoint:
                 )
 
     def _append(self, number: int) -> None:
-        page, mark = self._passes[number].collected.since(self._marks[number])
-        if page.spans:
-            page = pickled(page)
-            self._journal.append(self._record(number, page))
+        """Write the new results of a trajectory."""
+        record, cursor = self._runs[number].collected.since(self._cursors[number])
+        if record.ranges:
+            record = with_pickled_nodes(record)
+            self._journal.append(_encoded(number, record, self._clock()))
             self._bare = False
-            self._count(number, page, mark)
+            self._count(number, record, cursor)
 
-    def _record(self, number: int, page: Record) -> bytes:
-        clock = _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
-        return pickle.dumps((number, page, clock), 5)
+    def _clock(self) -> "_Clock":
+        return _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
 
-    def _count(self, number: int, page: Record, mark: Cursor) -> None:
-        """Take note of what the journal has, and of how much of that is of no use now."""
+    def _count(self, number: int, record: Record, cursor: Cursor) -> None:
+        """Count the bytes of the journal, and those that are of no use now."""
         sizes = self._sizes[number]
-        sizes.update((key, len(data)) for key, data in page.nodes.items())
-        self._dead += sum(sizes.pop(key) for key in sizes.keys() - mark.nodes)
-        self._marks[number] = mark
+        sizes.update((key, len(data)) for key, data in record.nodes.items())
+        self._dead += sum(sizes.pop(key) for key in sizes.keys() - cursor.nodes)
+        self._cursors[number] = cursor
 
     def _rewrite(self) -> None:
-        """Write all that is of use to a new file, which takes this one's place."""
-        pages = [one.collected.since(Cursor()) for one in self._passes]
-        whole = [pickled(page) for page, _ in pages]
-        self._journal.rewrite(self._all_records(whole))
-        self._dead, self._sizes = 0, [{} for _ in pages]
-        for number, (_, mark) in enumerate(pages):
-            self._count(number, whole[number], mark)
+        """Write all that is of use to a new file, which replaces this one."""
+        found = [one.collected.since(Cursor()) for one in self._runs]
+        records = [with_pickled_nodes(record) for record, _ in found]
+        self._journal.rewrite(self._all_records(records))
+        self._dead, self._sizes = 0, [{} for _ in found]
+        for number, (_, cursor) in enumerate(found):
+            self._count(number, records[number], cursor)
 
-    def _all_records(self, pages: Sequence[Record]) -> Iterator[bytes]:
+    def _all_records(self, records: Sequence[Record]) -> Iterator[bytes]:
         yield self._header
-        for number, page in enumerate(pages):
-            for span in page.spans:
-                for part in cut(span, ROWS_BYTES):
-                    yield self._record(number, Record([part]))
-            yield self._record(number, replace(page, spans=[]))
+        for number, record in enumerate(records):
+            for rows in record.ranges:
+                for some in cut(rows, ROWS_BYTES):
+                    yield _encoded(number, Record([some]), self._clock())
+            yield _encoded(number, replace(record, ranges=[]), self._clock())
 
     def finish(self) -> None:
-        """Delete the checkpoint: the results are there, and nobody shall take them for others."""
+        """Delete the checkpoint: the results are complete."""
         with self._stopping.held():
             self._finished = True
             try:
@@ -371,17 +256,17 @@ class Checkpoint:
                 warn(f"{self._journal.path}: {error.strerror}: delete it yourself, it is done with")
 
     def _leave(self, error: BaseException) -> None:
-        """Keep what has come until an error, and say so."""
+        """Write what was collected before an error, and report it."""
         if self._begun and self._whole and not isinstance(error, CheckpointError):
-            with contextlib.suppress(CheckpointError):  # what ends the run is something else
+            with contextlib.suppress(CheckpointError):  # the run ends by another error
                 self._write()
         kept = f"what was done before is in {self._journal.path} as it was"
         if self._bare:
             self._journal.remove()
             kept = "nothing was done yet"
         elif self._begun:
-            n_kept = sum(mark.n_frames for mark in self._marks)
-            n_all = sum(len(one.plan.frames) for one in self._passes)
+            n_kept = sum(cursor.n_frames for cursor in self._cursors)
+            n_all = sum(len(one.plan.frames) for one in self._runs)
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
             print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)
@@ -389,16 +274,171 @@ class Checkpoint:
             error.add_note(f"{kept}; {how_to_go_on()}")
 
 
-def _refuse_impossible(passes: Sequence[TrajectoryRun]) -> None:
-    for one in passes:
-        for part in one.job.parts:
-            if part.per_block:
+def _check_resumable(runs: Sequence[TrajectoryRun]) -> None:
+    """Raise `UnsupportedError` for analyses and trajectories of which no checkpoint can be kept."""
+    for one in runs:
+        for analysis in one.job.analyses:
+            if analysis.per_block:
                 raise UnsupportedError(
-                    f"{part.name} writes a file as blocks come, and that cannot be gone on with: "
-                    "run it without a checkpoint"
+                    f"{analysis.name} writes a file as blocks come, and that cannot be gone on "
+                    "with: run it without a checkpoint"
                 )
         if not one.trajectory.shareable:
             raise UnsupportedError(
                 f"{one.trajectory.provenance()['trajectory']} is read by MDAnalysis, so that it "
                 "could not be noticed if it were another file: run it without a checkpoint"
             )
+
+
+class _Clock(NamedTuple):
+    """When blocks were first assigned and the record was made, ns, and the collecting time, s."""
+
+    dealt: int
+    now: int
+    t_comm: float
+
+
+_TIMING_VALUES = attrgetter(*(column.name for column in fields(BlockTiming)))
+
+
+def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
+    """Pickle a record without naming a class of this package: modules may move."""
+    ranges = [
+        (one.first, one.stop, np.asarray(one.times), [np.asarray(rows) for rows in one.rows])
+        for one in record.ranges
+    ]
+    timings = list(map(_TIMING_VALUES, record.timings))
+    plain = number, ranges, record.nodes, record.damaged, timings, tuple(clock)
+    return pickle.dumps(plain, 5)
+
+
+def _decoded(plain: Any) -> tuple[int, Record, _Clock]:
+    number, ranges, nodes, damaged, timings, clock = plain
+    record = Record(
+        [RowRange(*one) for one in ranges],
+        nodes,
+        damaged,
+        [BlockTiming(*values) for values in timings],
+    )
+    return number, record, _Clock(*clock)
+
+
+def with_pickled_nodes(record: Record) -> Record:
+    """Pickle each subtree's partial results by itself: useless ones need not be read back.
+
+    Raises
+    ------
+    CheckpointError
+        One cannot be pickled.
+    """
+    try:
+        nodes = {key: _pickle(values) for key, values in record.nodes.items()}
+    except Exception as error:  # pickling runs code of every object's own
+        raise CheckpointError(
+            f"a partial result cannot be kept in a checkpoint: {type(error).__name__}: {error}"
+        ) from error
+    return replace(record, nodes=nodes)
+
+
+def _pickle(value: Any) -> bytes:
+    """Pickle by reference where possible: a class shall be the same one afterwards."""
+    try:
+        return pickle.dumps(value, 5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return cloudpickle.dumps(value, 5)
+
+
+def cut(rows: RowRange, size: int) -> Iterator[RowRange]:
+    """Cut a range into parts of about `size` bytes, of one row at least."""
+    n_rows = rows.stop - rows.first
+    n_bytes = rows.times.nbytes + sum(values.nbytes for values in rows.rows)
+    step = max(1, n_rows * size // n_bytes)
+    for k in range(0, n_rows, step):
+        some = slice(k, min(k + step, n_rows))
+        values = [column[some] for column in rows.rows]
+        yield RowRange(rows.first + k, rows.first + some.stop, rows.times[some], values)
+
+
+def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Select the subtrees, by (level, number), that are no part of another one.
+
+    Examples
+    --------
+    >>> uppermost([(0, 0), (0, 1), (1, 0), (0, 2)])
+    [(1, 0), (0, 2)]
+    """
+    known = set(nodes)
+    top = max((level for level, _ in known), default=0)
+    return [
+        (level, number)
+        for level, number in nodes
+        if not any((up, number >> (up - level)) in known for up in range(level + 1, top + 1))
+    ]
+
+
+def facts(runs: Sequence[TrajectoryRun]) -> list[Fact]:
+    """Collect all facts that decide the bits of the results, but for the machine.
+
+    They are the same in every process that makes the same run.
+    """
+    python = ".".join(map(str, sys.version_info[:2]))
+    found = [
+        _fact("version of paceline", __version__),
+        _fact("version of Python", python),
+        _fact("version of NumPy", np.__version__),
+        _fact("number of trajectories", str(len(runs))),
+    ]
+    for k, one in enumerate(runs):
+        which = f" of trajectory {k}" if len(runs) > 1 else ""
+        found += [(what + which, shown, value) for what, shown, value in _facts_of(one)]
+    return found
+
+
+def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | None:
+    """Describe the first fact in which two runs differ; None if they are the same run.
+
+    Examples
+    --------
+    >>> difference([("frames", "10 from 0 to 9", "ab")], [("frames", "5 from 0 to 4", "cd")])
+    'frames: 10 from 0 to 9 there, 5 from 0 to 4 here'
+    """
+    for (what, before, digest_before), (_, now, digest_now) in zip(there, here, strict=False):
+        if digest_before != digest_now:
+            if before != now:
+                return f"{what}: {before} there, {now} here"
+            return f"{what}: not the same as there ({now})"
+    return None
+
+
+def _fact(what: str, shown: str, *compared: Any) -> Fact:
+    """Make a fact; its text is compared unless other things are given."""
+    return what, shown, digest(*(compared or (shown,)))
+
+
+def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
+    provenance, source = one.trajectory.provenance(), one.job.source
+    yield _fact("trajectory", str(provenance["trajectory"]), provenance["fingerprint"])
+    yield _fact("times", f"{source.clock}", vars(source.clock))
+    yield _fact("frames", _describe(one.plan), one.plan.frames)
+    yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")
+    done = "; ".join(transform.parameters() for transform in one.transforms) or "none"
+    yield _fact("transforms", done, done, list(one.job.transforms))
+    yield _fact("analyses", ", ".join(analysis.name for analysis in one.analyses))
+    for analysis, half in zip(one.analyses, one.job.analyses, strict=True):
+        indices = np.asarray(analysis.indices)
+        atoms = f"{len(indices)}"
+        yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(half.attributes))
+        given = _parameters(analysis)
+        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+        yield _fact(f"parameters of {analysis.name}", shown, given)
+        computed = [half.computation, list(analysis.fields)]
+        yield _fact(f"function or reference of {analysis.name}", "its code and numbers", computed)
+
+
+def _describe(plan: Plan) -> str:
+    return f"{len(plan.frames)} from {plan.frames[0]} to {plan.frames[-1]}"
+
+
+def _parameters(analysis: Analysis) -> Mapping[str, Any]:
+    """Get the parameters of an analysis, if it records them."""
+    return analysis.parameters() if hasattr(analysis, "parameters") else {}

@@ -12,7 +12,7 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.schedule.tasks import PerBlock, Receiver
+from paceline.schedule.interfaces import PerBlock, Receiver
 from paceline.writers.base import FramesToWrite, Target
 from paceline.writers.frames import FrameFile
 from paceline.writers.h5md import H5MDFile

@@ -1,4 +1,4 @@
-"""Plan → backend → merge → results."""
+"""Run analyses: plan, compute on a backend, merge, finish."""
 
 import math
 import os
@@ -21,13 +21,13 @@ from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.checkpoint import Checkpoint
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
+from paceline.schedule.interfaces import Analysis, Transform
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import BlockResult, CollectedResult
-from paceline.schedule.trajectory_run import Analysis, TrajectoryRun
-from paceline.transform.base import Transform
+from paceline.schedule.trajectory_run import TrajectoryRun
 
-#: What a run gives to an analysis.
-OF_A_RUN = ("frames", "times", "damaged", "timings", "provenance", "results")
+#: Attributes of an analysis that a run sets.
+RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
 
 
 def run(
@@ -50,39 +50,40 @@ def run(
     Parameters
     ----------
     analyses : analysis or sequence of analyses
-        Those of one Universe share its frames: the union of their atoms is decoded once. Where
-        there are several Universes, the workers go from one to the next without a pause.
+        Analyses of one Universe share its frames: the union of their atoms is decoded once. With
+        several Universes, the workers go from one to the next without a pause.
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
-        Where blocks of frames are computed; "threads" by default, and "mpi" in a script that
+        Workers that compute blocks of frames; "threads" by default, and "mpi" in a script that
         ``python -m paceline.mpi`` runs. An Executor, a Dask Client or an object of
-        `paceline.backends` is taken as it is. The results are the same to the last bit.
+        `paceline.backends` is used as it is. The results are the same to the last bit.
     n_workers : int, optional
-        By default the CPUs that this process may use. Of "mpi", threads that compute on each rank.
+        Number of workers; by default the CPUs that this process may use. For "mpi", the number
+        of computing threads per rank.
     start, stop, step : int, optional
         Frames, as in a slice.
     frames : sequence of int or of bool, optional
         Frames one by one, in any order, instead of a slice.
     transforms : sequence of transformations
-        Of `paceline.transform`: what is done to positions, in this order, before any analysis
-        sees them.
+        From `paceline.transform`, applied to positions in this order before any analysis sees
+        them.
     on_error : {"raise", "skip"}
-        What to do with a frame that cannot be read, or transformed: raise, or leave it out, make
-        its row NaN and list it in `analysis.damaged`.
+        If a frame cannot be read or transformed: raise, or leave it out, make its row NaN and
+        list it in `analysis.damaged`.
     progress : bool, optional
-        Whether to show progress; by default a bar on a terminal, a line a minute in a log.
+        Show progress; by default a bar on a terminal, a line per minute in a log.
     block_frames : int, optional
-        Frames dealt at a time, rounded up to 16 times a power of two (of large systems to fewer
-        times one); chosen by default. It changes no result.
+        Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
+        chosen by default. It changes no result.
     checkpoint : path-like, optional
-        File in which finished work is kept while the run goes on, and which is deleted at its end.
-        If it is killed, the same call goes on from there, with any backend and number of workers.
-        A checkpoint is to be trusted like a script: reading it may run code. An entered
+        File that keeps finished work during the run, and is deleted at its end. If the run is
+        killed, the same call resumes from there, with any backend and number of workers. Trust a
+        checkpoint like a script: reading it may run code. An entered
         `paceline.checkpoint.Checkpoint` is left to its owner to finish.
 
     Returns
     -------
     analysis or sequence of analyses
-        As given, now with their results.
+        The argument, now with results.
 
     Raises
     ------
@@ -102,9 +103,9 @@ def run(
     CheckpointError
         The checkpoint is of another run, in use by one, or damaged.
     Terminated
-        SIGTERM came, and the checkpoint is written.
+        SIGTERM was received, and the checkpoint is written.
     UnsupportedError
-        Something that would be ignored or guessed is asked for; it is named.
+        An option cannot be honoured; the message names it.
 
     Examples
     --------
@@ -126,169 +127,166 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    asked = analyses_of(analyses)
-    with collective_run_of(workers) as company:
-        if company.leads:
+    given = analyses_of(analyses)
+    with collective_run_of(workers) as collective:
+        if collective.is_coordinator:
             path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
-            outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in asked)
+            outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in given)
             refuse_clashes(path, *outputs)
-            with _kept_in(checkpoint) as kept:
+            with _opened(checkpoint) as opened:
                 _run(
                     workers,
-                    asked,
+                    given,
                     partial(choose_frames, start=start, stop=stop, step=step, frames=frames),
-                    kept,
+                    opened,
                     transforms=transforms,
                     skip_damaged=on_error == "skip",
                     block_frames=block_frames,
                     progress=progress,
                 )
         else:
-            company.follow()
-        _share(company, asked)
+            collective.work()
+        _broadcast_results(collective, given)
     return analyses
-
-
-@contextmanager
-def _kept_in(checkpoint: Any) -> Iterator[Checkpoint | None]:
-    """The checkpoint, if one is asked for; who has entered one already finishes it too."""
-    if checkpoint is None or isinstance(checkpoint, Checkpoint):
-        yield checkpoint
-        return
-    with Checkpoint(checkpoint) as kept:
-        yield kept
-        kept.finish()
 
 
 def _run(
     workers: Backend,
     analyses: Sequence[Analysis],
     choose: Callable[[int], np.ndarray],
-    kept: Checkpoint | None,
+    checkpoint: Checkpoint | None,
     *,
     transforms: Sequence[Transform],
     skip_damaged: bool,
     block_frames: int | None,
     progress: bool | None,
 ) -> None:
-    """Run analyses here and now; `choose` gives the frames wanted of so many."""
+    """Run analyses from this process; `choose` selects frames out of a trajectory's number."""
     begun = time.monotonic_ns()
-    passes = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
-    for number, one in enumerate(passes):
-        one.deal(
+    runs = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
+    for number, one in enumerate(runs):
+        one.prepare(
             choose(one.trajectory.n_frames),
             skip_damaged=skip_damaged,
-            n_workers=workers.n_workers / len(passes),
-            block_frames=kept.block_frames(number, block_frames) if kept else block_frames,
-            streamed=kept is not None,
+            n_workers=workers.n_workers / len(runs),
+            block_frames=(
+                checkpoint.block_frames(number, block_frames) if checkpoint else block_frames
+            ),
+            streamed=checkpoint is not None,
         )
-    timings = _timings(workers, passes, begun)
+    timings = _timings(workers, runs, begun)
     with ExitStack() as receivers:
-        for number, one in enumerate(passes):
-            one.collect(number, timings, receivers)
-        if kept:
-            kept.begin(passes, timings)
-        _do(workers, passes, kept, show=progress)
-        for one in passes:
+        for number, one in enumerate(runs):
+            one.start_collecting(number, timings, receivers)
+        if checkpoint:
+            checkpoint.begin(runs, timings)
+        _compute(workers, runs, checkpoint, show=progress)
+        for one in runs:
             one.trajectory.verify()
     timings.end = time.monotonic_ns()
-    for one in passes:
+    for one in runs:
         one.finish(timings)
 
 
-def _timings(workers: Backend, passes: Sequence[TrajectoryRun], begun: int) -> Timings:
-    """What is known of them before any block is dealt."""
+def _compute(
+    workers: Backend,
+    runs: Sequence[TrajectoryRun],
+    checkpoint: Checkpoint | None,
+    *,
+    show: bool | None,
+) -> None:
+    """Compute and collect every block that is not done yet."""
+    shared = [one for one in runs if one.trajectory.shareable]
+    alone = [one for one in runs if not one.trajectory.shareable]
+    n_frames = sum(len(one.plan.frames) for one in runs)
+    done = sum(one.collected.n_frames for one in runs)
+    with Progress(n_frames, show=show, done=done) as bar:
+        for result in chain(
+            _results(workers, shared, checkpoint), _results(make_backend("serial"), alone, None)
+        ):
+            bar.add(result.n_frames)
+
+
+def _results(
+    backend: Backend, runs: Sequence[TrajectoryRun], checkpoint: Checkpoint | None
+) -> Iterator[BlockResult]:
+    """Compute the blocks of some trajectories; yield results that were collected."""
+    tasks = chain.from_iterable(
+        one.tasks(number, backend.n_workers) for number, one in enumerate(runs)
+    )
+    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    with closing(backend.run([one.job for one in runs], tasks)) as results:
+        received = time.monotonic_ns()
+        for result in results:
+            if isinstance(result, DuplicateAttempt):
+                runs[result.timing.job].collected.add_duplicate(result)
+                continue
+            if isinstance(result, CollectedResult):
+                runs[result.job].collected.add_collected(result, received)
+                received = time.monotonic_ns()
+                continue
+            if checkpoint:
+                checkpoint.add(result)
+            else:
+                runs[result.job].collected.add(result)
+            yield result
+            received = time.monotonic_ns()
+
+
+@contextmanager
+def _opened(checkpoint: Any) -> Iterator[Checkpoint | None]:
+    """Open a checkpoint if one is given, and finish it; an entered one is left to its owner."""
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        yield checkpoint
+        return
+    with Checkpoint(checkpoint) as opened:
+        yield opened
+        opened.finish()
+
+
+def _timings(workers: Backend, runs: Sequence[TrajectoryRun], begun: int) -> Timings:
+    """Collect the facts that are known before any block is assigned."""
     return Timings(
-        workers.name if any(one.trajectory.shareable for one in passes) else "serial",
+        workers.name if any(one.trajectory.shareable for one in runs) else "serial",
         begun,
         time.monotonic_ns(),
-        t_init_top=_known_sum(one.trajectory.t_init_top for one in passes),
-        t_init_traj=_known_sum(one.trajectory.t_init_traj for one in passes),
+        t_init_top=_known_sum(one.trajectory.t_init_top for one in runs),
+        t_init_traj=_known_sum(one.trajectory.t_init_traj for one in runs),
         n_workers=int(workers.n_workers),
         schedule=getattr(workers, "schedule", "dynamic"),
-        trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in passes),
-        bytes_used=sum(one.bytes_used for one in passes),
+        trajectory=", ".join(str(one.trajectory.provenance()["trajectory"]) for one in runs),
+        bytes_used=sum(one.bytes_used for one in runs),
         host=socket.gethostname(),
         date=datetime.now().astimezone().isoformat(" ", "seconds"),
         version=__version__,
     )
 
 
-def _do(
-    workers: Backend, passes: Sequence[TrajectoryRun], kept: Checkpoint | None, *, show: bool | None
-) -> None:
-    """Every block that is not done yet, each added to its pass."""
-    shared = [one for one in passes if one.trajectory.shareable]
-    alone = [one for one in passes if not one.trajectory.shareable]
-    n_frames = sum(len(one.plan.frames) for one in passes)
-    done = sum(one.collected.n_frames for one in passes)
-    with Progress(n_frames, show=show, done=done) as bar:
-        for outcome in chain(
-            _outcomes(workers, shared, kept), _outcomes(make_backend("serial"), alone, None)
-        ):
-            bar.add(outcome.n_frames)
+def _known_sum(values: Iterable[float]) -> float:
+    """Sum the values that are known; NaN if none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) if known else math.nan
 
 
-def _outcomes(
-    backend: Backend, passes: Sequence[TrajectoryRun], kept: Checkpoint | None
-) -> Iterator[BlockResult]:
-    """Every block of some passes, done and added to its pass."""
-    works = chain.from_iterable(
-        one.works(number, backend.n_workers) for number, one in enumerate(passes)
-    )
-    # Closed at once, also by an error here: its traceback would keep the workers at work.
-    with closing(backend.run([one.job for one in passes], works)) as outcomes:
-        heard = time.monotonic_ns()
-        for outcome in outcomes:
-            if isinstance(outcome, DuplicateAttempt):
-                passes[outcome.timing.job].note(outcome)
-                continue
-            if isinstance(outcome, CollectedResult):
-                passes[outcome.job].take(outcome, heard)
-                heard = time.monotonic_ns()
-                continue
-            if kept:
-                kept.add(outcome)
-            else:
-                passes[outcome.job].add(outcome)
-            yield outcome
-            heard = time.monotonic_ns()
-
-
-def _share(company: CollectiveRun, analyses: Sequence[Analysis]) -> None:
-    """Give to all who have called `run` what the one that leads has found."""
-    found = company.share(
-        lambda: [{name: getattr(one, name) for name in OF_A_RUN} for one in analyses]
+def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) -> None:
+    """Set the coordinator's results on the analyses of every process that called `run`."""
+    found = collective.broadcast(
+        lambda: [{name: getattr(one, name) for name in RUN_ATTRIBUTES} for one in analyses]
     )
     for analysis, values in zip(analyses, found, strict=True):
         for name, value in values.items():
             setattr(analysis, name, value)
 
 
-def _known_sum(values: Iterable[float]) -> float:
-    """Sum of the values that are known; NaN where none is."""
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) if known else math.nan
-
-
 def analyses_of(given: Any) -> list[Analysis]:
-    """What `run` was given, as a list.
-
-    Parameters
-    ----------
-    given : analysis or sequence of analyses
-        As for `run`.
-
-    Returns
-    -------
-    list of Analysis
+    """Check the first argument of `run`, and return it as a list.
 
     Raises
     ------
     ValueError
-        There is none.
+        It is empty.
     TypeError
-        One is no analysis.
+        An item is no analysis.
     """
     analyses = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
@@ -304,7 +302,7 @@ def analyses_of(given: Any) -> list[Analysis]:
 
 
 def _by_universe(analyses: Sequence[Analysis]) -> list[list[Analysis]]:
-    """Analyses of one Universe each."""
+    """Group analyses by Universe."""
     groups: dict[int, list[Analysis]] = {}
     for analysis in analyses:
         groups.setdefault(id(analysis.atomgroup.universe), []).append(analysis)

@@ -1,8 +1,7 @@
-"""A file of checksummed records that grows, is locked by who writes it, and survives a crash.
+"""Journal: a file of checksummed records that grows, is locked by its writer, survives a crash.
 
-It begins with `MAGIC`. Then come records, each with a head of 16 bytes, little-endian: the length
-of its payload (64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes; then the
-payload.
+It begins with `MAGIC`. Each record has a head of 16 bytes, little-endian: the length of its payload
+(64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes; then the payload.
 """
 
 import contextlib
@@ -29,34 +28,25 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-#: Name and version of the form.
-MAGIC = b"paceline checkpoint 1\n"
+#: Name and version of the format: raised when records change. Version 1 named classes by module.
+MAGIC = b"paceline checkpoint 2\n"
+_EARLIER = (b"paceline checkpoint 1\n",)
 _HEAD = struct.Struct("<QII")
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: What `flock` says on a file system that knows no locks.
+#: Errors of `flock` on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class Journal:
-    """An open journal, that nobody else may open meanwhile.
+    """An open journal, which no other process may open meanwhile; created if it does not exist.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; made where there is none.
-
-    Attributes
-    ----------
-    path : str
-    locked : bool
-        Whether others are kept out; False where the file system knows no locks.
-    size : int
-        Bytes up to the end of the last whole record.
+    `locked` is False on a file system without locks; `size` is the number of bytes up to the end of
+    the last whole record.
 
     Raises
     ------
     CheckpointError
-        The file is something else, is in use, or was damaged.
+        The file is something else, of an earlier format, in use, or damaged.
 
     Examples
     --------
@@ -78,7 +68,7 @@ class Journal:
         _open_here.add(self)
         try:
             self.locked = _lock(self._file, self.path)
-            self._refuse_replaced()
+            self._check_not_replaced()
             self._check_magic()
         except BaseException:
             self.close()
@@ -90,8 +80,8 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _refuse_replaced(self) -> None:
-        """Another run may have rewritten, or removed, the file between our opening and locking."""
+    def _check_not_replaced(self) -> None:
+        """Raise if another run replaced or removed the file between our opening and locking it."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self.path), os.fstat(self._file)):
                 return
@@ -101,6 +91,12 @@ class Journal:
         found = os.pread(self._file, len(MAGIC), 0)
         if found == MAGIC:
             return
+        if found in _EARLIER:
+            raise CheckpointError(
+                f"{self.path}: this checkpoint was written by an earlier version of paceline, in "
+                "a form that this one does not read; finish the run with that version, or delete "
+                "the file to begin anew"
+            )
         if not MAGIC.startswith(found):
             raise CheckpointError(
                 f"{self.path}: expected a checkpoint, which begins with {MAGIC!r}, found "
@@ -117,11 +113,7 @@ class Journal:
             raise
 
     def records(self) -> Iterator[bytes]:
-        """Every whole record, in order. What a crash left of one more is cut off.
-
-        Yields
-        ------
-        bytes
+        """Yield every whole record, in order; cut off a last one that a crash left incomplete.
 
         Raises
         ------
@@ -139,7 +131,7 @@ class Journal:
             yield payload
 
     def _record(self, offset: int, end: int) -> bytes | None:
-        """The record at a byte; None where a crash ended it."""
+        """Read the record at a byte; None if a crash left it incomplete."""
         head = os.pread(self._file, _HEAD.size, offset)
         if len(head) < _HEAD.size:
             return None
@@ -167,11 +159,6 @@ class Journal:
     def append(self, payload: bytes) -> None:
         """Add a record; it is on the disk when this returns.
 
-        Parameters
-        ----------
-        payload : bytes
-            The record.
-
         Raises
         ------
         OSError
@@ -189,12 +176,7 @@ class Journal:
         self.size += len(record)
 
     def rewrite(self, payloads: Iterable[bytes]) -> None:
-        """Put other records in the place of all: at any moment the file has the ones or the others.
-
-        Parameters
-        ----------
-        payloads : iterable of bytes
-            The records.
+        """Replace all records atomically.
 
         Raises
         ------
@@ -224,19 +206,19 @@ class Journal:
         _sync_folder(self.path)
 
     def remove(self) -> None:
-        """Delete the file, before another run may have it."""
+        """Delete the file, while it is still locked."""
         self._remove_leftovers()
         os.unlink(self.path)
         self.close()
 
     def _remove_leftovers(self) -> None:
-        """Delete what runs left that were killed as they rewrote the file."""
+        """Delete temporary files of runs that were killed while they rewrote the journal."""
         if self.locked:  # otherwise they might be another run's, that is alive
             with contextlib.suppress(OSError):
                 remove_leftovers(self.path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         _open_here.discard(self)
         if self._file >= 0:
             os.close(self._file)
@@ -257,7 +239,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _lock(file: int, path: str) -> bool:
-    """Whether the file could be locked."""
+    """Lock a file; False if its file system has no locks."""
     if fcntl is None:
         return False
     try:
@@ -272,7 +254,7 @@ def _lock(file: int, path: str) -> bool:
 
 
 def _sync_folder(path: str) -> None:
-    """Have a new name on the disk, where folders can be waited for."""
+    """Flush a folder, so that a new name is on the disk, where the system can do that."""
     with contextlib.suppress(OSError):
         folder = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
@@ -287,7 +269,7 @@ def _record(payload: bytes) -> bytes:
 
 
 def _write(file: int, data: bytes, offset: int) -> int:
-    """Write all of it; one call, unless the system takes less at a time."""
+    """Write all bytes, in as few calls as the system allows."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.pwrite(file, rest, offset + len(data) - len(rest)) :]

@@ -17,8 +17,8 @@ from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
 from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.schedule.tasks import PerBlock, PerFrame, Reduction
-from paceline.transform.base import Transform, refuse_updating
+from paceline.schedule.interfaces import PerBlock, PerFrame, Reduction, Transform
+from paceline.transform.base import refuse_updating
 
 
 class AnalysisBase:

@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.schedule.tasks import Reduction
+from paceline.schedule.interfaces import Reduction
 from paceline.transform.base import refuse_updating
 
 #: What `rdf` is called in tables and figures, by its norm.

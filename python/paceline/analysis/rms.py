@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
-from paceline.schedule.tasks import PerFrame, Reduction
+from paceline.schedule.interfaces import PerFrame, Reduction
 from paceline.transform.base import reference_positions, refuse_other_masses, refuse_updating
 
 

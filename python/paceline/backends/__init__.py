@@ -1,7 +1,4 @@
-"""Where blocks are computed: one small file each.
-
-`base.Backend` says what one is.
-"""
+"""Backends: workers that compute blocks. `base.Backend` is their interface."""
 
 import sys
 from collections.abc import Callable
@@ -41,16 +38,16 @@ _BY_NAME: dict[str, Callable[..., Backend]] = {
 
 
 def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
-    """Turn what a user may give as `backend` into a backend.
+    """Make a backend of the argument `backend` of a run.
 
     Parameters
     ----------
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
-        Which; "threads" by default, and "mpi" where ranks of MPI wait for runs of this one. A
-        concurrent.futures.Executor, a distributed.Client or a Backend is taken as it is.
+        "threads" by default, and "mpi" where ranks of MPI wait for runs of this one. A
+        concurrent.futures.Executor, a distributed.Client or a Backend is used as it is.
     n_workers : int, optional
-        Number of workers; by default the CPUs that this process may use. Of "mpi", threads that
-        compute on each rank.
+        Number of workers; by default the CPUs that this process may use. For "mpi", the number
+        of computing threads per rank.
 
     Returns
     -------
@@ -62,7 +59,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     ValueError
         An unknown name, or a number of workers that the backend cannot have.
     UnsupportedError
-        What the backend needs is not installed, or a Client is asynchronous.
+        A package that the backend needs is not installed, or a Client is asynchronous.
     WorkerError
         A Client is closed, or has no workers yet.
 
@@ -102,6 +99,6 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
 
 
 def _is_client(backend: Any) -> bool:
-    """Whether this is a Client of Dask's; who has one has imported it."""
+    """Check for a Client of Dask without importing Dask: its owner has imported it."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

@@ -1,4 +1,4 @@
-"""What all backends have in common."""
+"""Interfaces of backends."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from types import TracebackType
@@ -6,60 +6,45 @@ from typing import Any, Protocol, Self
 
 from paceline._util.machine import available_cpus
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 
 class Backend(Protocol):
-    """Where blocks are computed.
+    """Workers that compute blocks.
 
     Attributes
     ----------
     name : str
-        What it is called in the timings.
+        Name in the timings.
     n_workers : int
-        Blocks that are computed at the same time.
+        Number of blocks that are computed at the same time.
     """
 
     name: str
     n_workers: int
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Do every block; yield outcomes as they come. Closing the generator stops the work.
+        """Run every task; yield results as they come. Closing the generator stops the work.
 
         Parameters
         ----------
-        jobs : sequence of Job or Calls
-            One a trajectory: what its blocks have in common.
-        works : iterable of Work or Call
-            The blocks; taken from it as workers come free.
+        jobs : sequence of Job or FunctionJob
+            One per trajectory.
+        tasks : iterable of Task or FunctionTask
+            Taken from it as workers come free.
 
         Yields
         ------
         BlockResult, CollectedResult or DuplicateAttempt
-            Of each block, in any order; at the end, what was kept until then. And, at any time,
-            attempts that do not count.
+            Results of blocks, in any order; at the end, results that workers kept until then; and,
+            at any time, attempts that do not count.
         """
 
 
 def worker_count(n_workers: int | None) -> int:
-    """Number of workers that a user asked for.
-
-    Parameters
-    ----------
-    n_workers : int, optional
-        By default the CPUs that this process may use.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Raises
-    ------
-    ValueError
-        Fewer are asked for.
+    """Check a number of workers; by default the CPUs that this process may use.
 
     Examples
     --------
@@ -74,15 +59,15 @@ def worker_count(n_workers: int | None) -> int:
 
 
 class CollectiveRun(Protocol):
-    """Processes that have called `run` together; one of them leads.
+    """Processes that called `run` together: one coordinates, the others work.
 
     Attributes
     ----------
-    leads : bool
-        Whether this one does: it plans, deals and collects.
+    is_coordinator : bool
+        True for the process that plans, schedules and collects.
     """
 
-    leads: bool
+    is_coordinator: bool
 
     def __enter__(self) -> Self: ...
 
@@ -93,17 +78,17 @@ class CollectiveRun(Protocol):
         traceback: TracebackType | None,
     ) -> None: ...
 
-    def follow(self) -> None:
-        """Take part in the run that another leads."""
+    def work(self) -> None:
+        """Take part in the coordinator's run."""
 
-    def share(self, make: Callable[[], Any]) -> Any:
-        """Give to all what the one that leads makes."""
+    def broadcast(self, make: Callable[[], Any]) -> Any:
+        """Send what the coordinator makes to all processes, and return it."""
 
 
 class SingleProcessRun:
-    """A company of one."""
+    """A `CollectiveRun` of one process."""
 
-    leads = True
+    is_coordinator = True
 
     def __enter__(self) -> Self:
         return self
@@ -114,26 +99,16 @@ class SingleProcessRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Nobody has to be told."""
+        """Do nothing."""
 
-    def follow(self) -> None:
-        """Nobody leads."""
+    def work(self) -> None:
+        """Do nothing: no other process coordinates."""
 
-    def share(self, make: Callable[[], Any]) -> Any:
-        """Make it."""
+    def broadcast(self, make: Callable[[], Any]) -> Any:
+        """Return what the function makes."""
         return make()
 
 
 def collective_run_of(backend: Backend) -> CollectiveRun:
-    """Those who have called `run` together.
-
-    Parameters
-    ----------
-    backend : Backend
-        Of the run; one that several processes share has `company`.
-
-    Returns
-    -------
-    CollectiveRun
-    """
-    return backend.company() if hasattr(backend, "company") else SingleProcessRun()
+    """Get the processes that call `run` together; a backend of several has `collective_run`."""
+    return backend.collective_run() if hasattr(backend, "collective_run") else SingleProcessRun()

@@ -1,4 +1,4 @@
-"""Any pool of workers with the interface of `concurrent.futures`."""
+"""Executors: any pool of workers with the interface of `concurrent.futures`."""
 
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -10,29 +10,29 @@ from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import (
     Scheduler,
-    TaskBatch,
-    TaskBatches,
-    given_up,
-    run_sealed,
-    too_late,
+    TaskBatcher,
+    abandoned_attempt,
+    late_attempts,
 )
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
-from paceline.schedule.worker import SealedJob
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, TaskBatch
+from paceline.schedule.worker import PickledJob, pickle_jobs, run_pickled
 
-#: A run of blocks shall take at least so long, seconds: a worker of loky's waits 1.5 ms for its
-#: next one, and 11 % of the time where it was given single blocks of 14 ms.
-RUN_SECONDS = 0.1
+#: Shortest time of a batch, seconds: a worker of loky's waits 1.5 ms for its next one, and 11 % of
+#: the time where it was given single blocks of 14 ms.
+BATCH_SECONDS = 0.1
+
+BatchFuture = Future[BlockResult | None]
 
 
 class Pool(ForMDAnalysis):
-    """Blocks submitted to an executor, a few ahead of those that are being computed.
+    """Compute blocks on an executor of `concurrent.futures`.
 
     Parameters
     ----------
     executor : concurrent.futures.Executor
         Stays the caller's: it is not shut down.
     n_workers : int, optional
-        How many workers it has; by default what it says of itself, else the CPUs of this process.
+        Number of its workers; by default the executor's own number, else the CPUs of this process.
     """
 
     def __init__(self, executor: Executor, n_workers: int | None = None):
@@ -41,13 +41,16 @@ class Pool(ForMDAnalysis):
         self.n_workers = worker_count(n_workers or getattr(executor, "_max_workers", None))
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Do every block; yield outcomes as they come."""
-        sealed = seal(jobs, self.name)
-        runs = TaskBatches(jobs, works, self.n_workers, RUN_SECONDS)
+        """Run every task; yield results as they come."""
+        pickled = pickle_jobs(jobs, self.name)
+        batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
+        scheduler = Scheduler(batches)
         try:
-            left = yield from submit(self._executor, self.n_workers, sealed, runs, Scheduler(runs))
+            left = yield from run_batches(
+                self._executor, self.n_workers, pickled, batches, scheduler
+            )
         except BrokenExecutor as error:
             raise WorkerError(
                 f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
@@ -56,62 +59,32 @@ class Pool(ForMDAnalysis):
         yield from left.values()
 
 
-def seal(jobs: Sequence[AnyJob], name: str) -> list[SealedJob]:
-    """Make jobs ready to be sent.
-
-    Parameters
-    ----------
-    jobs : sequence of Job or Calls
-        What the blocks of each trajectory have in common.
-    name : str
-        What the error calls the backend.
-
-    Returns
-    -------
-    list of SealedJob
-
-    Raises
-    ------
-    WorkerError
-        A job cannot be pickled.
-    """
-    try:
-        return [SealedJob(job) for job in jobs]
-    except Exception as error:  # pickling runs code of every object's own
-        raise WorkerError(
-            f"an analysis cannot be sent to the workers of {name}: {error}; "
-            "backend='threads' sends nothing"
-        ) from error
-
-
-def submit(
+def run_batches(
     executor: Executor,
     n_workers: int,
-    sealed: Sequence[SealedJob],
-    runs: TaskBatches,
-    dealer: Scheduler[TaskBatch],
-) -> Generator[
-    BlockResult | DuplicateAttempt, None, dict[Future[BlockResult | None], DuplicateAttempt]
-]:
-    """Do every block that a dealer has; yield outcomes as they come.
+    pickled: Sequence[PickledJob],
+    batches: TaskBatcher,
+    scheduler: Scheduler[TaskBatch],
+) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
+    """Run every batch of a scheduler on an executor; yield results as they come.
 
     Parameters
     ----------
     executor : concurrent.futures.Executor
-        Does them.
+        Workers.
     n_workers : int
-        Runs that it does at a time.
-    sealed : sequence of SealedJob
+        Their number.
+    pickled : sequence of PickledJob
         By number.
-    runs : TaskBatchs
-        Is told how long blocks took.
-    dealer : Scheduler
-        Of these runs; is given back those that a broken executor had.
+    batches : TaskBatcher
+        Gets the time that blocks took.
+    scheduler : Scheduler
+        Of these batches; gets back those that a broken executor had.
 
     Returns
     -------
     dict of Future to DuplicateAttempt
-        What is still being done, of blocks of which another outcome came first.
+        Futures that are still running though another result of their batch came first.
 
     Yields
     ------
@@ -122,36 +95,37 @@ def submit(
     concurrent.futures.BrokenExecutor
         Its workers are gone.
     """
-    sender = _Sender(executor, n_workers, sealed)
-    pending: dict[Future[BlockResult | None], tuple[TaskBatch, int]] = {}
+    sender = _Sender(executor, n_workers, pickled)
+    pending: dict[BatchFuture, tuple[TaskBatch, int]] = {}
     try:
-        while not dealer.finished:
-            # Twice as many as workers: none waits for a block while its last one is returned.
-            while len(pending) < 2 * n_workers and (run := dealer.next()) is not None:
-                pending[sender.send(run)] = run, time.monotonic_ns()
-            while len(pending) < n_workers and (run := dealer.again()) is not None:
-                pending[sender.send(run)] = run, time.monotonic_ns()
+        while not scheduler.finished:
+            # Twice as many as workers: none waits for a batch while its last one is returned.
+            while len(pending) < 2 * n_workers and (batch := scheduler.assign()) is not None:
+                pending[sender.send(batch)] = batch, time.monotonic_ns()
+            while len(pending) < n_workers and (batch := scheduler.assign_overdue()) is not None:
+                pending[sender.send(batch)] = batch, time.monotonic_ns()
             idle = len(pending) < n_workers
-            done, _ = wait(pending, dealer.patience() if idle else None, FIRST_COMPLETED)
+            timeout = scheduler.seconds_until_overdue() if idle else None
+            done, _ = wait(pending, timeout, FIRST_COMPLETED)
             for future in done:
-                outcome, (run, since) = future.result(), pending.pop(future)
-                if outcome is None:
-                    pending[sender.send(run, whole=True)] = run, since
+                result, (batch, since) = future.result(), pending.pop(future)
+                if result is None:
+                    pending[sender.send(batch, whole=True)] = batch, since
                     continue
-                runs.took(outcome)
-                if dealer.done(outcome):
-                    yield outcome
+                batches.record(result)
+                if scheduler.complete(result):
+                    yield result
                 else:
-                    yield from too_late(outcome)
+                    yield from late_attempts(result)
         return {
-            future: given_up(run, "", since)
-            for future, (run, since) in pending.items()
+            future: abandoned_attempt(batch, "", since)
+            for future, (batch, since) in pending.items()
             if not future.cancel()
         }
     except BrokenExecutor:
-        # Not only what is pending: a block may have been dealt and not been taken any more.
-        for run in dealer.unfinished:
-            dealer.lost(run)
+        # Not only what is pending: a batch may have been assigned and not been accepted any more.
+        for batch in scheduler.running:
+            scheduler.return_lost(batch)
         raise
     finally:
         for future in pending:
@@ -159,21 +133,21 @@ def submit(
 
 
 class _Sender:
-    """Sends a job whole as often as there are workers, then only its key.
+    """Sends a whole job as often as there are workers, then only its key.
 
-    An executor does not say who takes what: a worker that lacks the job says so, and its run is
-    sent again with the whole job.
+    An executor does not say which worker takes a batch: one without the job returns None, and its
+    batch is sent again with the whole job.
     """
 
-    def __init__(self, executor: Executor, n_workers: int, sealed: Sequence[SealedJob]):
+    def __init__(self, executor: Executor, n_workers: int, pickled: Sequence[PickledJob]):
         self._executor = executor
         self._n_workers = n_workers
-        self._sealed = sealed
-        self._keys = [job.key_alone() for job in sealed]
-        self._times = [0] * len(sealed)
+        self._pickled = pickled
+        self._keys = [job.key_alone() for job in pickled]
+        self._n_sent = [0] * len(pickled)
 
-    def send(self, run: TaskBatch, *, whole: bool = False) -> "Future[BlockResult | None]":
-        self._times[run.job] += 1
-        whole = whole or self._times[run.job] <= self._n_workers
-        job = (self._sealed if whole else self._keys)[run.job]
-        return self._executor.submit(run_sealed, job, run)
+    def send(self, batch: TaskBatch, *, whole: bool = False) -> BatchFuture:
+        self._n_sent[batch.job] += 1
+        whole = whole or self._n_sent[batch.job] <= self._n_workers
+        job = (self._pickled if whole else self._keys)[batch.job]
+        return self._executor.submit(run_pickled, job, batch)

@@ -1,6 +1,6 @@
-"""What MDAnalysis asks of a backend, so that its own analyses run on ours.
+"""Run MDAnalysis's own analyses on our backends.
 
-All that is taken for granted about MDAnalysis's private ways is in this file, and nothing of it is
+All assumptions about MDAnalysis's private interface are in this file, and nothing of MDAnalysis is
 imported before one of its analyses runs.
 """
 
@@ -25,19 +25,18 @@ from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.tasks import FunctionJob, FunctionTask
 
+#: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
+#: last digits must not depend on that number.
+PARTS = 64
+#: Frames of a part, at the least: each part is prepared anew.
+FEWEST_FRAMES = 16
 
-class Shipped:
-    """A function that each call finds as it was given, on Universes that are opened once a worker.
 
-    Parameters
-    ----------
-    function : callable
-        Takes an item.
+class RemoteCall:
+    """A function of one item that is sent to workers, with Universes opened once per worker.
 
-    Raises
-    ------
-    Exception
-        Whatever pickling the function raises.
+    Each call finds the function, and the frames of its Universes, as they were given. Pickling the
+    function may raise any error.
     """
 
     def __init__(self, function: Callable[[Any], Any]):
@@ -48,17 +47,17 @@ class Shipped:
         large: dict[int, Any] = {}
         self._function = _dumps(function, large, (Universe, ProtoReader))
         self._large = list(large.values())
-        self._places = [
+        self._frames = [
             (k, reader.ts.frame, reader.ts.positions.copy() if reader.ts.has_positions else None)
             for k, reader in enumerate(self._large)
             if isinstance(reader, ProtoReader)
         ]
 
     def __call__(self, item: Any) -> bytes:
-        """What the function returns of an item, for `receive`."""
+        """Call the function with an item; pickle the result, for `receive`."""
         # Each call finds the frames as they were, with what the user changed in them, and a copy of
         # the function: the last call has moved the ones, and may have left something in the other.
-        for k, frame, positions in self._places:
+        for k, frame, positions in self._frames:
             reader = self._large[k]
             reader[frame]
             if positions is not None:
@@ -67,22 +66,12 @@ class Shipped:
         return _dumps(function(item), {id(one): one for one in self._large}, ())
 
     def receive(self, data: bytes) -> Any:
-        """What a call returned; its Universes are those that the function was given with.
-
-        Parameters
-        ----------
-        data : bytes
-            Of a call, in any process.
-
-        Returns
-        -------
-        object
-        """
+        """Unpickle the result of a call; its Universes are those of the given function."""
         return _loads(data, self._large)
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Writes numbers in place of large objects, and makes a list of these."""
+    """Pickles numbers in place of large objects, and collects these."""
 
     def __init__(self, file: io.BytesIO, large: dict[int, Any], kinds: tuple[type, ...]):
         super().__init__(file)
@@ -99,6 +88,8 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Puts large objects in the place of their numbers."""
+
     def __init__(self, file: io.BytesIO, large: list[Any]):
         super().__init__(file)
         self._large = large
@@ -117,24 +108,16 @@ def _loads(data: bytes, large: list[Any]) -> Any:
     return _Unpickler(io.BytesIO(data), large).load()
 
 
-#: The frames of an analysis are cut into so many parts, whatever the number of workers, so that
-#: this number does not show in the last digits of a result …
-PARTS = 64
-#: … of at least so many frames: each part is prepared anew.
-FEWEST_FRAMES = 16
-
-
 class ForMDAnalysis:
-    """A backend that MDAnalysis takes as well, in `run(backend=...)` of its own analyses.
+    """A backend that also serves MDAnalysis, as `run(backend=...)` of its own analyses.
 
-    To MDAnalysis it passes for a `BackendSerial`: that is what every analysis supports and what
-    may show progress. Whether an analysis can be parallelised is asked before, and of the
-    analysis alone.
+    To MDAnalysis it passes for a `BackendSerial`, which every analysis supports and which may show
+    progress. MDAnalysis checks before that an analysis can be parallelised.
 
     Attributes
     ----------
     timings : Timings
-        Of the last analysis of MDAnalysis that ran here.
+        Timings of the last analysis of MDAnalysis that ran here.
     """
 
     name: str
@@ -144,17 +127,17 @@ class ForMDAnalysis:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` asks, beside the type."""
+        """Class for `isinstance`, beside the type."""
         return _serial() or type(self)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is this backend, or the one as which it passes."""
+        """Compare with this backend, and with the class as which it passes."""
         return self is other or (isinstance(other, type) and other is _serial())
 
     __hash__ = object.__hash__
 
     def apply(self, func: Callable, computations: Sequence[Any]) -> list[Any]:
-        """FunctionTask a function with each item, as MDAnalysis's `BackendBase.apply` does.
+        """Call a function with each item, as MDAnalysis's `BackendBase.apply` does.
 
         Parameters
         ----------
@@ -166,8 +149,8 @@ class ForMDAnalysis:
         Returns
         -------
         list
-            What it returned, item by item. Of an analysis, which calls this in its `run`: what
-            each part of its frames gave, in as many parts as suit the workers.
+            Results, item by item. When an analysis calls this in its `run`: the results of each
+            part of its frames, in as many parts as suit the workers.
 
         Raises
         ------
@@ -213,14 +196,14 @@ class ForMDAnalysis:
             n_workers=int(self.n_workers),
             schedule=getattr(self, "schedule", "dynamic"),
         )
-        shipped, job = _ship(function, name)
-        with collective_run_of(self) as company:
-            if company.leads:
+        remote, job = _remote_call(function, name)
+        with collective_run_of(self) as collective:
+            if collective.is_coordinator:
                 values = self._values(job, calls, unit, progress)
             else:
-                company.follow()
+                collective.work()
             begun = time.monotonic_ns()
-            done = [shipped.receive(value) for value in company.share(lambda: values)]
+            done = [remote.receive(value) for value in collective.broadcast(lambda: values)]
         self.timings.end = time.monotonic_ns()
         self.timings.t_comm += (self.timings.end - begun) / 1e9
         return done
@@ -228,33 +211,33 @@ class ForMDAnalysis:
     def _values(
         self, job: FunctionJob, calls: Sequence[FunctionTask], unit: str, progress: bool | None
     ) -> list[Any]:
-        """What each call returned, as it came."""
+        """Run all calls; return their pickled results, and keep their timings."""
         values: list[Any] = [None] * len(calls)
         self.timings.dealt = time.monotonic_ns()
         with (
             Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar,
-            closing(self.run([job], calls)) as outcomes,
+            closing(self.run([job], calls)) as results,
         ):
-            for outcome in outcomes:
-                if isinstance(outcome, DuplicateAttempt):
-                    self.timings.abandoned.append(outcome)
+            for result in results:
+                if isinstance(result, DuplicateAttempt):
+                    self.timings.abandoned.append(result)
                     continue
                 came = time.monotonic_ns()
-                (values[outcome.number],) = outcome.values
+                (values[result.number],) = result.values
                 self.timings.blocks.extend(
-                    replace(timing, comm=max(0, came - timing.end)) for timing in outcome.timings
+                    replace(timing, comm=max(0, came - timing.end)) for timing in result.timings
                 )
-                bar.add(outcome.n_frames)
+                bar.add(result.n_frames)
         return values
 
 
 def _serial() -> type | None:
-    """The backend of MDAnalysis's that runs every analysis; None while nobody has loaded it."""
+    """Get MDAnalysis's serial backend; None while it is not imported."""
     return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
 
 
 def _analysis_of(func: partial) -> Any:
-    """The analysis whose `run` has made a function; None where it is any other."""
+    """Get the analysis whose `run` made a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 
     analysis = getattr(func.func, "__self__", None)
@@ -262,14 +245,14 @@ def _analysis_of(func: partial) -> Any:
 
 
 def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
-    """MDAnalysis's parts; where their number is not asked for, and is that of workers: ours."""
+    """Cut frames into our number of parts, unless the user asked for one."""
     frames = np.concatenate(parts)
     n_parts = min(PARTS, len(frames) // FEWEST_FRAMES)
     return np.array_split(frames, n_parts) if n_parts > len(parts) == n_workers else parts
 
 
 def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
-    """One call a part, whose rows are the place in the result and the number of each frame."""
+    """Make one task per part; its rows are the index in the result and the number of a frame."""
     for number, part in enumerate(parts):
         (first, first_frame), last_frame = part[0], part[-1, 1]
         what = f"frames {first_frame} to {last_frame}"
@@ -277,16 +260,16 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
 
 
 def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
-    """What MDAnalysis needs of an analysis that has done a part of the frames."""
+    """Compute a part of the frames; return what MDAnalysis needs of the analysis."""
     # Bars of several workers would write over one another.
     done = compute(indexed_frames, verbose=False)
     return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
 
 
-def _ship(function: Callable, name: str) -> tuple[Shipped, FunctionJob]:
+def _remote_call(function: Callable, name: str) -> tuple[RemoteCall, FunctionJob]:
     try:
-        shipped = Shipped(function)
-        return shipped, FunctionJob(name, cloudpickle.dumps(shipped))
+        remote = RemoteCall(function)
+        return remote, FunctionJob(name, cloudpickle.dumps(remote))
     except Exception as error:  # pickling runs code of every object's own
         raise WorkerError(
             f"{name} cannot be pickled, and each worker needs one of its own: "

@@ -12,21 +12,22 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from paceline.backends.base import worker_count
-from paceline.backends.executor import RUN_SECONDS, seal, submit
+from paceline.backends.executor import BATCH_SECONDS, run_batches
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.scheduler import Scheduler, TaskBatches, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
+from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
+from paceline.schedule.worker import pickle_jobs
 
-#: Between a worker's looks whether its parent still lives, seconds.
+#: Time between a worker's checks that its parent still runs, seconds.
 PARENT_INTERVAL = 0.5
-#: What is still at a block that others have done may take so long to end by itself, seconds.
+#: Time that a worker has to end a block that others have done, seconds.
 GRACE = 0.1
 
 
 class Processes(ForMDAnalysis):
-    """Blocks dealt to worker processes, for functions that hold the interpreter.
+    """Compute blocks in worker processes, for functions that hold the interpreter.
 
     Parameters
     ----------
@@ -40,9 +41,9 @@ class Processes(ForMDAnalysis):
         self.n_workers = worker_count(n_workers)
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Do every block; yield outcomes as they come. New processes take the place of dead ones.
+        """Run every task; yield results as they come. Dead processes are replaced.
 
         Raises
         ------
@@ -51,24 +52,25 @@ class Processes(ForMDAnalysis):
         """
         from loky import get_reusable_executor
 
-        sealed = seal(jobs, self.name)
-        runs = TaskBatches(jobs, works, self.n_workers, RUN_SECONDS)
-        dealer = Scheduler(runs)
-        while not dealer.finished:
-            # Kept for a minute, so that the next run of a notebook finds its workers there.
+        pickled = pickle_jobs(jobs, self.name)
+        batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
+        scheduler = Scheduler(batches)
+        while not scheduler.finished:
+            # Kept for a minute, so that the next run of a notebook finds its workers ready.
             with _interrupts_blocked():
                 executor = get_reusable_executor(
-                    self.n_workers, timeout=60, initializer=_belong_to, initargs=(os.getpid(),)
+                    self.n_workers, timeout=60, initializer=_attach, initargs=(os.getpid(),)
                 )
             try:
-                started = _Starting(executor)
-                left = yield from submit(started, self.n_workers, sealed, runs, dealer)
+                left = yield from run_batches(
+                    _Uninterrupted(executor), self.n_workers, pickled, batches, scheduler
+                )
                 late, hanging = wait(left, GRACE)
                 if hanging:
                     executor.shutdown(wait=True, kill_workers=True)
                 for future in late:
-                    if not future.exception() and (outcome := future.result()) is not None:
-                        yield from too_late(outcome)
+                    if not future.exception() and (result := future.result()) is not None:
+                        yield from late_attempts(result)
                 for future in hanging:
                     yield left[future]
             except BrokenExecutor:
@@ -79,30 +81,23 @@ class Processes(ForMDAnalysis):
                 raise
 
 
-class _Starting(Executor):
-    """An executor that may start workers when something is submitted to it.
-
-    Parameters
-    ----------
-    executor : concurrent.futures.Executor
-        Does all else.
-    """
+class _Uninterrupted(Executor):
+    """An executor whose `submit` may start workers, and blocks Ctrl-C for them."""
 
     def __init__(self, executor: Executor):
         self._executor = executor
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Hand it on."""
+        """Submit to the executor."""
         with _interrupts_blocked():
             return self._executor.submit(function, *args, **options)
 
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let what is started here find Ctrl-C blocked, until it can leave it to its parent.
+    """Block Ctrl-C, here and in processes that are started here: `_attach` unblocks it there.
 
-    An interpreter that is interrupted while it starts would tell so. This process's own Ctrl-C
-    waits for as long.
+    An interpreter that is interrupted while it starts would print a traceback.
     """
     # Starts before the first worker, and then unblocks it.
     resource_tracker.ensure_running()
@@ -121,8 +116,8 @@ def _warn_of_loss() -> None:
     )
 
 
-def _belong_to(parent: int) -> None:
-    """Leave Ctrl-C to the parent process, and end when it has ended, however it did."""
+def _attach(parent: int) -> None:
+    """Ignore Ctrl-C in a worker, and end it when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

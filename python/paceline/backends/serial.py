@@ -3,19 +3,19 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
 from paceline.schedule.worker import Worker
 
 
 class Serial(ForMDAnalysis):
-    """Blocks one after another, here."""
+    """Compute blocks one after another, in the calling thread."""
 
     name = "serial"
     n_workers = 1
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult, None, None]:
-        """Do every block in order."""
+        """Run every task in order."""
         worker = Worker(jobs.__getitem__)
-        yield from map(worker.run, works)
+        yield from map(worker.run, tasks)

@@ -8,13 +8,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.scheduler import Scheduler, given_up, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
+from paceline.schedule.scheduler import Scheduler, abandoned_attempt, late_attempts
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
 from paceline.schedule.worker import Worker
+
+Results = queue.SimpleQueue[BlockResult | BaseException]
 
 
 class Threads(ForMDAnalysis):
-    """Blocks dealt to threads as they come free.
+    """Compute blocks in threads of this process, assigned as threads come free.
 
     Parameters
     ----------
@@ -28,80 +30,83 @@ class Threads(ForMDAnalysis):
         self.n_workers = worker_count(n_workers)
 
     def run(
-        self, jobs: Sequence[AnyJob], works: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Do every block; yield outcomes as they come."""
-        deal = _Deal(Scheduler(works), 2 * self.n_workers)
-        outcomes: queue.SimpleQueue[BlockResult | BaseException] = queue.SimpleQueue()
+        """Run every task; yield results as they come."""
+        scheduler = _SharedScheduler(Scheduler(tasks), 2 * self.n_workers)
+        results: Results = queue.SimpleQueue()
         for k in range(self.n_workers):
             # Daemons, so that a function that never returns cannot hold the interpreter's exit
             # after Ctrl-C, or once another thread did its block; concurrent.futures would wait.
             threading.Thread(
-                target=_work, args=(jobs, deal, outcomes), name=f"paceline-{k}", daemon=True
+                target=_work, args=(jobs, scheduler, results), name=f"paceline-{k}", daemon=True
             ).start()
         try:
-            while not deal.finished:
-                outcome = outcomes.get()
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                if deal.done(outcome):
-                    yield outcome
+            while not scheduler.finished:
+                result = results.get()
+                if isinstance(result, BaseException):
+                    raise result
+                if scheduler.complete(result):
+                    yield result
                 else:
-                    yield from too_late(outcome)
-            yield from [*_late(outcomes), *deal.given_up()]
+                    yield from late_attempts(result)
+            yield from [*_late(results), *scheduler.abandoned()]
         finally:
-            deal.stop()
+            scheduler.stop()
 
 
-class _Deal:
-    """A dealer that threads share.
+class _SharedScheduler:
+    """A scheduler that threads share.
 
-    Where outcomes are collected more slowly than they come (a slow disk), only so many blocks are
-    under way: others would wait in memory, and be taken for overdue.
+    If results are collected more slowly than they come (a slow disk), at most `limit` tasks are
+    running: others would wait in memory, and be taken for overdue.
     """
 
-    def __init__(self, dealer: Scheduler, most: int):
-        self._dealer = dealer
-        self._most = most
+    def __init__(self, scheduler: Scheduler, limit: int):
+        self._scheduler = scheduler
+        self._limit = limit
         self._changed = threading.Condition()
         self._stopped = False
-        self._busy: dict[str, tuple[AnyWork, int]] = {}
+        self._busy: dict[str, tuple[AnyTask, int]] = {}
 
     @property
     def finished(self) -> bool:
         with self._changed:
-            return self._dealer.finished
+            return self._scheduler.finished
 
-    def next(self, worker: str) -> AnyWork | None:
-        """A block for a worker, sooner or later; None once all are done."""
+    def assign(self, worker: str) -> AnyTask | None:
+        """Wait for a task for a worker; None once all are done."""
         with self._changed:
-            while not self._stopped and not self._dealer.finished:
-                patience = None
-                if len(self._dealer.unfinished) < self._most:
-                    work = self._dealer.next() or self._dealer.again()
-                    if work is not None:
-                        self._busy[worker] = work, time.monotonic_ns()
-                        return work
-                    patience = self._dealer.patience()
-                self._changed.wait(patience)
+            while not self._stopped and not self._scheduler.finished:
+                timeout = None
+                if len(self._scheduler.running) < self._limit:
+                    task = self._scheduler.assign() or self._scheduler.assign_overdue()
+                    if task is not None:
+                        self._busy[worker] = task, time.monotonic_ns()
+                        return task
+                    timeout = self._scheduler.seconds_until_overdue()
+                self._changed.wait(timeout)
         return None
 
-    def free(self, worker: str) -> None:
-        """Take note that a worker is at its block no more."""
+    def release(self, worker: str) -> None:
+        """Take note that a worker has left its task."""
         with self._changed:
             del self._busy[worker]
 
-    def given_up(self) -> list[DuplicateAttempt]:
-        """What workers are at though all is done."""
+    def abandoned(self) -> list[DuplicateAttempt]:
+        """Record tasks that are running though all are done."""
         with self._changed:
-            return [given_up(work, worker, since) for worker, (work, since) in self._busy.items()]
+            return [
+                abandoned_attempt(task, worker, since)
+                for worker, (task, since) in self._busy.items()
+            ]
 
-    def done(self, outcome: BlockResult) -> bool:
+    def complete(self, result: BlockResult) -> bool:
         with self._changed:
-            first = self._dealer.done(outcome)
-            # All may be done now, or what is overdue be known better.
+            counts = self._scheduler.complete(result)
+            # All may be done now, or it is better known what is overdue.
             self._changed.notify_all()
-        return first
+        return counts
 
     def stop(self) -> None:
         with self._changed:
@@ -109,22 +114,20 @@ class _Deal:
             self._changed.notify_all()
 
 
-def _late(outcomes: "queue.SimpleQueue[BlockResult | BaseException]") -> Iterator[DuplicateAttempt]:
-    """What came while the last outcome that counts was collected."""
-    while not outcomes.empty():
-        outcome = outcomes.get()
-        if not isinstance(outcome, BaseException):
-            yield from too_late(outcome)
+def _late(results: Results) -> Iterator[DuplicateAttempt]:
+    """Record what came while the last result that counts was collected."""
+    while not results.empty():
+        result = results.get()
+        if not isinstance(result, BaseException):
+            yield from late_attempts(result)
 
 
-def _work(
-    jobs: Sequence[AnyJob], deal: _Deal, outcomes: "queue.SimpleQueue[BlockResult | BaseException]"
-) -> None:
+def _work(jobs: Sequence[AnyJob], scheduler: _SharedScheduler, results: Results) -> None:
     try:
         worker = Worker(jobs.__getitem__)
-        while (work := deal.next(worker.name)) is not None:
-            outcome = worker.run(work)
-            deal.free(worker.name)
-            outcomes.put(outcome)
+        while (task := scheduler.assign(worker.name)) is not None:
+            result = worker.run(task)
+            scheduler.release(worker.name)
+            results.put(result)
     except BaseException as error:
-        outcomes.put(error)
+        results.put(error)

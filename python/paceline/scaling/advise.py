@@ -18,9 +18,9 @@ from paceline.performance.text import percent
 from paceline.runner import analyses_of
 from paceline.scaling.forecast import MAKERS, Findings, Forecast, Pace, Recoded, measure, recoded
 from paceline.scaling.rehearse import Costs, Rehearsal, disk_rates
+from paceline.schedule.interfaces import Transform
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.chain import Chain
-from paceline.transform.base import Transform
 
 
 class Outline:

@@ -16,10 +16,10 @@ from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
+from paceline.schedule.interfaces import Analysis, Transform
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
-from paceline.schedule.trajectory_run import Analysis, TrajectoryRun
-from paceline.transform.base import Transform
+from paceline.schedule.trajectory_run import TrajectoryRun
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
@@ -242,7 +242,7 @@ class Rehearsal:
             self.is_sample = True
             self._frames = _readable(frames, self._chain.n_frames)
         self._deal(frames, 1, None)
-        for analysis, part in zip(analyses, self._pass.job.parts, strict=True):
+        for analysis, part in zip(analyses, self._pass.job.analyses, strict=True):
             if part.per_block:
                 raise UnsupportedError(
                     f"{analysis.name} would write a file; ask for advice about an analysis"
@@ -308,19 +308,19 @@ class Rehearsal:
         self._deal(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
         with ExitStack() as receivers:
-            self._pass.collect(0, timings, receivers)
-            works = self._pass.works(0, backend.n_workers)
+            self._pass.start_collecting(0, timings, receivers)
+            tasks = self._pass.tasks(0, backend.n_workers)
             # Closed at once, also by an error here: workers would go on.
-            with closing(backend.run([self._pass.job], works)) as outcomes:
+            with closing(backend.run([self._pass.job], tasks)) as outcomes:
                 for outcome in outcomes:
                     # Blocks that were abandoned count for nothing; MPI alone gathers.
                     if isinstance(outcome, BlockResult):
-                        self._pass.add(outcome)
+                        self._pass.collected.add(outcome)
         timings.end = time.monotonic_ns()
         return measured(timings, self._t_open)
 
     def _deal(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
-        self._pass.deal(
+        self._pass.prepare(
             frames,
             skip_damaged=self._skip_damaged,
             n_workers=n_workers,

@@ -1,6 +1,6 @@
 """Workers that take blocks, event by event: what the closed formulas are checked against.
 
-Blocks are dealt as `paceline.schedule.scheduler.Dealer` deals them, by a clock of its own.
+Blocks are dealt as `paceline.schedule.scheduler.Scheduler` assigns them, by a clock of its own.
 """
 
 import heapq

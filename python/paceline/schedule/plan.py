@@ -1,9 +1,9 @@
-"""Frames chosen, into blocks, and blocks into leaves. Pure: nothing is opened here.
+"""Split frames into fixed-size leaves for reproducible reduction, and leaves into blocks.
 
-Partial results form on *leaves*, numbers of frames that depend on the system, on what must stay
-together and on the frames asked for alone, and are merged over the binary tree of leaf numbers. A
-*task* is a block of 2**k neighbouring leaves, a subtree, so that any number of workers and any size
-of block merge the same pairs in the same order and give the same bits.
+Partial results form on *leaves*. Their size depends only on the system, on the frames that are
+asked for and on frames that must stay together; leaves are merged over the binary tree of their
+numbers. A *block* is a subtree of 2**k neighbouring leaves, so that any number of workers and any
+size of blocks merge the same pairs in the same order and give the same bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,21 +13,32 @@ from typing import Self
 
 import numpy as np
 
+#: Frames in a leaf of a small system.
+LEAF_FRAMES = 16
+#: Positions of a leaf, and about of a block, bytes: few enough to stay in the processor's caches.
+LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
+#: Positions of a leaf of whole chunks, at the most, bytes.
+LARGEST_LEAF_BYTES = 64 * 2**20
+#: Positions of a block of whole chunks, at the most, bytes.
+LARGEST_BLOCK_BYTES = 256 * 2**20
+#: Blocks per worker, at the least, if frames suffice: the last block then delays the end by a few
+#: per cent.
+BLOCKS_PER_WORKER = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Rows of a run at which something that is stored together ends, and something else begins.
+    """Chunk boundaries among the rows of a run, for files that store several frames as one chunk.
 
     Attributes
     ----------
     rows : int
-        Rows that are stored together, at the most.
+        Rows of a chunk, at the most.
     period : int
-        Rows after which borders come again in the same way: more, where a step that does not
-        divide what is stored together takes now more, now fewer frames of it.
+        Rows after which the boundaries repeat: more than `rows` where a step that does not divide
+        the chunk takes now more, now fewer frames of it.
     head : int
-        Rows before the first border; 0 where the first row is the first one that is chosen of
-        what is stored with it.
+        Rows before the first boundary; 0 if the run starts at one.
     """
 
     rows: int = 1
@@ -36,15 +47,7 @@ class Borders:
 
     @classmethod
     def of(cls, frames: np.ndarray, chunk_frames: int) -> Self:
-        """Borders between frames of a run; everywhere, where frames were chosen at random.
-
-        Parameters
-        ----------
-        frames : numpy.ndarray of int64, shape (n_frames,)
-            Frame numbers to be analysed.
-        chunk_frames : int
-            Neighbours in the trajectory that are stored together, from its first frame.
-        """
+        """Find the boundaries of chunks between frames; everywhere if frames have no fixed step."""
         step = _step(frames)
         if not 0 < step < chunk_frames:
             return cls()
@@ -54,7 +57,7 @@ class Borders:
 
 
 def _step(frames: np.ndarray) -> int:
-    """Between all frames; 0 where it is not the same."""
+    """Step between all frames; 0 if it varies."""
     if len(frames) < 2:
         return 0
     step = int(frames[1] - frames[0])
@@ -63,19 +66,19 @@ def _step(frames: np.ndarray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Where the leaves of a run begin.
+    """Boundaries of the leaves of a run.
 
-    Rows before the first border are cut into as many leaves as what lies between two of them,
-    smaller ones, so that subtrees of leaves end at borders wherever a run starts.
+    Rows before the first chunk boundary are cut into smaller leaves, as many as fit between two
+    boundaries, so that subtrees of leaves end at chunks wherever a run starts.
 
     Attributes
     ----------
     size : int
         Rows of a leaf.
     head : int
-        Rows that are cut otherwise, at the start.
+        Rows at the start that are cut into smaller leaves.
     n_head : int
-        Into how many leaves; 0 where these rows are so few that the first leaf has them too.
+        Number of these leaves; 0 if these rows are so few that the first leaf has them too.
 
     Examples
     --------
@@ -89,7 +92,7 @@ class Leaves:
 
     @classmethod
     def between(cls, borders: Borders, size: int) -> Self:
-        """Leaves of a size which, times a power of two, is a period of borders, or a multiple."""
+        """Make leaves of a size; it times a power of two is a multiple of the borders' period."""
         if not borders.head:
             return cls(size)
         wanted = max(1, borders.period // size)
@@ -97,34 +100,21 @@ class Leaves:
         return cls(size, head, wanted if head >= wanted else 0)
 
     def begin(self, number: int) -> int:
-        """First row of a leaf."""
+        """Get the first row of a leaf."""
         if number < self.n_head:
             return number * self.head // self.n_head
         return self.head + (number - self.n_head) * self.size if number else 0
 
     def number(self, row: int) -> int:
-        """The leaf that has a row."""
+        """Find the leaf of a row."""
         if self.n_head and row < self.head:
             return ((row + 1) * self.n_head - 1) // self.head
         return max(0, (row - self.head) // self.size + self.n_head)
 
     def cuts(self, first: int, n_rows: int) -> list[int]:
-        """Where leaves begin in a block, and its end, counted from its first row."""
+        """Boundaries of the leaves in a block, counted from its first row, with its end."""
         numbers = range(self.number(first) + 1, self.number(first + n_rows - 1) + 1)
         return [0, *(self.begin(number) - first for number in numbers), n_rows]
-
-
-#: Frames in a leaf of a small system.
-LEAF_FRAMES = 16
-#: Positions of a leaf, and about of a block: few enough to stay near the processor, bytes.
-LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
-#: Positions of a leaf, at the most, where frames are stored together, bytes.
-LARGEST_LEAF_BYTES = 64 * 2**20
-#: Positions of a block, at the most, for the sake of frames that are stored together, bytes.
-LARGEST_BLOCK_BYTES = 256 * 2**20
-#: Blocks dealt to each worker at the least, where there are frames enough: the last block then
-#: delays the end by a few per cent.
-BLOCKS_PER_WORKER = 16
 
 
 def choose_frames(
@@ -134,7 +124,7 @@ def choose_frames(
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Frame numbers asked for, by slice or one by one.
+    """Resolve a slice, or a list of frames, to frame numbers.
 
     Parameters
     ----------
@@ -180,38 +170,21 @@ def choose_frames(
     return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A block to be done.
-
-    Attributes
-    ----------
-    number : int
-        The block.
-    first, stop : int
-        Its rows in the frames of the run, `stop` not included.
-    """
-
-    number: int
-    first: int
-    stop: int
-
-
 @dataclass(frozen=True)
 class Plan:
-    """How the frames of one run are dealt.
+    """Blocks and leaves of one run.
 
     Attributes
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory, in the order of the results.
     leaves : Leaves
-        Where leaves begin.
+        Boundaries of leaves.
     block_frames : int
-        Frames in a block: a leaf times a power of two. At the start of a run there may be others.
+        Frames in a block: a leaf times a power of two. The first blocks of a run may be smaller.
     chunk_reads : int
-        How often what is stored together is read at the most, because memory should not hold it,
-        or not as many frames of it as a leaf would need.
+        Number of blocks that read the same chunk, at the most: more than 1 where memory should not
+        hold a chunk, or as many frames of it as a leaf would need.
     """
 
     frames: np.ndarray
@@ -228,32 +201,18 @@ class Plan:
         return self.number(len(self.frames) - 1) + 1
 
     def number(self, row: int) -> int:
-        """The block that has a row of the run."""
+        """Find the block of a row."""
         return self.leaves.number(row) * self.leaf_frames // self.block_frames
 
-    def task(self, number: int) -> Task:
-        """Block `number` of the run."""
+    def rows(self, number: int) -> slice:
+        """Rows of a block in the frames of the run."""
         n_leaves = self.block_frames // self.leaf_frames
         first, stop = (self.leaves.begin(k * n_leaves) for k in (number, number + 1))
-        return Task(number, first, min(stop, len(self.frames)))
+        return slice(first, min(stop, len(self.frames)))
 
-    def tasks(self) -> Iterator[Task]:
-        """Every block, in order."""
-        return (self.task(number) for number in range(len(self)))
-
-    def frame_numbers(self, task: Task) -> np.ndarray:
-        """Frame numbers of a block.
-
-        Parameters
-        ----------
-        task : Task
-            The block.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (task.stop - task.first,)
-        """
-        return self.frames[task.first : task.stop]
+    def blocks(self) -> Iterator[slice]:
+        """Rows of every block, in order."""
+        return map(self.rows, range(len(self)))
 
 
 def make_plan(
@@ -269,13 +228,14 @@ def make_plan(
 ) -> Plan:
     """Choose the size of leaves and blocks.
 
+    `n_atoms`, the first frame, the step, `chunk_frames` and `frames_together` alone fix the leaves.
+
     Parameters
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers to be analysed.
     n_atoms : int
-        Atoms of the system; they, the first frame and the step, and the last two parameters, alone
-        fix the leaves.
+        Atoms of the system.
     n_wanted : int
         Atoms to be decoded.
     frame_bytes : float
@@ -286,15 +246,10 @@ def make_plan(
         Frames in a block, rounded up to a leaf times a power of two. By default as many as give
         each worker 16 blocks or more and keep a block within 16 MiB, read and decoded.
     chunk_frames : int
-        Neighbours in the trajectory that are stored together, counted from its first frame: blocks
-        end where they do, as far as frames were chosen so that this can be, memory holds them, and
-        each worker has one.
+        Frames that the file stores as one chunk, counted from its first frame: blocks end where
+        chunks do, if the choice of frames allows it, memory holds them, and each worker has one.
     frames_together : int
-        Frames of the run that blocks must not part.
-
-    Returns
-    -------
-    Plan
+        Frames of the run that one block must hold together.
 
     Examples
     --------
@@ -328,21 +283,21 @@ def make_plan(
 
 
 def _reads(borders: Borders, size: int, leaves: Leaves) -> int:
-    """Blocks of a size that have frames of one chunk, at the most."""
+    """Count blocks of a size that have frames of one chunk, at the most."""
     apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
     before = 0 if leaves.head else borders.head % apart
     return 1 + -(-(borders.rows - apart + before) // size)
 
 
 def _doubled(size: int, *, until: int) -> int:
-    """A size, times the power of two with which it is as large as is asked."""
+    """Double a size until it is at least as large as wanted."""
     while size < until:
         size *= 2
     return size
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:
-    """Frames of a leaf: such that it, times a power of two, is what stays together."""
+    """Choose the frames of a leaf: it times a power of two is what must stay together."""
     frame = 12 * max(n_atoms, 1)
     for whole in (lcm(chunk, together), together):
         leaf = whole // (whole & -whole)

@@ -1,27 +1,20 @@
-"""Values merged over a binary tree, in the same pairs whatever the order in which they come."""
+"""Tree reduction: merge partial results in the same pairs, in whatever order they come."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 
-def fold(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    """Merge neighbours pairwise, level by level; an odd last one rises as it is.
+from paceline.errors import AnalysisError
+from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
 
-    Parameters
-    ----------
-    values : sequence
-        At least one.
-    merge : callable
-        Takes two neighbours, left and right.
 
-    Returns
-    -------
-    object
-        All of them, merged.
+def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+    """Merge neighbours pairwise, level by level; an odd last one rises unchanged.
 
     Examples
     --------
-    >>> fold("abcde", lambda left, right: f"({left}{right})")
+    >>> tree_reduce("abcde", lambda left, right: f"({left}{right})")
     '(((ab)(cd))e)'
     """
     values = list(values)
@@ -31,29 +24,18 @@ def fold(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
     return values[0]
 
 
-class Tree:
-    """Merge values that arrive in any order exactly as `fold` would merge them in order.
+class TreeReduction:
+    """Merge values that arrive in any order exactly as `tree_reduce` merges them in order.
 
-    Holds at most a logarithm of them as long as they arrive nearly in order.
-
-    Parameters
-    ----------
-    n_values : int
-        How many will come.
-    merge : callable
-        Takes two neighbours, left and right.
-
-    Attributes
-    ----------
-    root : object
-        All of them, merged, once all have come.
+    Holds at most a logarithm of them if they arrive nearly in order. `root` is the result once all
+    `n_values` have arrived.
 
     Examples
     --------
-    >>> tree = Tree(5, lambda left, right: f"({left}{right})")
+    >>> reduction = TreeReduction(5, lambda left, right: f"({left}{right})")
     >>> for number in (3, 0, 4, 1, 2):
-    ...     tree.add(number, "abcde"[number])
-    >>> tree.root
+    ...     reduction.add(number, "abcde"[number])
+    >>> reduction.root
     '(((ab)(cd))e)'
     """
 
@@ -65,24 +47,11 @@ class Tree:
 
     @property
     def waiting(self) -> Mapping[tuple[int, int], Any]:
-        """Values of whole subtrees that wait for their siblings, by (level, number).
-
-        Once all have come, the root alone.
-        """
+        """Values of subtrees whose siblings are missing, by (level, number); at last the root."""
         return self._waiting
 
     def add(self, number: int, value: Any, level: int = 0) -> None:
-        """Add a value, or that of a subtree whose values were merged elsewhere; each once.
-
-        Parameters
-        ----------
-        number : int
-            Of the subtree among those of its level; at level 0, of the value: 0 … n_values - 1.
-        value : object
-            All values of the subtree, merged.
-        level : int
-            Of the subtree.
-        """
+        """Add the value of a subtree, once: `number` counts the subtrees of its level."""
         width = -(-self._n_values >> level)
         while width > 1:
             sibling = number ^ 1
@@ -95,3 +64,61 @@ class Tree:
                 value = self._merge(*pair)
             level, number, width = level + 1, number // 2, -(-width // 2)
         self._waiting[level, number] = self.root = value
+
+
+def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> BlockResult:
+    """Merge the results of all blocks of a subtree, or of its two halves, given in order."""
+    first = results[0]
+    values = [result.values for result in results if result.values is not None]
+    return BlockResult(
+        first.job,
+        level,
+        first.number >> level - first.level,
+        first.first,
+        sum(result.n_frames for result in results),
+        [
+            _merge_values(analysis, [of_block[k] for of_block in values])
+            for k, analysis in enumerate(job.analyses)
+        ],
+        np.concatenate([result.times for result in results if result.times is not None]),
+        [damage for result in results for damage in result.damaged],
+        [timing for result in results for timing in result.timings],
+    )
+
+
+def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
+    if analysis.per_block:
+        return {number: value for of_block in values for number, value in of_block.items()}
+    if analysis.reduces:
+        return tree_reduce(values, merge_function(analysis))
+    for rows in values:
+        check_rows_match(analysis.name, rows, values[0])
+    return np.concatenate(values)
+
+
+def merge_function(analysis: WorkerAnalysis) -> Callable[[Any, Any], Any]:
+    """Wrap the `merge` of a reduction so that its errors name the analysis."""
+
+    def merge(left: Any, right: Any) -> Any:
+        try:
+            return analysis.computation.merge(left, right)  # type: ignore[union-attr]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise AnalysisError(
+                f"{analysis.name} raised when blocks were merged: {reason}"
+            ) from error
+
+    return merge
+
+
+def check_rows_match(name: str, rows: np.ndarray, others: np.ndarray) -> None:
+    """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""
+    # Were some differences allowed, the order in which blocks come would decide.
+    for what, found, expected in (
+        ("rows of shape ", rows.shape[1:], others.shape[1:]),
+        ("", rows.dtype, others.dtype),
+    ):
+        if found != expected:
+            raise AnalysisError(
+                f"{name}: expected {what}{expected} as from the other blocks, found {found}"
+            )

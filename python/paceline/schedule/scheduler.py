@@ -1,91 +1,66 @@
-"""Which blocks are whose: neighbours to the same thread, so that they merge where they are."""
+"""Schedule tasks: assign them as workers come free, in batches or by shares with work stealing.
 
-import socket
+Three strategies combine. `Scheduler` assigns tasks one after another and re-executes overdue ones
+speculatively. `TaskBatcher` cuts the tasks of `Scheduler` into batches, for backends where sending
+one costs milliseconds. `StealingPartition` gives each worker a contiguous share, and who is done
+steals half of another's; with `fixed` the shares are static.
+"""
+
 import statistics
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from paceline.errors import WorkerError
 from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, FunctionJob, Job, Work, join
-from paceline.schedule.worker import SealedJob, Worker
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
 from paceline.trajectory.source import Extents
 
-
-class Clocks:
-    """What the clocks of hosts show, compared by when outcomes come from there.
-
-    A block cannot have ended after its outcome arrived, and the outcome that was quickest on its
-    way tells by how much a host's clock differs: too late by its time on the way, some
-    milliseconds within one network. Time stamps of this host are left as they are.
-    """
-
-    def __init__(self) -> None:
-        self._own = socket.gethostname()
-        self._offsets: dict[str, int] = {}
-
-    def here(self, outcome: BlockResult) -> BlockResult:
-        """Set the time stamps of an outcome that arrived now to this host's clock.
-
-        Parameters
-        ----------
-        outcome : BlockResult
-            With time stamps of the host that its timings name.
-
-        Returns
-        -------
-        BlockResult
-        """
-        # Workers are named host:process:thread.
-        host = outcome.timings[0].worker.rsplit(":", 2)[0]
-        if host == self._own:
-            return outcome
-        latest = max(timing.end for timing in outcome.timings)
-        offset = time.monotonic_ns() - latest
-        offset = self._offsets[host] = min(offset, self._offsets.get(host, offset))
-        timings = [
-            replace(timing, start=timing.start + offset, end=timing.end + offset)
-            for timing in outcome.timings
-        ]
-        return replace(outcome, timings=timings)
-
-
-#: A block is dealt once more if it takes so many times what blocks of its job usually take …
+#: A task is overdue if it takes so many times what tasks of its job usually take …
 OVERDUE = 2.0
 #: … and longer than this, seconds; less is not worth a second worker.
 SHORTEST = 0.5
-#: … by the latest of them: the median of all of some ten thousand takes milliseconds, and is asked
-#: for often.
+#: … by the latest of them: the median of all of some ten thousand takes milliseconds, and is
+#: needed often.
 REMEMBERED = 255
-#: Where no block was done yet, nobody knows what is usual: so long is too long, seconds.
+#: Allowed time of a task before any task of its job was done, seconds.
 UNKNOWN = 10.0
-#: A block whose workers were lost so many times is given up: it may be what kills them.
+#: A task whose workers were lost so many times is given up: it may be what kills them.
 MOST_LOSSES = 3
+
+#: A batch takes at least so long, seconds: many times what it costs to assign it.
+BATCH_SECONDS = 0.2
+#: Where less than a batch is left for each worker, one takes only this part of that, so that all
+#: end together: of a second's work 16 simulated workers else wait for 4 % of the time.
+LAST = 0.25
+#: Decoded frames of a batch, at the most, bytes: what an analysis returns of them is seldom
+#: larger, and some batches' results are in memory at a time.
+BATCH_BYTES = 256 * 2**20
+#: A batch has at most 2 to this power blocks.
+DEEPEST = 12
 
 
 class Schedulable(Protocol):
-    """A block (`Work`), a `Call`, or a run of them: an aligned subtree of a job's."""
+    """A `Task`, a `FunctionTask`, or a `TaskBatch`: an aligned subtree of a job's blocks."""
 
     @property
     def job(self) -> int:
-        """Which of the run's jobs it belongs to."""
+        """Number of its job in the run."""
 
     @property
     def level(self) -> int:
-        """Of the subtree."""
+        """Level of the subtree."""
 
     @property
     def number(self) -> int:
-        """Of the subtree among those of its level."""
+        """Number of the subtree among those of its level."""
 
     @property
     def what(self) -> str:
-        """What a message calls it."""
+        """Name in error messages."""
 
     @property
     def first_frame(self) -> int:
@@ -100,211 +75,146 @@ T = TypeVar("T", bound=Schedulable)
 
 
 @dataclass
-class _Dealt(Generic[T]):
-    """A block that somebody is at."""
+class _Running(Generic[T]):
+    """A task that was assigned and is not done; `n_attempts` counts speculative ones too."""
 
-    work: T
+    task: T
     since: float
-    times: int = 1
+    n_attempts: int = 1
 
 
 class Scheduler(Generic[T]):
-    """Deals blocks to workers as they come free, so that nobody waits for a slow one.
+    """Assigns tasks to workers as they come free, so that none waits for a slow one.
 
-    A block that takes too long is dealt again to a worker that has nothing else to do, and the
-    first outcome of it counts. It is no part of this to run anything: the backends do.
-
-    Parameters
-    ----------
-    works : iterable of Work or of TaskBatch
-        The blocks, or runs of them; taken from it as they are dealt.
+    A task that takes too long is assigned a second time, to a worker with nothing else to do, and
+    the first result counts (speculative re-execution). The backends run the tasks; the scheduler
+    only keeps account of them. Tasks are taken from the iterable as they are assigned.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> works = [SimpleNamespace(job=0, level=0, number=k, n_frames=16) for k in range(2)]
-    >>> dealer = Dealer(works)
-    >>> dealer.next().number, dealer.next().number, dealer.next()
+    >>> tasks = [SimpleNamespace(job=0, level=0, number=k, n_frames=16) for k in range(2)]
+    >>> scheduler = Scheduler(tasks)
+    >>> scheduler.assign().number, scheduler.assign().number, scheduler.assign()
     (0, 1, None)
-    >>> outcome = SimpleNamespace(job=0, level=0, number=1)
-    >>> dealer.done(outcome), dealer.done(outcome), dealer.finished
+    >>> result = SimpleNamespace(job=0, level=0, number=1)
+    >>> scheduler.complete(result), scheduler.complete(result), scheduler.finished
     (True, False, False)
     """
 
-    def __init__(self, works: Iterable[T]):
-        self._works = iter(works)
-        # One ahead: so it is known at any time whether there is another.
-        self._upcoming = next(self._works, None)
+    def __init__(self, tasks: Iterable[T]):
+        self._tasks = iter(tasks)
+        # One ahead: so it is known at any time if another is left.
+        self._upcoming = next(self._tasks, None)
         self._returned: deque[T] = deque()
-        self._unfinished: dict[tuple[int, int, int], _Dealt[T]] = {}
+        self._running: dict[tuple[int, int, int], _Running[T]] = {}
         self._losses: dict[tuple[int, int, int], int] = {}
         self._paces: dict[int, deque[float]] = {}
 
     @property
     def finished(self) -> bool:
-        """Whether every block is done."""
-        return self._upcoming is None and not self._returned and not self._unfinished
+        """True once every task is done."""
+        return self._upcoming is None and not self._returned and not self._running
 
     @property
-    def unfinished(self) -> list[T]:
-        """Blocks that were dealt and are not done."""
-        return [dealt.work for dealt in self._unfinished.values()]
+    def running(self) -> list[T]:
+        """Tasks that were assigned and are not done."""
+        return [running.task for running in self._running.values()]
 
-    def next(self) -> T | None:
-        """Deal a block that nobody is at.
-
-        Returns
-        -------
-        Work, Run or None
-            None where all were dealt.
-        """
+    def assign(self) -> T | None:
+        """Assign a new task; None if all were assigned."""
         if self._returned:
-            work = self._returned.popleft()
+            task = self._returned.popleft()
         elif self._upcoming is not None:
-            work, self._upcoming = self._upcoming, next(self._works, None)
+            task, self._upcoming = self._upcoming, next(self._tasks, None)
         else:
             return None
-        self.deal(work)
-        return work
+        self.record_assignment(task)
+        return task
 
-    def deal(self, work: T) -> None:
-        """Take note that a block is dealt, by whomever.
+    def record_assignment(self, task: T) -> None:
+        """Take note of a task that was assigned by other means."""
+        self._running[_key(task)] = _Running(task, time.monotonic())
 
-        Parameters
-        ----------
-        work : Work or TaskBatch
-            The block.
-        """
-        self._unfinished[_key(work)] = _Dealt(work, time.monotonic())
-
-    def again(self) -> T | None:
-        """Deal once more the block that is longest overdue, to a worker with nothing else to do.
-
-        Returns
-        -------
-        Work, Run or None
-            None where no block is overdue, or new ones are left.
-        """
+    def assign_overdue(self) -> T | None:
+        """Assign the longest overdue task again, to an idle worker; None if new ones are left."""
         now = time.monotonic()
         if self._upcoming is not None or self._returned:
             return None
-        for dealt in sorted(self._unfinished.values(), key=lambda dealt: dealt.since):
-            if now >= self._due(dealt):
-                dealt.since, dealt.times = now, dealt.times + 1
-                return dealt.work
+        for running in sorted(self._running.values(), key=lambda running: running.since):
+            if now >= self._due(running):
+                running.since, running.n_attempts = now, running.n_attempts + 1
+                return running.task
         return None
 
-    def patience(self) -> float | None:
-        """How long it takes until `again` may deal a block.
-
-        Returns
-        -------
-        float or None
-            s; None where nothing is unfinished.
-        """
-        if not self._unfinished:
+    def seconds_until_overdue(self) -> float | None:
+        """Time until `assign_overdue` may assign a task, s; None if none is running."""
+        if not self._running:
             return None
-        soonest = min(self._due(dealt) for dealt in self._unfinished.values())
+        soonest = min(self._due(running) for running in self._running.values())
         return max(0.0, soonest - time.monotonic())
 
-    def _due(self, dealt: _Dealt[T]) -> float:
-        """When a block is overdue. Each time it is dealt again, twice as much patience is had."""
-        paces = self._paces.get(dealt.work.job)
+    def _due(self, running: _Running[T]) -> float:
+        """Time at which a task is overdue; each attempt is allowed twice as long as the last."""
+        paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
-            # The lower one of two in the middle: a slow worker's blocks are not what is usual.
-            usual = statistics.median_low(paces) * dealt.work.n_frames
+            # The lower one of two in the middle: a slow worker's tasks are not what is usual.
+            usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
-        return dealt.since + allowed * 2 ** (dealt.times - 1)
+        return running.since + allowed * 2 ** (running.n_attempts - 1)
 
-    def done(self, outcome: BlockResult) -> bool:
-        """Take note that a block is done.
-
-        Parameters
-        ----------
-        outcome : BlockResult
-            Of one block, or one run.
-
-        Returns
-        -------
-        bool
-            Whether this is the block's first outcome; another is not to be counted.
-        """
-        dealt = self._unfinished.pop(_key(outcome), None)
-        if dealt is None:
+    def complete(self, result: BlockResult) -> bool:
+        """Take note of a result; False if another attempt at the same task was faster."""
+        running = self._running.pop(_key(result), None)
+        if running is None:
             return False
-        pace = (time.monotonic() - dealt.since) / dealt.work.n_frames
-        self._paces.setdefault(outcome.job, deque(maxlen=REMEMBERED)).append(pace)
+        pace = (time.monotonic() - running.since) / running.task.n_frames
+        self._paces.setdefault(result.job, deque(maxlen=REMEMBERED)).append(pace)
         return True
 
-    def lost(self, work: T) -> None:
-        """Take back a block whose worker is gone; it is dealt next.
-
-        Parameters
-        ----------
-        work : Work or TaskBatch
-            The block.
+    def return_lost(self, task: T) -> None:
+        """Take back a task whose worker was lost; it is assigned next.
 
         Raises
         ------
         WorkerError
             Its workers were lost too often.
         """
-        key = _key(work)
-        if self._unfinished.pop(key, None) is None:
+        key = _key(task)
+        if self._running.pop(key, None) is None:
             return
         self._losses[key] = self._losses.get(key, 0) + 1
         if self._losses[key] == MOST_LOSSES:
             raise WorkerError(
-                f"workers were killed {MOST_LOSSES} times while they were at {work.what}: "
+                f"workers were killed {MOST_LOSSES} times while they were at {task.what}: "
                 "perhaps for want of memory, or the analysis crashes them there"
             )
-        self._returned.append(work)
+        self._returned.append(task)
 
 
-def _key(dealt: Schedulable | BlockResult) -> tuple[int, int, int]:
-    return dealt.job, dealt.level, dealt.number
+def _key(task: Schedulable | BlockResult) -> tuple[int, int, int]:
+    return task.job, task.level, task.number
 
 
-def too_late(outcome: BlockResult) -> list[DuplicateAttempt]:
-    """What is told of an outcome that does not count.
-
-    Parameters
-    ----------
-    outcome : BlockResult
-        Another came before it.
-
-    Returns
-    -------
-    list of DuplicateAttempt
-        One a block.
-    """
-    return [DuplicateAttempt(timing, came=True) for timing in outcome.timings]
+def late_attempts(result: BlockResult) -> list[DuplicateAttempt]:
+    """Record a result that came after another one of the same task: one attempt per block."""
+    return [DuplicateAttempt(timing, came=True) for timing in result.timings]
 
 
-def given_up(work: Schedulable, worker: str, since: int, *, offset: int = 0) -> DuplicateAttempt:
-    """What is told of an attempt that nobody waits for any more.
+def abandoned_attempt(
+    task: Schedulable, worker: str, since: int, *, offset: int = 0
+) -> DuplicateAttempt:
+    """Record an attempt that is not waited for any more.
 
-    Parameters
-    ----------
-    work : Work, Call or TaskBatch
-        What was dealt.
-    worker : str
-        To whom; empty where nobody knows.
-    since : int
-        When, ns.
-    offset : int
-        What is added to this host's clock to have that of the run, ns.
-
-    Returns
-    -------
-    DuplicateAttempt
+    `worker` is empty where it is not known; `since` is the time of assignment by this host's clock,
+    `offset` what is added to that to give the run's clock, both ns.
     """
     timing = BlockTiming(
-        job=work.job,
-        block=work.number << work.level,
-        first_frame=work.first_frame,
-        n_frames=work.n_frames,
+        job=task.job,
+        block=task.number << task.level,
+        first_frame=task.first_frame,
+        n_frames=task.n_frames,
         worker=worker,
         start=since + offset,
         end=time.monotonic_ns() + offset,
@@ -313,96 +223,41 @@ def given_up(work: Schedulable, worker: str, since: int, *, offset: int = 0) -> 
     return DuplicateAttempt(timing, came=False)
 
 
-#: A run shall take at least so long, seconds: many times what it costs to deal it.
-RUN_SECONDS = 0.2
-#: Where less than a run is left for each worker, one takes only this part of that, so that all end
-#: together: of a second's work 16 simulated workers else wait for 4 % of the time.
-LAST = 0.25
-#: Frames of a run are no more than this once they are decoded, bytes: what an analysis returns
-#: of them is seldom larger, and some runs' results are in memory at a time.
-RUN_BYTES = 256 * 2**20
-#: A run has at most 2 to this power blocks.
-DEEPEST = 12
-
-
-@dataclass(frozen=True)
-class TaskBatch:
-    """Neighbouring blocks for one worker: an aligned subtree, whole. Or a single call.
-
-    Attributes
-    ----------
-    level : int
-        Of the subtree: of 2**level blocks.
-    works : sequence of Work or Call
-        The blocks, in their order.
-    """
-
-    level: int
-    works: Sequence[Any]
-
-    @property
-    def job(self) -> int:
-        """Which of the run's jobs the blocks belong to."""
-        return self.works[0].job
-
-    @property
-    def number(self) -> int:
-        """Of the subtree among those of its level."""
-        return self.works[0].number >> self.level
-
-    @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-        return sum(work.n_frames for work in self.works)
-
-    @property
-    def first_frame(self) -> int:
-        """Number of the first frame."""
-        return self.works[0].first_frame
-
-    @property
-    def what(self) -> str:
-        """What a message calls it."""
-        if self.level == 0:
-            return self.works[0].what
-        return f"{self.works[0].what} and so on, {self.n_frames} in all"
-
-
-class TaskBatches:
-    """Cuts works into runs: single blocks, until it is known how long they take.
+class TaskBatcher:
+    """Cuts tasks into batches that take long enough; single tasks until the pace is known.
 
     Parameters
     ----------
-    jobs : sequence of Job
-        To which the works belong.
-    works : iterable of Work
-        The blocks of each job, one after another, in the order of their numbers.
+    jobs : sequence of Job or FunctionJob
+        Jobs of the tasks.
+    tasks : iterable of Task or FunctionTask
+        Tasks of each job, one after another, in the order of their numbers.
     n_workers : int
-        How many runs are done at a time.
+        Number of batches that run at a time.
     seconds : float
-        What a run shall take at least; shorter ones come at the end.
+        Shortest time of a batch; shorter ones come at the end.
     """
 
     def __init__(
         self,
         jobs: Sequence[AnyJob],
-        works: Iterable[AnyWork],
+        tasks: Iterable[AnyTask],
         n_workers: int,
-        seconds: float = RUN_SECONDS,
+        seconds: float = BATCH_SECONDS,
     ):
         self._jobs = jobs
-        self._works = iter(works)
+        self._tasks = iter(tasks)
         self._n_workers = n_workers
         self._seconds = seconds
         self._ahead: deque[Any] = deque()
-        # Of each job: frames that were done, and how long they took, nanoseconds.
+        # For each job: frames that were done, and nanoseconds that they took.
         self._done = [(0, 0)] * len(jobs)
 
     def __iter__(self) -> Iterator[TaskBatch]:
         return self
 
     def __next__(self) -> TaskBatch:
-        """Next run, as long as it should be by all that is known now."""
+        """Cut the next batch, as long as it should be by the pace so far."""
         self._look_ahead(1)
         if not self._ahead:
             raise StopIteration
@@ -413,24 +268,23 @@ class TaskBatches:
             level -= 1
         while not self._is_whole(level):
             level -= 1
-        works = [self._ahead.popleft() for _ in range(2**level)]
+        tasks = [self._ahead.popleft() for _ in range(2**level)]
         if level > 0:
-            # Within a run a worker asks ahead by itself.
-            works = [replace(work, ahead=None) for work in works]
-            works[-1] = replace(works[-1], ahead=self._ahead_of(works[-1], level))
-        return TaskBatch(level, works)
+            # Within a batch a worker reads ahead by itself.
+            tasks = [replace(task, ahead=None) for task in tasks]
+            tasks[-1] = replace(tasks[-1], ahead=self._ahead_of(tasks[-1], level))
+        return TaskBatch(level, tasks)
 
-    def _ahead_of(self, last: AnyWork, level: int) -> Extents | None:
-        """Where the run begins that the worker of this one is likely to be dealt next."""
-        following = (self._n_workers - 1) * 2**level
-        if following >= len(self._ahead) or self._ahead[following].job != last.job:
-            return None
-        return self._ahead[following].extents
+    def record(self, result: BlockResult) -> None:
+        """Take note of the time that blocks took."""
+        n_frames, took = self._done[result.job]
+        took += sum(timing.end - timing.start for timing in result.timings)
+        self._done[result.job] = n_frames + result.n_frames, took
 
-    def _level(self, first: AnyWork, seconds: float) -> int:
-        """Of the smallest subtree that takes long enough, or the largest that begins here."""
+    def _level(self, first: AnyTask, seconds: float) -> int:
+        """Level of the smallest subtree that takes long enough, or the largest that begins here."""
         job, (n_frames, took) = self._jobs[first.job], self._done[first.job]
-        if n_frames == 0 or isinstance(job, FunctionJob):  # what calls return cannot be merged
+        if n_frames == 0 or isinstance(job, FunctionJob):  # values of calls cannot be merged
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
         source = job.source
@@ -438,168 +292,108 @@ class TaskBatches:
         level = 0
         while (
             block_seconds * 2**level < seconds
-            and block_bytes * 2 ** (level + 1) <= RUN_BYTES
+            and block_bytes * 2 ** (level + 1) <= BATCH_BYTES
             and first.number % 2 ** (level + 1) == 0
             and level < DEEPEST
         ):
             level += 1
         return level
 
-    def _look_ahead(self, n_works: int) -> None:
-        self._ahead.extend(islice(self._works, max(0, n_works - len(self._ahead))))
+    def _look_ahead(self, n_tasks: int) -> None:
+        self._ahead.extend(islice(self._tasks, max(0, n_tasks - len(self._ahead))))
 
     def _is_whole(self, level: int) -> bool:
-        """Whether all blocks of the subtree come next: some may be done, or the job end."""
+        """True if all blocks of the subtree come next: some may be done, or the job end."""
         first, last = self._ahead[0], 2**level - 1
         if len(self._ahead) <= last:
             return False
         return (self._ahead[last].job, self._ahead[last].number) == (first.job, first.number + last)
 
-    def took(self, outcome: BlockResult) -> None:
-        """Take note how long blocks took.
-
-        Parameters
-        ----------
-        outcome : BlockResult
-            Of blocks that are done.
-        """
-        n_frames, took = self._done[outcome.job]
-        took += sum(timing.end - timing.start for timing in outcome.timings)
-        self._done[outcome.job] = n_frames + outcome.n_frames, took
-
-
-def do_run(worker: Worker, job: AnyJob, run: TaskBatch) -> BlockResult:
-    """Do the blocks of a run one after another, or its call.
-
-    Parameters
-    ----------
-    worker : Worker
-        Does them.
-    job : Job or FunctionJob
-        To which they belong.
-    run : TaskBatch
-        The blocks.
-
-    Returns
-    -------
-    BlockResult
-        One, of them all. Of partial results a logarithm of the blocks is held at a time.
-    """
-    if isinstance(job, FunctionJob):
-        return worker.run(run.works[0])
-    works = [replace(work, ahead=after.extents) for work, after in pairwise(run.works)]
-    return _do_subtree(worker, job, run.level, [*works, run.works[-1]])
-
-
-def _do_subtree(worker: Worker, job: Job, level: int, works: Sequence[Work]) -> BlockResult:
-    if level == 0:
-        return worker.run(works[0])
-    half = 2 ** (level - 1)
-    halves = [_do_subtree(worker, job, level - 1, part) for part in (works[:half], works[half:])]
-    return join(job, level, halves)
-
-
-_here = threading.local()
-
-
-def run_sealed(sealed: SealedJob, run: TaskBatch) -> BlockResult | None:
-    """Do one run in whatever thread or process this is; None where it lacks the job."""
-    if getattr(_here, "key", None) != sealed.key:
-        if not sealed.data:
+    def _ahead_of(self, last: AnyTask, level: int) -> Extents | None:
+        """Byte ranges of the first block that this batch's worker is likely to do after it."""
+        following = (self._n_workers - 1) * 2**level
+        if following >= len(self._ahead) or self._ahead[following].job != last.job:
             return None
-        job = sealed.open()
-        _here.worker, _here.job = Worker(lambda _: job), job
-        _here.key = sealed.key
-    return do_run(_here.worker, _here.job, run)
+        return self._ahead[following].extents
 
 
 class StealingPartition:
-    """A contiguous share of the blocks for each worker, who may take over half of another's.
+    """Partition of tasks into contiguous shares, with work stealing.
 
-    So a rank reads its part of the file in order, and holds few partial results, neighbours being
-    merged at once; but whoever has done his share goes on with those of the slower ones.
+    A worker reads its part of the file in order, and holds few partial results, since neighbours
+    are merged at once; a worker that is done takes over half of the largest share left.
 
     Parameters
     ----------
-    works : sequence of Work or Call
-        All blocks, in order.
+    tasks : sequence of Task or FunctionTask
+        All tasks, in order.
     n_workers : int
-        Among whom they are shared.
+        Number of shares.
     fixed : bool
-        Whether to leave to each what is his, however slow he is.
+        Do without stealing: each worker does its own share (static schedule).
     in_order : bool
-        Whether to share nothing out, but to deal the blocks one after another.
+        Do without shares: assign tasks one after another.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> works = [SimpleNamespace(job=0, number=k, n_frames=16) for k in range(10)]
-    >>> shares = Shares(works, 2)
-    >>> [work.number for work in shares.take(0, 70)], [work.number for work in shares.take(1, 1)]
+    >>> tasks = [SimpleNamespace(job=0, number=k, n_frames=16) for k in range(10)]
+    >>> shares = StealingPartition(tasks, 2)
+    >>> [task.number for task in shares.take(0, 70)], [task.number for task in shares.take(1, 1)]
     ([0, 1, 2, 3], [5])
-    >>> [[work.number for work in shares.take(0, 80)] for _ in range(3)]
+    >>> [[task.number for task in shares.take(0, 80)] for _ in range(3)]
     [[4], [8, 9], [7]]
     """
 
     def __init__(
         self,
-        works: Sequence[AnyWork],
+        tasks: Sequence[AnyTask],
         n_workers: int,
         *,
         fixed: bool = False,
         in_order: bool = False,
     ):
-        self._works = works
+        self._tasks = tasks
         self._fixed = fixed
         n_shares = 1 if in_order and not fixed else n_workers
-        bounds = [k * len(works) // n_shares for k in range(n_shares + 1)]
-        #: First and end of what is left of each.
+        bounds = [k * len(tasks) // n_shares for k in range(n_shares + 1)]
+        #: First and end of the rest of each share.
         self._left = [[bounds[k], bounds[k + 1]] for k in range(n_shares)]
 
     def __bool__(self) -> bool:
-        """Whether any block is left."""
+        """True while any task is left."""
         return any(first < stop for first, stop in self._left)
 
-    def take(self, worker: int, n_frames: int) -> list[AnyWork]:
-        """Take the next blocks of a worker's share.
+    def take(self, worker: int, n_frames: int) -> list[AnyTask]:
+        """Take the next tasks of a worker's share: of one job, one at least, up to `n_frames`.
 
-        Parameters
-        ----------
-        worker : int
-            Who.
-        n_frames : int
-            How many frames he wants; he gets one block at least, and those of one job.
-
-        Returns
-        -------
-        list of Work or Call
-            None where nothing is left for him. Each knows what is next in the share.
+        Returns an empty list if nothing is left for it. Each task has the extents of the next one.
         """
         share = self._left[worker % len(self._left)]
         if share[0] == share[1] and not self._fixed:
-            self._take_over(share)
-        taken: list[AnyWork] = []
+            self._steal(share)
+        taken: list[AnyTask] = []
         while share[0] < share[1]:
-            work = self._works[share[0]]
-            n_frames -= work.n_frames
-            if taken and (n_frames < 0 or work.job != taken[0].job):
+            task = self._tasks[share[0]]
+            n_frames -= task.n_frames
+            if taken and (n_frames < 0 or task.job != taken[0].job):
                 break
             share[0] += 1
-            taken.append(self._with_next(work, share))
+            taken.append(self._with_next(task, share))
         return taken
 
-    def _take_over(self, share: list[int]) -> None:
-        """Give to a share that is done the back half of the largest."""
+    def _steal(self, share: list[int]) -> None:
+        """Move the back half of the largest share to one that is done."""
         largest = max(self._left, key=lambda other: other[1] - other[0])
         middle = (largest[0] + largest[1]) // 2
         share[:] = middle, largest[1]
         largest[1] = middle
 
-    def _with_next(self, work: AnyWork, share: list[int]) -> AnyWork:
-        """The block, with where the one is that is likely to be dealt after it, if there is one."""
-        if not isinstance(work, Work):
-            return work
-        following = self._works[share[0]] if share[0] < share[1] else None
-        if isinstance(following, Work) and following.job == work.job:
-            return replace(work, ahead=following.extents)
-        return replace(work, ahead=None)
+    def _with_next(self, task: AnyTask, share: list[int]) -> AnyTask:
+        """Set the read-ahead of a task to the next one of its share."""
+        if not isinstance(task, Task):
+            return task
+        following = self._tasks[share[0]] if share[0] < share[1] else None
+        if isinstance(following, Task) and following.job == task.job:
+            return replace(task, ahead=following.extents)
+        return replace(task, ahead=None)

@@ -1,4 +1,4 @@
-"""What a worker does with one block: read, decode, compute. It imports no MDAnalysis by itself."""
+"""Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis."""
 
 import copy
 import os
@@ -6,7 +6,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -22,31 +23,25 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.records import BlockTiming
-from paceline.schedule.reduce import fold
+from paceline.schedule.reduce import merge_results, tree_reduce
 from paceline.schedule.tasks import (
     AnyJob,
-    AnyWork,
+    AnyTask,
     BlockResult,
     FunctionJob,
     FunctionTask,
-    Work,
+    Job,
+    Task,
+    TaskBatch,
     WorkerAnalysis,
 )
 from paceline.trajectory.source import Cost, Extents
 
 
 class Worker:
-    """Does blocks and calls, one after another; its files are those of the last one's job.
+    """Runs tasks one after another; keeps the files of the last task's job open.
 
-    Parameters
-    ----------
-    job_of : callable
-        Gives the job of a number.
-
-    Attributes
-    ----------
-    name : str
-        host:process:thread.
+    `job_of` returns the job of a number; `name` is host:process:thread.
     """
 
     def __init__(self, job_of: Callable[[int], AnyJob]):
@@ -55,8 +50,8 @@ class Worker:
         self._free_since = time.monotonic_ns()
         self.name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
-    def run(self, work: AnyWork) -> BlockResult:
-        """Read, decode and compute one block, or do one call.
+    def run(self, task: AnyTask) -> BlockResult:
+        """Read, decode and compute one block, or call the job's function.
 
         Raises
         ------
@@ -68,41 +63,41 @@ class Worker:
             An analysis raised, or returned rows of a wrong shape.
         """
         start, free_since = time.monotonic_ns(), self._free_since
-        self._take_up(work.job)
-        taken_up = time.monotonic_ns()
-        if isinstance(work, FunctionTask):
-            return self._call(work, start, taken_up)
-        if work.ahead is not None:
-            self._reader.read_ahead(work.ahead)
+        self._open_job(task.job)
+        opened = time.monotonic_ns()
+        if isinstance(task, FunctionTask):
+            return self._call(task, start, opened)
+        if task.ahead is not None:
+            self._reader.read_ahead(task.ahead)
         asked_ahead = time.monotonic_ns()
-        decoded, cost = self._read(work)
+        decoded, cost = self._read(task)
         read = time.monotonic_ns()
-        untransformed = self._transform(work.extents, decoded)
+        untransformed = self._transform(task.extents, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
-        values = [self._compute(part, work, decoded) for part in self._job.parts]
+        values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
         end = self._free_since = time.monotonic_ns()
         return BlockResult(
-            work.job,
+            task.job,
             0,
-            work.number,
-            work.first,
-            work.n_frames,
+            task.number,
+            task.first,
+            task.n_frames,
             values,
             decoded.times,
             [(int(decoded.frames[row]), reason) for row, reason in (*cost.damaged, *untransformed)],
             [
                 BlockTiming(
-                    job=work.job,
-                    block=work.number,
+                    job=task.job,
+                    block=task.number,
                     first_frame=int(decoded.frames[0]),
-                    n_frames=work.n_frames,
+                    n_frames=task.n_frames,
                     worker=self.name,
                     start=start,
                     end=end,
                     wait=start - free_since,
-                    open=taken_up - start + cost.open,
-                    read=cost.read + asked_ahead - taken_up,
+                    open=opened - start + cost.open,
+                    read=cost.read + asked_ahead - opened,
                     decode=cost.decode,
                     transform=transformed - read,
                     compute=end - transformed,
@@ -113,59 +108,60 @@ class Worker:
             ],
         )
 
-    def _take_up(self, number: int) -> None:
-        """Turn to a job, letting go of the last one's files."""
+    def _open_job(self, number: int) -> None:
+        """Switch to a job, closing the files of the last one."""
         if number != self._number:
             job = self._job_of(number)
             if isinstance(job, FunctionJob):
-                self._calls, self._function = job, _opened(job.function)
+                self._function_job, self._function = job, _unpickle(job.function)
             else:
                 self._job, self._reader = job, job.source.open()
             self._number = number
 
-    def _call(self, call: FunctionTask, start: int, taken_up: int) -> BlockResult:
-        """Do one call."""
+    def _call(self, task: FunctionTask, start: int, opened: int) -> BlockResult:
+        """Call the function of a `FunctionJob`."""
         free_since = self._free_since
         try:
-            value = self._function(call.item)
+            value = self._function(task.item)
         except PacelineError:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(f"{self._calls.name} raised on {call.what}: {reason}") from error
+            name = self._function_job.name
+            raise AnalysisError(f"{name} raised on {task.what}: {reason}") from error
         end = self._free_since = time.monotonic_ns()
         timing = BlockTiming(
-            job=call.job,
-            block=call.number,
-            first_frame=call.first_frame,
-            n_frames=call.n_frames,
+            job=task.job,
+            block=task.number,
+            first_frame=task.first_frame,
+            n_frames=task.n_frames,
             worker=self.name,
             start=start,
             end=end,
             wait=start - free_since,
-            open=taken_up - start,
+            open=opened - start,
             read=0,
             decode=0,
             transform=0,
-            compute=end - taken_up,
+            compute=end - opened,
             comm=0,
             bytes=0,
             calls=0,
         )
-        times = np.full(call.n_frames, np.nan)
+        times = np.full(task.n_frames, np.nan)
         return BlockResult(
-            call.job, 0, call.number, call.first, call.n_frames, [value], times, [], [timing]
+            task.job, 0, task.number, task.first, task.n_frames, [value], times, [], [timing]
         )
 
-    def _read(self, work: Work) -> tuple[Decoded, Cost]:
-        """Frames of a block, and what they cost."""
-        decoded = self._job.room_for(work.frames)
-        cost = self._reader.read(work.extents, decoded, skip=self._job.skip_damaged)
+    def _read(self, task: Task) -> tuple[Decoded, Cost]:
+        """Read the frames of a block, and measure the cost."""
+        decoded = self._job.room_for(task.frames)
+        cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
         decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
         return decoded, cost
 
     def _transform(self, extents: Extents, decoded: Decoded) -> list[tuple[int, str]]:
-        """Transform a block in place; rows that cannot be, which are left out if that is asked."""
+        """Transform a block in place; blank and return the rows that cannot be transformed."""
         failed: dict[int, str] = {}
         if decoded.positions is None:
             return []
@@ -178,51 +174,64 @@ class Worker:
             decoded.blank(row)
         return sorted(failed.items())
 
-    def _compute(self, part: WorkerAnalysis, work: Work, decoded: Decoded) -> Any:
-        block = Block(decoded, part.columns, part.attributes)
+    def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: Decoded) -> Any:
+        """Compute one analysis of a block: its rows, its partial result, or its value."""
+        block = Block(decoded, analysis.columns, analysis.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
+        computation: Any = analysis.computation
         try:
-            if part.per_block:
-                value = part.computation.compute_block(_whole(block), work.first)  # type: ignore[union-attr]
-                return {work.number: value}
-            if part.reduces:
-                cuts = self._job.leaves.cuts(work.first, len(block))
-                leaves = (_whole(block[begin:end]) for begin, end in pairwise(cuts))
-                partials = [part.computation.compute(leaf) for leaf in leaves]  # type: ignore[union-attr]
-                return fold(partials, part.computation.merge)  # type: ignore[union-attr]
+            if analysis.per_block:
+                return {task.number: computation.compute_block(_readable(block), task.first)}
+            if analysis.reduces:
+                cuts = self._job.leaves.cuts(task.first, len(block))
+                leaves = (_readable(block[begin:end]) for begin, end in pairwise(cuts))
+                return tree_reduce(
+                    [computation.compute(leaf) for leaf in leaves], computation.merge
+                )
             # A copy: the function may fill the same array again for the next block.
-            rows = np.array(part.computation.compute(block))  # type: ignore[union-attr]
+            rows = np.array(computation.compute(block))
         except Exception as error:
-            # A writer's own errors say where, in the user's words.
-            if part.per_block and isinstance(error, UnwritableError | OSError):
+            # A writer's own errors already name the file and the frame.
+            if analysis.per_block and isinstance(error, UnwritableError | OSError):
                 raise
             reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(f"{part.name} raised on {where}: {reason}") from error
+            raise AnalysisError(f"{analysis.name} raised on {where}: {reason}") from error
         if rows.ndim == 0 or len(rows) != len(block):
             raise AnalysisError(
-                f"{part.name} on {where}: expected one row for each of the {len(block)} frames, "
-                f"found an array of shape {rows.shape}"
+                f"{analysis.name} on {where}: expected one row for each of the {len(block)} "
+                f"frames, found an array of shape {rows.shape}"
             )
         if rows.dtype.hasobject:
-            raise AnalysisError(f"{part.name} on {where}: expected numbers, found {rows.dtype}")
+            raise AnalysisError(f"{analysis.name} on {where}: expected numbers, found {rows.dtype}")
         return rows
 
 
-def _whole(leaf: Block) -> Block:
-    """A leaf without the frames that could not be read: a reduction never sees them."""
-    whole = leaf.steps != DAMAGED_STEP
-    return leaf if whole.all() else leaf[whole]
+def _readable(block: Block) -> Block:
+    """Leave out frames that could not be read: a reduction never sees them."""
+    readable = block.steps != DAMAGED_STEP
+    return block if readable.all() else block[readable]
 
 
-class SealedJob:
-    """A job made ready to be sent: pickled once, opened once a worker.
+def run_batch(worker: Worker, job: AnyJob, batch: TaskBatch) -> BlockResult:
+    """Run the tasks of a batch and merge their results, holding a logarithm of them at a time."""
+    if isinstance(job, FunctionJob):
+        return worker.run(batch.tasks[0])
+    tasks = [replace(task, ahead=after.extents) for task, after in pairwise(batch.tasks)]
+    return _run_subtree(worker, job, batch.level, [*tasks, batch.tasks[-1]])
 
-    Attributes
-    ----------
-    key : str
-        By which a worker knows it again.
-    data : bytes
-        The job; empty where only the key is sent.
+
+def _run_subtree(worker: Worker, job: Job, level: int, tasks: Sequence[Task]) -> BlockResult:
+    if level == 0:
+        return worker.run(tasks[0])
+    half = 2 ** (level - 1)
+    halves = [_run_subtree(worker, job, level - 1, some) for some in (tasks[:half], tasks[half:])]
+    return merge_results(job, level, halves)
+
+
+class PickledJob:
+    """A job that is pickled once, and opened once per worker.
+
+    `key` identifies the job on a worker; `data` is the pickle, empty where only the key is sent.
     """
 
     def __init__(self, job: AnyJob):
@@ -230,24 +239,54 @@ class SealedJob:
         self.data = cloudpickle.dumps(job)
 
     def key_alone(self) -> Self:
-        """The same for a worker that may have it already."""
+        """Make a copy without the data, for a worker that may have the job already."""
         other = copy.copy(self)
         other.data = b""
         return other
 
     def open(self) -> AnyJob:
-        """The job.
+        """Unpickle the job.
 
         Raises
         ------
         WorkerError
-            It cannot be made anew here.
+            It cannot be unpickled here.
         """
-        return _opened(self.data)
+        return _unpickle(self.data)
 
 
-def _opened(data: bytes) -> Any:
-    """What was sent."""
+def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
+    """Pickle jobs for the workers of a backend, which error messages name.
+
+    Raises
+    ------
+    WorkerError
+        A job cannot be pickled.
+    """
+    try:
+        return [PickledJob(job) for job in jobs]
+    except Exception as error:  # pickling runs code of every object's own
+        raise WorkerError(
+            f"an analysis cannot be sent to the workers of {backend}: {error}; "
+            "backend='threads' sends nothing"
+        ) from error
+
+
+_local = threading.local()
+
+
+def run_pickled(pickled: PickledJob, batch: TaskBatch) -> BlockResult | None:
+    """Run a batch in this thread of this process; None if the job is not here."""
+    if getattr(_local, "key", None) != pickled.key:
+        if not pickled.data:
+            return None
+        job = pickled.open()
+        _local.worker, _local.job = Worker(lambda _: job), job
+        _local.key = pickled.key
+    return run_batch(_local.worker, _local.job, batch)
+
+
+def _unpickle(data: bytes) -> Any:
     try:
         return cloudpickle.loads(data)
     except PacelineError:

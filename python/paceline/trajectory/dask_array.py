@@ -10,7 +10,7 @@ import numpy as np
 from paceline._util.machine import available_cpus
 from paceline.block import Decoded, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.schedule.plan import Task, make_plan
+from paceline.schedule.plan import make_plan
 from paceline.trajectory.source import Extents, FrameReader, FrameSource
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def dask_array(
     name = f"paceline-{field}-{tokenize(*frames.identity)}"
     shape = (len(frames.plan.frames), len(frames.indices), 3)
     graph = HighLevelGraph.from_collections(name, frames.graph(name), dependencies=[])
-    sizes = tuple(task.stop - task.first for task in frames.plan.tasks())
+    sizes = tuple(rows.stop - rows.start for rows in frames.plan.blocks())
     return dask.array.Array(
         graph, name, (sizes, shape[1:2], shape[2:]), meta=np.empty((0, 0, 0), dtype=np.float32)
     )
@@ -140,18 +140,18 @@ class _Frames:
         """Dask's graph: the source once, and each chunk with its own slice of the index."""
         shared = f"source-{name}"
         chunks = {
-            (name, task.number, 0, 0): (_read_chunk, shared, self._packed(task))
-            for task in self.plan.tasks()
+            (name, number, 0, 0): (_read_chunk, shared, self._packed(rows))
+            for number, rows in enumerate(self.plan.blocks())
         }
         return {shared: _SharedSource(self._source, self._columns, self._field), **chunks}
 
-    def _packed(self, task: Task) -> bytes:
+    def _packed(self, rows: slice) -> bytes:
         """Frame numbers of a chunk and where they are.
 
         As bytes, for Dask would hand out arrays that begin at any byte of a message, which the
         core refuses.
         """
-        frames = self.plan.frame_numbers(task)
+        frames = self.plan.frames[rows]
         return pickle.dumps((frames, self._trajectory.extents(frames)))
 
 

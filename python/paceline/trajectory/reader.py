@@ -67,9 +67,9 @@ def positions_in(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndar
     source = FileFrames(chain.members, wanted, len(decoded), ("positions",), (), Clock())
     files = source.open()
     positions = np.empty((len(frames), len(atoms), 3), dtype=np.float32)
-    for task in plan.tasks():
-        numbers = plan.frame_numbers(task)
-        room = positions[task.first : task.stop]
+    for rows in plan.blocks():
+        numbers = plan.frames[rows]
+        room = positions[rows]
         block = Decoded.room_for(numbers, len(decoded), () if as_decoded else ("positions",))
         if as_decoded:
             block = replace(block, positions=room)

@@ -5,7 +5,7 @@ says which atoms it needs (`atoms`) and makes the other half (`prepare`), which 
 workers and changes the positions of a block in place (`apply`).
 """
 
-from paceline.transform.base import Transform
+from paceline.schedule.interfaces import Transform
 from paceline.transform.periodic import center, unwrap, wrap
 from paceline.transform.superpose import fit
 

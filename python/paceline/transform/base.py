@@ -1,60 +1,13 @@
 """All transformations of a run made ready, and single frames seen through them."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from paceline import _core
 from paceline.errors import SelectionError, TransformError, UnsupportedError
-from paceline.schedule.tasks import Transform as Transformation
-
-
-class Transform(Protocol):
-    """The user's half of a transformation; it serves any number of runs."""
-
-    @property
-    def turns(self) -> bool:
-        """Whether it turns positions, so that velocities and forces no longer belong to them."""
-
-    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
-        """Atoms to be decoded, where those of `wanted` are to be seen after this transformation.
-
-        Parameters
-        ----------
-        wanted : numpy.ndarray of int64, shape (n_wanted,)
-            Indices, increasing.
-        universe : Universe
-            Their system.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n_atoms,)
-            Indices, increasing; those of `wanted` among them.
-        """
-
-    def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
-        """Make the worker's half.
-
-        Parameters
-        ----------
-        atoms : numpy.ndarray of int64, shape (n_atoms,)
-            Indices of all atoms that are decoded, increasing.
-        universe : Universe
-            Their system.
-        before : sequence of Transformation
-            The transformations that come before this one.
-
-        Returns
-        -------
-        Transformation
-            Without any MDAnalysis object.
-        """
-
-    def parameters(self) -> str:
-        """One line for the record that is saved with results."""
+from paceline.schedule.interfaces import Transform, WorkerTransform, prepare_transforms
 
 
 class Made:
@@ -263,36 +216,6 @@ def masses_of(group: Any, name: str) -> np.ndarray:
     return group.masses.astype(np.float64)
 
 
-def prepare_all(
-    transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
-) -> tuple[np.ndarray, list[Transformation]]:
-    """Make the worker's half of each transformation.
-
-    Parameters
-    ----------
-    transforms : sequence of Transform
-        In the order in which they are done.
-    wanted : numpy.ndarray of int64, shape (n_wanted,)
-        Indices of the atoms that are to be seen after them, increasing.
-    universe : Universe
-        Their system.
-
-    Returns
-    -------
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of all atoms that must be decoded for that, increasing.
-    prepared : list of Transformation
-        The worker's halves.
-    """
-    atoms = wanted
-    for transform in reversed(transforms):
-        atoms = transform.atoms(atoms, universe)
-    prepared: list[Transformation] = []
-    for transform in transforms:
-        prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
-    return atoms, prepared
-
-
 def reference_positions(
     atomgroup: Any, frame: int, transforms: Sequence[Transform] = ()
 ) -> np.ndarray:
@@ -320,12 +243,12 @@ def reference_positions(
         The frame cannot be transformed.
     """
     universe, indices = atomgroup.universe, atomgroup.indices
-    atoms, prepared = prepare_all(transforms, np.unique(indices), universe)
+    atoms, prepared = prepare_transforms(transforms, np.unique(indices), universe)
     return read_frame(universe, frame, atoms, prepared)[np.searchsorted(atoms, indices)]
 
 
 def read_frame(
-    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[Transformation]
+    universe: Any, frame: int, atoms: np.ndarray, before: Sequence[WorkerTransform]
 ) -> np.ndarray:
     """Positions in one frame after some transformations that are prepared for these atoms.
 
@@ -337,7 +260,7 @@ def read_frame(
         Frame number.
     atoms : numpy.ndarray of int64, shape (n_atoms,)
         Indices, increasing.
-    before : sequence of Transformation
+    before : sequence of WorkerTransform
         What is done to them.
 
     Returns

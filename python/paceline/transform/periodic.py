@@ -8,9 +8,9 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError
-from paceline.schedule.tasks import Transform as Transformation
+from paceline.schedule.interfaces import Transform, WorkerTransform
 from paceline.trajectory.open import warn
-from paceline.transform.base import Made, Transform, describe, known_weights, masses_of, select
+from paceline.transform.base import Made, describe, known_weights, masses_of, select
 
 
 def bonds_of(universe: Any, name: str) -> np.ndarray:
@@ -154,8 +154,8 @@ class _Unwrap:
         return np.union1d(wanted, touched)
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
         bonds = bonds_of(universe, "unwrap")
         fragments = fragments_of(universe, bonds)
         members = self._members(universe, fragments)
@@ -302,8 +302,8 @@ class _Center:
         return np.union1d(wanted, select(self.atomgroup, universe, "center").indices)
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
         group = select(self.atomgroup, universe, "center")
         columns = np.searchsorted(atoms, group.indices)
         masses = None if self.weights is None else masses_of(group, "center")
@@ -325,8 +325,8 @@ class _Wrap:
         return np.union1d(wanted, with_any(members, compounds, wanted))
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
         members, compounds = self._compounds(universe)
         kept = np.isin(members, with_all(members, compounds, atoms))
         members, compounds = members[kept], compounds[kept]

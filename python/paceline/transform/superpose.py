@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import SelectionError
-from paceline.schedule.tasks import Transform as Transformation
+from paceline.schedule.interfaces import Transform, WorkerTransform
 from paceline.transform.base import (
     Made,
-    Transform,
     describe,
     known_weights,
     masses_of,
@@ -96,8 +95,8 @@ class _Fit:
         return np.union1d(wanted, fixed.indices) if fixed.universe is universe else wanted
 
     def prepare(
-        self, atoms: np.ndarray, universe: Any, before: Sequence[Transformation]
-    ) -> Transformation:
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
         mobile, fixed = self._groups(universe)
         if fixed.universe is universe:
             frame = 0 if self.reference is None else universe.trajectory.ts.frame

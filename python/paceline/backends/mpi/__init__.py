@@ -7,12 +7,12 @@ import cloudpickle
 
 from paceline._util.launcher import threads_a_rank, world
 from paceline.backends.base import CollectiveRun, SingleProcessRun
-from paceline.backends.executor import seal
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.backends.mpi.session import RankCollectiveRun, active_session
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
+from paceline.schedule.worker import pickle_jobs
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
@@ -84,7 +84,7 @@ class MPI(ForMDAnalysis):
         self.n_workers = self._comm.Get_size() * self._n_threads
         self._collective: RankCollectiveRun | None = None
 
-    def company(self) -> CollectiveRun:
+    def collective_run(self) -> CollectiveRun:
         """Return the ranks that have called `run` together."""
         if self._session is not None:
             return SingleProcessRun()
@@ -92,7 +92,7 @@ class MPI(ForMDAnalysis):
         return self._collective
 
     def run(
-        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyWork]
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Compute every block; yield results as they come. Called on the first rank alone.
 
@@ -107,7 +107,7 @@ class MPI(ForMDAnalysis):
         ranks = self._session or self._collective
         assert ranks is not None, "outside of a session, run is called in a collective run"
         tasks = list(tasks)
-        sealed = cloudpickle.dumps([one.data for one in seal(jobs, "MPI")])
+        sealed = cloudpickle.dumps([one.data for one in pickle_jobs(jobs, "MPI")])
         n_blocks = [0] * len(jobs)
         for task in tasks:
             n_blocks[task.job] = max(n_blocks[task.job], task.number + 1)

@@ -15,8 +15,8 @@ from paceline.backends.mpi.worker import (
     WorkerReport,
 )
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.scheduler import Scheduler, StealingPartition, too_late
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult, CollectedResult
+from paceline.schedule.scheduler import Scheduler, StealingPartition, late_attempts
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 #: Seconds after which a rank whose main thread does not answer in a failed run will not any more.
 ANSWER_TIMEOUT = 30.0
@@ -33,7 +33,7 @@ class RankScheduler:
 
     def __init__(
         self,
-        tasks: Sequence[AnyWork],
+        tasks: Sequence[AnyTask],
         n_ranks: int,
         n_threads: int,
         *,
@@ -45,7 +45,7 @@ class RankScheduler:
         self._shares = StealingPartition(
             tasks, n_ranks * n_threads, fixed=static, in_order=in_order
         )
-        self._scheduler: Scheduler[AnyWork] = Scheduler(())
+        self._scheduler: Scheduler[AnyTask] = Scheduler(())
         self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
@@ -57,13 +57,13 @@ class RankScheduler:
 
     def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
         """Record a rank's report; return results that count, and attempts that do not."""
-        accepted = [self._scheduler.done(result) for result in report.results]
+        accepted = [self._scheduler.complete(result) for result in report.results]
         self._replies[rank].accepted += accepted
         self._requests |= {ThreadAddress(rank, k): n for k, n in report.requests.items()}
         self._idle[rank] = report.idle
         recorded: list[BlockResult | DuplicateAttempt] = []
         for result, counts in zip(report.results, accepted, strict=True):
-            recorded += [result] if counts else too_late(result)
+            recorded += [result] if counts else late_attempts(result)
         return recorded
 
     def assign(self) -> dict[int, Reply]:
@@ -79,13 +79,13 @@ class RankScheduler:
             self._replies[rank] = Reply()
         return replies
 
-    def _blocks_for(self, thread: ThreadAddress) -> list[AnyWork]:
+    def _blocks_for(self, thread: ThreadAddress) -> list[AnyTask]:
         place = thread.rank * self._n_threads + thread.thread
         tasks = self._shares.take(place, self._requests[thread])
         for task in tasks:
-            self._scheduler.deal(task)
+            self._scheduler.record_assignment(task)
         if not tasks and not self._static and not self._shares and self._is_idle(thread):
-            again = self._scheduler.again()
+            again = self._scheduler.assign_overdue()
             tasks = [] if again is None else [again]
         return tasks
 
@@ -102,7 +102,7 @@ def coordinate(
     comm: Comm,
     jobs: Sequence[AnyJob],
     sealed: bytes,
-    tasks: Sequence[AnyWork],
+    tasks: Sequence[AnyTask],
     request: RunRequest,
     *,
     static: bool,
@@ -182,6 +182,6 @@ def _wait_for_acks(comm: Comm, *, failed: bool) -> list[DuplicateAttempt]:
             abandoned += received[1].abandoned
         else:
             for result in received[1].results:
-                abandoned += too_late(result)
+                abandoned += late_attempts(result)
     comm.finish_sending()
     return abandoned

@@ -18,14 +18,12 @@ from mpi4py import MPI
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
 from paceline.schedule.collect import allocate
-from paceline.schedule.reduce import Tree
+from paceline.schedule.reduce import TreeReduction, check_rows_match, merge_function
 from paceline.schedule.tasks import (
     AnyJob,
     BlockResult,
     CollectedResult,
     Job,
-    merging,
-    refuse_unlike,
 )
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
@@ -42,7 +40,7 @@ class LocalResults:
     """Rows and merged partial results of one rank.
 
     A block's result is held back until it is known that no other rank did the block sooner.
-    `clock_offset` (ns) leads from this host's clock to the coordinator's.
+    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's.
     """
 
     def __init__(self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], clock_offset: int = 0):
@@ -85,15 +83,17 @@ class JobResults:
     """Rows and merged partial results of one job on one rank; `n_blocks` are those of all ranks."""
 
     def __init__(self, job: Job, n_blocks: int):
-        self.parts = job.parts
+        self.parts = job.analyses
         self._ranges: list[tuple[int, int]] = []
         self._times: list[np.ndarray] = []
         self._rows: dict[int, list[np.ndarray]] = {
-            k: [] for k, part in enumerate(job.parts) if not part.reduces
+            k: [] for k, part in enumerate(job.analyses) if not part.reduces
         }
         #: Partial results, by the number of their analysis.
         self.trees = {
-            k: Tree(n_blocks, merging(part)) for k, part in enumerate(job.parts) if part.reduces
+            k: TreeReduction(n_blocks, merge_function(part))
+            for k, part in enumerate(job.analyses)
+            if part.reduces
         }
 
     def add(self, result: BlockResult) -> None:
@@ -102,7 +102,7 @@ class JobResults:
         assert result.times is not None
         for k, rows in self._rows.items():
             if rows:
-                refuse_unlike(self.parts[k].name, result.values[k], rows[0])
+                check_rows_match(self.parts[k].name, result.values[k], rows[0])
             rows.append(result.values[k])
         for k, tree in self.trees.items():
             tree.add(result.number, result.values[k], result.level)
@@ -213,7 +213,7 @@ def _layouts(
         alike = [rows for of_rank in columns if (rows := of_rank[number, k]) is not None]
         if k is not None:
             for rows in alike:
-                refuse_unlike(results.jobs[number].parts[k].name, rows, alike[0])
+                check_rows_match(results.jobs[number].parts[k].name, rows, alike[0])
         n_rows = [int(of_rank[number][:, 1].sum()) for of_rank in ranges]
         row = alike[0]
         layouts[number, k] = ColumnLayout(row.shape[1:], row.dtype, sum(n_rows), max(n_rows))

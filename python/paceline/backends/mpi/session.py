@@ -30,7 +30,7 @@ class RankCollectiveRun:
 
     def __init__(self, intracomm: "MPI.Intracomm"):
         self._given = intracomm
-        self.leads = intracomm.Get_rank() == 0
+        self.is_coordinator = intracomm.Get_rank() == 0
 
     def __enter__(self) -> Self:
         from paceline.backends.mpi.comm import Comm, RankErrors
@@ -56,7 +56,7 @@ class RankCollectiveRun:
         """Wait until all ranks are ready for the run, or raise the error of one that is not."""
         self._errors.agree()
 
-    def follow(self) -> None:
+    def work(self) -> None:
         """Work in the run that the first rank coordinates, and that signals end there."""
         from paceline.backends.mpi.worker import work_in_run
 
@@ -64,9 +64,9 @@ class RankCollectiveRun:
             self.begin()
             work_in_run(self.comm)
 
-    def share(self, make: Callable[[], Any]) -> Any:
+    def broadcast(self, make: Callable[[], Any]) -> Any:
         """Call a function on the first rank, and give its result to all."""
-        if not self.leads:
+        if not self.is_coordinator:
             self._errors.agree()
             return pickle.loads(self.comm.broadcast(None))
         data = cloudpickle.dumps(value := make())

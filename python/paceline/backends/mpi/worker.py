@@ -17,8 +17,8 @@ from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.scheduler import given_up
-from paceline.schedule.tasks import AnyJob, AnyWork, BlockResult
+from paceline.schedule.scheduler import abandoned_attempt
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
 from paceline.schedule.worker import Worker
 
 #: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
@@ -82,7 +82,7 @@ class Reply:
     #: block sooner.
     accepted: list[bool] = field(default_factory=list)
     #: Threads, and blocks for them.
-    tasks: list[tuple[int, AnyWork]] = field(default_factory=list)
+    tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class ComputeThread:
     def __init__(self, number: int, job_of: Callable[[int], AnyJob], done: "queue.Queue[Done]"):
         self._number = number
         self._done = done
-        self._queue: queue.SimpleQueue[AnyWork | None] = queue.SimpleQueue()
-        self._held: deque[AnyWork] = deque()
+        self._queue: queue.SimpleQueue[AnyTask | None] = queue.SimpleQueue()
+        self._held: deque[AnyTask] = deque()
         self._since = 0.0
         #: Seconds and frames of the last blocks.
         self._paces: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
@@ -134,7 +134,7 @@ class ComputeThread:
         """Whether it has nothing to do."""
         return not self._held
 
-    def give(self, tasks: Iterable[AnyWork]) -> None:
+    def give(self, tasks: Iterable[AnyTask]) -> None:
         """Add blocks to those that it has."""
         if not self._held:
             self._since = time.monotonic()
@@ -174,7 +174,7 @@ class ComputeThread:
         """Return the attempt that it has not finished, if there is one."""
         if not self._held:
             return None
-        return given_up(self._held[0], self._worker, int(1e9 * self._since), offset=offset)
+        return abandoned_attempt(self._held[0], self._worker, int(1e9 * self._since), offset=offset)
 
     def stop(self) -> None:
         """End after the present block."""
@@ -190,7 +190,7 @@ class ComputeThreads:
         self._done: queue.Queue[Done] = queue.Queue()
         self._threads = [ComputeThread(k, job_of, self._done) for k in range(n_threads)]
 
-    def give(self, thread: int, tasks: Iterable[AnyWork]) -> None:
+    def give(self, thread: int, tasks: Iterable[AnyTask]) -> None:
         """Add blocks to those of a thread."""
         self._threads[thread].give(tasks)
 
@@ -223,7 +223,7 @@ class ComputeThreads:
         return [number for number, thread in enumerate(self._threads) if thread.idle]
 
     def abandoned(self, offset: int) -> list[DuplicateAttempt]:
-        """Return unfinished attempts; `offset` (ns) leads to the coordinator's clock."""
+        """Return unfinished attempts; `offset` (ns) is_coordinator to the coordinator's clock."""
         attempts = (thread.abandoned(offset) for thread in self._threads)
         return [attempt for attempt in attempts if attempt is not None]
 
@@ -236,7 +236,7 @@ class ComputeThreads:
 class RankWorker:
     """One rank's threads and results in a run; the coordinator's rank has one too.
 
-    `clock_offset` (ns) leads from this host's clock to the coordinator's.
+    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's.
     """
 
     def __init__(
