@@ -448,7 +448,7 @@ def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
     script = "from paceline.backends.dask import LocalCluster; LocalCluster(1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     this = psutil.Process(process.pid)
-    until(lambda: any("-m" in one.cmdline() for one in this.children()))
+    until(lambda: any("keep(1, " in " ".join(one.cmdline()) for one in this.children()))
     others = this.children(recursive=True)
     process.kill()
     assert process.communicate(timeout=PATIENCE)[1] == ""

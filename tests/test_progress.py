@@ -16,7 +16,7 @@ WORK = """
 import sys, time
 now = [1000.0]
 time.time = time.monotonic = lambda: now[0]
-from paceline import progress
+from paceline._util import progress
 progress.PATIENCE = float(sys.argv[1])
 with progress.Progress(1000, show={"None": None, "False": False}[sys.argv[2]]) as bar:
     for _ in range(10):
