@@ -732,7 +732,7 @@ class TestAtomsThatMove:
         file = open_file(str(edit(path, repeat)))
         frames = np.arange(N_FRAMES)
         block = Decoded.room_for(frames, 2, ["positions"])
-        hand = kind(file.member, np.array([5, 6]), 1)
+        hand = kind(file.spec, np.array([5, 6]), 1)
         extents = extents_in(0, file, frames.astype(np.uint64))
         *_, damaged = hand.read(extents, block, required=1, skip=True)
         ((row, reason),) = damaged
@@ -751,7 +751,7 @@ class TestAtomsThatMove:
             file["particles/atoms/id/value"][2, 3] = 4
 
         file = open_file(str(edit(path, repeat)))
-        hand = H5pyReader(file.member, None, 7)
+        hand = H5pyReader(file.spec, None, 7)
         calls, part = [], Array.part
         monkeypatch.setattr(Array, "part", lambda *args: calls.append(args) or part(*args))
         n_calls = []

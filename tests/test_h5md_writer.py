@@ -154,7 +154,7 @@ def test_a_file_says_where_it_comes_from(universe, tmp_path):
         assert file["h5md/author"].attrs["name"]
         origin = {name: value.asstr()[()] for name, value in file["parameters/origin"].items()}
         assert origin["trajectory"] == universe.trajectory.filename
-        assert origin["fingerprint"] == universe.trajectory.chain.cores[0].fingerprint
+        assert origin["fingerprint"] == universe.trajectory.chain.files[0].fingerprint
         assert origin["topology"] == universe.filename
         assert file[POSITION].attrs["rounded_to_multiples_of"] == 2**-10
         units = {name: file[name].attrs["unit"] for name in (POSITION, POSITION[:-5] + "time")}

@@ -184,7 +184,7 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
     with h5py.File(path, "w") as file:
         file.create_dataset("pos", data=numbers, **REAL[name])
     file = open_file(
-        path, asked=Hdf5Options(dataset="pos", units={"length": "Angstrom"}), notes=False
+        path, options=Hdf5Options(dataset="pos", units={"length": "Angstrom"}), notes=False
     )
     element = file.catalogue.elements["positions"]
     universe = MDAnalysis.Universe.empty(3000)
@@ -195,7 +195,7 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
         series.run(backend="serial")
         found = sum(block.bytes for block in series.timings.blocks)
         assert bytes_read(element, atoms) == pytest.approx(found, rel=0.05)
-        hand = file.member.open(atoms, 1)
+        hand = file.spec.open(atoms, 1)
         found = 0
         for frame in np.arange(40):
             block = Decoded.room_for(np.array([frame]), len(atoms), ["positions"])

@@ -148,7 +148,7 @@ def compare_hands(file, frames, judged, atoms):
         n = file.n_atoms if atoms is None else len(atoms)
         block = Decoded.room_for(frames, n, FIELDS, judged=judged)
         extents = extents_in(0, file, frames.astype(np.uint64))
-        *_, damaged = kind(file.member, atoms, 7).read(extents, block, required=7, skip=False)
+        *_, damaged = kind(file.spec, atoms, 7).read(extents, block, required=7, skip=False)
         assert damaged == []
         blocks.append(block)
     for name in (*FIELDS, "judgements", "dimensions", "times", "steps", "fields"):
@@ -164,7 +164,7 @@ def test_a_block_carries_its_own_part_of_the_tables_only(tmp_path):
         write_simple(path, **numbers(n_frames=n_frames)._asdict(), chunks=(1, 9, 3))
         file = open_file(path)
         extents = extents_in(0, file, np.arange(10, 26, dtype=np.uint64))
-        sizes.append(len(pickle.dumps((file.member, extents))))
+        sizes.append(len(pickle.dumps((file.spec, extents))))
     assert sizes[1] - sizes[0] < 20
     assert sizes[1] < 6000
 
@@ -235,7 +235,7 @@ def test_a_chunk_within_which_a_run_starts_is_read_for_one_block(step, tmp_path)
     read = []
     for block in map(found.frames.__getitem__, found.blocks()):
         # Each by another worker, which has kept nothing of the block before.
-        reader, room = file.member.open(None, 1), Decoded.room_for(block, 9, ["positions"])
+        reader, room = file.spec.open(None, 1), Decoded.room_for(block, 9, ["positions"])
         extents = extents_in(0, file, block.astype(np.uint64))
         read.append(reader.read(extents, room, required=1, skip=False)[2])
     assert len(read) > 1
@@ -318,7 +318,7 @@ def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
     extents = extents_in(0, file, frames.astype(np.uint64))
     for judged, atoms in ((True, None), (False, np.array([5, 70]))):
         block = Decoded.room_for(frames, 2, ["positions"], judged=judged)
-        cost = file.member.open(atoms, 1).read(extents, block, required=1, skip=False)
+        cost = file.spec.open(atoms, 1).read(extents, block, required=1, skip=False)
         assert cost[2] == n_bytes
 
 

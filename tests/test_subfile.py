@@ -29,10 +29,8 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.trajectory import split_join as copying
-from paceline.trajectory import split_join as subfile
+from paceline.trajectory import split_join
 from paceline.trajectory.reader import Reader, open_file
-from paceline.trajectory.split_join import Copier
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*the header says"),
@@ -400,7 +398,7 @@ class TestCopying:
             yield source.fileno(), target.fileno()
 
     def copy(self, files, more=0):
-        copier = Copier()
+        copier = split_join._Copier()
         copier.copy("from", files[0], 5, files[1], 5, len(self.CONTENT) - 5 + more)
         return copier.copied
 
@@ -409,7 +407,7 @@ class TestCopying:
 
     @pytest.mark.parametrize("calls", [2**20, 1000 * 1000])
     def test_in_several_calls(self, calls, files, tmp_path, monkeypatch):
-        monkeypatch.setattr(copying, "CALL", calls)
+        monkeypatch.setattr(split_join, "_CALL", calls)
         assert self.copy(files) == len(self.CONTENT) - 5
         assert self.copied(tmp_path)
 
@@ -430,7 +428,7 @@ class TestCopying:
         assert self.copied(tmp_path)
 
     def test_where_bytes_are_shifted(self, files, tmp_path):
-        Copier().copy("from", files[0], 4, files[1], 7, 1000)
+        split_join._Copier().copy("from", files[0], 4, files[1], 7, 1000)
         assert (tmp_path / "to").read_bytes()[7:] == self.CONTENT[4:1004]
 
     def test_a_source_that_ends_too_early_has_changed(self, files):
@@ -468,7 +466,7 @@ def test_a_full_disk_leaves_nothing_and_names_the_final_file(water, capsys):
 
 
 def test_a_file_that_changes_meanwhile_is_an_error(water, monkeypatch):
-    copy_all = subfile.copy_all
+    copy_all = split_join._copy_all
 
     def change(*arguments):
         copy_all(*arguments)
@@ -476,7 +474,7 @@ def test_a_file_that_changes_meanwhile_is_an_error(water, monkeypatch):
         content[100] ^= 1
         water.write_bytes(content)
 
-    monkeypatch.setattr(subfile, "copy_all", change)
+    monkeypatch.setattr(split_join, "_copy_all", change)
     with pytest.raises(FileChangedError):
         paceline.split(water, 2)
     assert visible(water.parent) == ["md.xtc"]
@@ -508,8 +506,8 @@ def slow(monkeypatch):
         time.sleep(0.05)
         return 1
 
-    monkeypatch.setattr(copying, "_in_kernel", copy)
-    monkeypatch.setattr(copying, "_through_memory", copy)
+    monkeypatch.setattr(split_join, "_in_kernel", copy)
+    monkeypatch.setattr(split_join, "_through_memory", copy)
     return begun
 
 
@@ -531,15 +529,15 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys):
 
 @pytest.mark.usefixtures("slow")
 def test_a_failure_stops_the_other_pieces(water, monkeypatch):
-    slow = copying._through_memory
+    slow = split_join._through_memory
 
     def fail_in_one(*operands):
         if threading.current_thread().name.endswith("_0"):
             raise DamagedFileError("frame 0 is damaged")
         return slow(*operands)
 
-    monkeypatch.setattr(copying, "_in_kernel", fail_in_one)
-    monkeypatch.setattr(copying, "_through_memory", fail_in_one)
+    monkeypatch.setattr(split_join, "_in_kernel", fail_in_one)
+    monkeypatch.setattr(split_join, "_through_memory", fail_in_one)
     with pytest.raises(DamagedFileError):
         paceline.split(water, 2, n_workers=2)
 
@@ -548,9 +546,9 @@ def test_a_failure_stops_the_other_pieces(water, monkeypatch):
 #: time that the work takes, from when it has begun.
 NURSERY = """
 import os, signal, sys, time
-from paceline import copying
+from paceline.trajectory import split_join
 from paceline.trajectory.split_join import join, split
-copying.CALL = copying.BUFFER = 10_000
+split_join._CALL = split_join._BUFFER = 10_000
 begun = time.perf_counter()
 {work}
 unit = time.perf_counter() - begun

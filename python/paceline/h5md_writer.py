@@ -451,7 +451,7 @@ def _fingerprint(trajectory: Any) -> str:
     chain = getattr(trajectory, "chain", None)
     if chain is None:
         return "none: read by MDAnalysis"
-    return ", ".join(core.fingerprint for core in chain.cores)
+    return ", ".join(core.fingerprint for core in chain.files)
 
 
 def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -> FrameData:

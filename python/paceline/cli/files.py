@@ -48,7 +48,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[tuple[str, 
     """
     yield "file", path
     try:
-        core = open_file(path, asked=asked)
+        core = open_file(path, options=asked)
     except UnsupportedError:
         yield from _of_unread(path)
         raise
@@ -229,7 +229,7 @@ def run_index(args: argparse.Namespace) -> None:
 
     asked = Hdf5Options(**hdf5_options(args))
     for path in args.file:
-        core = open_file(path, asked=asked, refresh=args.refresh)
+        core = open_file(path, options=asked, refresh=args.refresh)
         n_bytes = "unknown" if core.traffic is None else core.traffic[0]
         read = f"{n_bytes} of {core.size} bytes read"
         where = core.index_file or "not saved"

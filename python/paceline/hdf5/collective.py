@@ -70,5 +70,5 @@ def read_together(files: Sequence[TrajectoryFile], comm: Any) -> list[Collective
                     f"{file.path}: not all frames hold {field}, and ranks that read at once must "
                     "all read the same of each; leave out collective=True"
                 )
-        members.append(CollectiveFileSpec(file.member, comm))
+        members.append(CollectiveFileSpec(file.spec, comm))
     return members

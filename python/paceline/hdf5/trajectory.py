@@ -201,7 +201,7 @@ class Hdf5File:
         return next(elements[field] for field in FIELDS if field in elements)
 
     @cached_property
-    def member(self) -> Hdf5FileSpec:
+    def spec(self) -> Hdf5FileSpec:
         """What workers must know of it."""
         found = self.catalogue
         return Hdf5FileSpec(

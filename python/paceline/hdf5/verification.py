@@ -59,11 +59,11 @@ def _difference_at(file: Hdf5File, field: str, frames: list[int], atoms: np.ndar
         allow(file.n_atoms * _FINDING)
     for frame in frames:
         try:
-            theirs = _read(H5pyReader(file.member, atoms, fields), file, field, frame, len(atoms))
+            theirs = _read(H5pyReader(file.spec, atoms, fields), file, field, frame, len(atoms))
         except DamagedFileError:
             continue
         try:
-            ours = _read(ChunkReader(file.member, atoms, fields), file, field, frame, len(atoms))
+            ours = _read(ChunkReader(file.spec, atoms, fields), file, field, frame, len(atoms))
         except PacelineError as error:
             return f"HDF5 reads frame {frame}, and paceline says: {error}"
         same = np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))

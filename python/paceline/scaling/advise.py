@@ -620,12 +620,12 @@ def _advice(
     """All that was measured, put together."""
     trajectory = rehearsal.trajectory
     chain = getattr(trajectory, "chain", None)
-    sizes = {} if chain is None else {core.path: core.size for core in chain.cores}
+    sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return Advice(
         what=what,
         files=tuple(sizes) or (str(trajectory.provenance()["trajectory"]),),
-        format="read by MDAnalysis" if chain is None else chain.cores[0].format,
+        format="read by MDAnalysis" if chain is None else chain.files[0].format,
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
         n_wanted=rehearsal.source.n_wanted,

@@ -24,10 +24,10 @@ from paceline.scaling.rehearse import Costs, Measured, Rehearsal
 from paceline.scaling.systems import FILE_SYSTEMS, FileSystem
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import (
-    Clock,
     Extents,
-    FileFrames,
+    FrameSource,
     IndexedFile,
+    TimeAxis,
     TrajectoryFile,
     extents_in,
 )
@@ -68,14 +68,14 @@ class Recoded:
     writing: float
 
 
-def recoded(chain: Chain, source: FileFrames, frames: np.ndarray) -> list[Recoded]:
+def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recoded]:
     """What files of other kinds would make of some frames.
 
     Parameters
     ----------
     chain : paceline.trajectory.chain.Chain
         The files that there are.
-    source : FileFrames
+    source : FrameSource
         How their frames are read: the atoms and fields that are wanted.
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers; a few of them are taken.
@@ -94,7 +94,7 @@ def recoded(chain: Chain, source: FileFrames, frames: np.ndarray) -> list[Recode
     found = []
     for format in _OF_POSITIONS if set(source.fields) <= {"positions"} else _OF_MOTION:
         for selected in (False, True):
-            is_there = format == chain.cores[0].format and not selected
+            is_there = format == chain.files[0].format and not selected
             if is_there or (selected and len(wanted) == chain.n_atoms):
                 continue
             try:
@@ -106,9 +106,9 @@ def recoded(chain: Chain, source: FileFrames, frames: np.ndarray) -> list[Recode
     return found
 
 
-def _decoded(chain: Chain, source: FileFrames, extents: Extents) -> tuple[Decoded, float]:
+def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[Decoded, float]:
     """Frames with all their atoms, without damaged ones, and seconds that each took."""
-    everything = FileFrames(chain.members, None, chain.n_atoms, source.fields, (), Clock())
+    everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
     decoded = Decoded.room_for(np.arange(len(extents)), chain.n_atoms, source.fields)
     begun = time.perf_counter()
     everything.open().read(extents, decoded, skip=True)
@@ -134,13 +134,13 @@ def _recode(
         with open(path, "wb") as file:
             file.write(head + body)
         core = IndexedFile(path)
-        source = FileFrames(
-            [core.member],
+        source = FrameSource(
+            [core.spec],
             None if selected or len(wanted) == core.n_atoms else wanted,
             len(wanted),
             fields,
             (),
-            Clock(),
+            TimeAxis(),
         )
         alone, n_bytes = _reading(source, core, 1)
         beside, _ = _reading(source, core, 2)
@@ -163,7 +163,7 @@ def _encode(
     return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
 
 
-def _reading(source: FileFrames, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
+def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
     """Seconds in which one of several workers reads a frame, and bytes that it reads of it."""
     extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
     hands = [source.open() for _ in range(n_workers)]

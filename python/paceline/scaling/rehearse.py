@@ -250,7 +250,7 @@ class Rehearsal:
 
     @property
     def trajectory(self) -> Any:
-        """The trajectory, opened: an `OpenTrajectory`."""
+        """The trajectory, opened: a `Trajectory`."""
         return self._pass.trajectory
 
     @property
@@ -375,7 +375,7 @@ class Rehearsal:
             ends = starts + sizes
             borders = np.flatnonzero(starts[1:] != ends[:-1]) + 1
             firsts, lasts = starts[np.r_[0, borders]], ends[np.r_[borders - 1, len(ends) - 1]]
-            path = self.source.members[member].path
+            path = self.source.files[member].path
             found[path] = list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))
         return found
 
@@ -389,9 +389,9 @@ class Rehearsal:
         extents = self.trajectory.extents(looked_at)
         shares = []
         for member, offset, size in zip(
-            extents.members, extents.offsets.tolist(), extents.sizes.tolist(), strict=True
+            extents.files, extents.offsets.tolist(), extents.sizes.tolist(), strict=True
         ):
-            share = cached_share(self.source.members[member].path, [(offset, size)])
+            share = cached_share(self.source.files[member].path, [(offset, size)])
             if share is None:
                 return None
             shares.append(min(1.0, share / wanted))
@@ -401,7 +401,7 @@ class Rehearsal:
         """How much of what the whole run reads is in memory; None where that is not told."""
         if not self.is_sample:
             return self.in_memory(self._run_frames)
-        return cached_share_of_all({core.path for core in self.trajectory.chain.cores})
+        return cached_share_of_all({file.path for file in self.trajectory.chain.files})
 
     def drop(self, frames: np.ndarray) -> bool:
         """Let some frames come from the disk when they are read next; whether they will."""

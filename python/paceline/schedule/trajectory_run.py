@@ -18,7 +18,7 @@ from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import Job, Task, WorkerAnalysis
 
 if TYPE_CHECKING:
-    from paceline.trajectory.mdanalysis import OpenTrajectory
+    from paceline.trajectory.mdanalysis import Trajectory
 
 
 class TrajectoryRun:
@@ -33,7 +33,7 @@ class TrajectoryRun:
 
     Attributes
     ----------
-    trajectory : OpenTrajectory
+    trajectory : Trajectory
         Opened.
     plan, job : Plan and Job
         Set by `prepare`.
@@ -41,7 +41,7 @@ class TrajectoryRun:
         Set by `start_collecting`.
     """
 
-    trajectory: "OpenTrajectory"
+    trajectory: "Trajectory"
     plan: Plan
     job: Job
     collected: Collected

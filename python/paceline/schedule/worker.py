@@ -35,7 +35,7 @@ from paceline.schedule.tasks import (
     TaskBatch,
     WorkerAnalysis,
 )
-from paceline.trajectory.source import Cost, Extents
+from paceline.trajectory.source import Extents, ReadStats
 
 
 class Worker:
@@ -153,11 +153,11 @@ class Worker:
             task.job, 0, task.number, task.first, task.n_frames, [value], times, [], [timing]
         )
 
-    def _read(self, task: Task) -> tuple[Decoded, Cost]:
+    def _read(self, task: Task) -> tuple[Decoded, ReadStats]:
         """Read the frames of a block, and measure the cost."""
         decoded = self._job.room_for(task.frames)
         cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
-        decoded.times[:] = self._job.source.clock(decoded.frames, decoded.times)
+        decoded.times[:] = self._job.source.time_axis(decoded.frames, decoded.times)
         return decoded, cost
 
     def _transform(self, extents: Extents, decoded: Decoded) -> list[tuple[int, str]]:

@@ -304,17 +304,17 @@ class SnapshotFile:
                 f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
             ) from None
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-        if file.format in _TEXT and isinstance(file.member, IndexedFileSpec):
-            return _text_frame_info(file.member, extents, file.n_atoms)
+        if file.format in _TEXT and isinstance(file.spec, IndexedFileSpec):
+            return _text_frame_info(file.spec, extents, file.n_atoms)
         # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
         head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
-        reader = file.member.open(np.empty(0, dtype=np.int64), file.fields)
+        reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)
         has_cell = bool(head.dimensions[0].any())
         found = {name: column.of(number) for name, column in self._columns.items()}
         rows = {name: row for name, row in found.items() if row is not None}
         return FrameInfo(
-            file.member,
+            file.spec,
             extents,
             fields_in(int(head.fields[0])),
             head.dimensions[0].astype(np.float64) if has_cell else None,

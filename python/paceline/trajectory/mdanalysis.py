@@ -1,10 +1,13 @@
-"""What a run needs of the trajectory behind an AtomGroup."""
+"""Open the trajectory behind an AtomGroup, whichever reader MDAnalysis has for it.
+
+Three objects stand between an AtomGroup and a block that can be read: a `Trajectory` that is open,
+a `FrameSource` that can be pickled, and a `FrameReader` that is open in a worker.
+"""
 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import MDAnalysis
@@ -23,285 +26,252 @@ from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import warn
 from paceline.trajectory.reader import Reader
-from paceline.trajectory.source import Clock, Cost, Extents, FileFrames, FrameSource
+from paceline.trajectory.source import Extents, FileReadStats, FrameSource, TimeAxis
 
-#: Trajectories of which was said that they are read so.
-_told: "WeakSet[Any]" = WeakSet()
+#: MDAnalysis's own readers of files that the core decodes, each frame by itself.
+_FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
+
+#: Trajectories and chains about which a warning was given.
+_warned: "WeakSet[Any]" = WeakSet()
 
 
-class UniverseFrames:
-    """Frames that only MDAnalysis can give, one at a time, in the calling thread.
+class Trajectory:
+    """A trajectory that is open in the user's process: all that a run asks of it.
 
-    Parameters
+    Attributes
     ----------
-    universe : MDAnalysis.Universe
-        Whose frames they are.
-    reason : str
-        Why MDAnalysis gives them, as a warning says it.
+    n_atoms, n_frames : int
+        Atoms of a frame, and frames.
+    shareable : bool
+        Workers other than the calling thread can read it.
+    chain : Chain or None
+        Its files, where the core decodes them.
+    chunk_frames : int
+        Neighbours that are stored as one, and cost together what one of them costs.
+    t_init_top, t_init_traj : float
+        Parsing the topology and opening the trajectory, s; NaN where that was not ours to do.
     """
 
-    shareable = False
+    shareable: bool
+    n_atoms: int
+    n_frames: int
+    chain: Chain | None = None
+    chunk_frames = 1
     t_init_top = t_init_traj = math.nan
 
-    def __init__(self, universe: Any, reason: str):
+    def __init__(self, universe: Any):
         self._universe = universe
-        self.n_atoms = universe.trajectory.n_atoms
-        self.n_frames = universe.trajectory.n_frames
-        if universe.trajectory not in _told:
-            _told.add(universe.trajectory)
-            warn(f"{reason}, one at a time in one thread, whatever the backend")
+
+    def extents(self, frames: np.ndarray) -> Extents:
+        """Find frames."""
+        raise NotImplementedError
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame, about: MDAnalysis reads all atoms."""
-        return 12.0 * self.n_atoms
+        """Bytes to be read of a frame for these atoms, about."""
+        raise NotImplementedError
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Warn once, where blocks are so small that what is stored as one is read for several."""
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Fields that frames may hold, out of `paceline.block.FIELDS`."""
+        raise NotImplementedError
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
+        """Make the source from which workers read these fields of these atoms."""
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+
+    def provenance(self) -> dict[str, Any]:
+        """Versions, files and fingerprints, for results."""
+        return {"MDAnalysis": MDAnalysis.__version__, "topology": self._universe.filename}
+
+
+class FileTrajectory(Trajectory):
+    """Files that the core decodes; `sub` are the atoms that the topology has of them, rising."""
+
+    shareable = True
+    chain: Chain
+
+    def __init__(
+        self,
+        universe: Any,
+        chain: Chain,
+        time_axis: TimeAxis,
+        sub: np.ndarray | None,
+        t_init_traj: float,
+    ):
+        super().__init__(universe)
+        self.chain = chain
+        self.t_init_top = getattr(universe, "t_init_top", math.nan)
+        self.t_init_traj = t_init_traj
+        self.n_atoms = chain.n_atoms if sub is None else len(sub)
+        self.n_frames = chain.n_frames
+        self.chunk_frames = chain.chunk_frames
+        self._time_axis = time_axis
+        self._sub = sub
+        self._files_read: set[int] = set()
+
+    def extents(self, frames: np.ndarray) -> Extents:
+        """Find frames."""
+        extents = self.chain.extents(frames)
+        self._files_read.update(extents.files.tolist())
+        return extents
+
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Bytes to be read of a frame for these atoms, about."""
+        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
+
+    def warn_of_rereading(self, plan: Plan) -> None:
+        """Warn once, where blocks are so small that what is stored as one is read for several."""
+        if plan.chunk_reads == 1 or self.chain in _warned:
+            return
+        _warned.add(self.chain)
+        file = max(self.chain.files, key=lambda file: file.chunk_frames)
+        # Of other files convert makes H5MD; repack leaves them as they are.
+        command = "repack" if file.format == "H5MD" else "convert"
+        warn(
+            f"{file.path}: {self.chunk_frames} frames are stored together, more than memory should "
+            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
+            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
+            f"takes up to as many times as long; paceline {command} {file.path} NEW.h5md "
+            "--for frames writes a file that is read once"
+        )
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Fields that frames of any file may hold."""
+        return fields_in(self.chain.fields)
+
+    def frame_source(
+        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
+    ) -> FrameSource:
+        """Make the source from which workers read these fields of these atoms."""
+        decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
+        return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, self._time_axis)
+
+    def _in_file(self, atoms: np.ndarray) -> np.ndarray:
+        """Indices in the files of atoms of the topology."""
+        return atoms if self._sub is None else self._sub[atoms]
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
+        for k in sorted(self._files_read):
+            self.chain.files[k].verify()
+
+    def provenance(self) -> dict[str, Any]:
+        """Versions, files and fingerprints, for results."""
+        return {
+            **super().provenance(),
+            "trajectory": ", ".join(file.path for file in self.chain.files),
+            "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
+        }
+
+
+class MDAnalysisTrajectory(Trajectory):
+    """Frames that only MDAnalysis can read, one at a time, in the calling thread."""
+
+    shareable = False
+
+    def __init__(self, universe: Any, reason: str):
+        super().__init__(universe)
+        self.n_atoms = universe.trajectory.n_atoms
+        self.n_frames = universe.trajectory.n_frames
+        if universe.trajectory not in _warned:
+            _warned.add(universe.trajectory)
+            warn(f"{reason}, one at a time in one thread, whatever the backend")
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Numbers of frames: only MDAnalysis knows where they are."""
         nothing = np.zeros_like(frames)
         return Extents(nothing, frames, nothing, nothing, (None,))
 
-    chunk_frames = 1
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        """MDAnalysis reads each frame by itself."""
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Bytes to be read of a frame, about: MDAnalysis reads all atoms."""
+        return 12.0 * self.n_atoms
 
     @property
     def fields(self) -> Sequence[str]:
-        """What the present frame holds of its atoms."""
-        ts = self._universe.trajectory.ts
-        return [field for field in FIELDS if getattr(ts, f"has_{field}")]
+        """Fields that the present frame holds."""
+        return _fields_of(self._universe.trajectory.ts)
 
     def frame_source(
         self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
     ) -> FrameSource:
-        """Where these fields of these atoms come from."""
-        return _MDAnalysisFrames(self._universe.trajectory, atoms, fields, required)
-
-    def verify(self) -> None:
-        """MDAnalysis's readers hold the file open; nothing to compare with."""
+        """Make the source from which the calling thread reads these fields of these atoms."""
+        file = _MDAnalysisFile(self._universe.trajectory)
+        return FrameSource([file], atoms, len(atoms), fields, required, TimeAxis())
 
     def provenance(self) -> dict[str, Any]:
-        """Where the data come from."""
+        """Versions and files, for results."""
         return {
-            "MDAnalysis": MDAnalysis.__version__,
-            "topology": self._universe.filename,
+            **super().provenance(),
             "trajectory": getattr(self._universe.trajectory, "filename", None),
             "fingerprint": "none: read by MDAnalysis",
         }
 
 
-class _MDAnalysisFrames:
-    """A source and reader of frames, in the shape in which the core offers its own."""
+class _MDAnalysisFile:
+    """MDAnalysis's reader as the one file of a source: a `FileSpec` that is not sent."""
 
-    def __init__(
-        self,
-        trajectory: Any,
-        atoms: np.ndarray,
-        fields: Sequence[str],
-        required: Sequence[str],
-    ):
+    def __init__(self, trajectory: Any):
         self._trajectory = trajectory
-        self._atoms = atoms
-        self.n_wanted = len(atoms)
-        self.fields = fields
-        self.required = required
-        self.clock = Clock()
 
-    def open(self) -> "_MDAnalysisFrames":
-        return self
+    @property
+    def path(self) -> str:
+        return self._trajectory.filename
 
-    def name_of(self, extents: Extents, row: int) -> str:
-        return f"{self._trajectory.filename}: frame {extents.frames[row]}"
+    def open(self, atoms: np.ndarray | None, fields: int) -> "_MDAnalysisFileReader":
+        return _MDAnalysisFileReader(self._trajectory, atoms, fields)
+
+
+class _MDAnalysisFileReader:
+    """A `FileReader` that has MDAnalysis read."""
+
+    def __init__(self, trajectory: Any, atoms: np.ndarray | None, fields: int):
+        self._trajectory = trajectory
+        self._atoms = slice(None) if atoms is None else atoms
+        self._fields = sorted(fields_in(fields))
 
     def read_ahead(self, extents: Extents) -> None:
-        """MDAnalysis reads when it is asked."""
+        """Do nothing: MDAnalysis reads when it is asked."""
 
-    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
+    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
         begun = time.perf_counter_ns()
+        must_hold = fields_in(required)
         damaged = []
         for row, frame in enumerate(extents.frames):
             try:
-                self._read_frame(int(frame), row, decoded)
+                self._read_frame(int(frame), row, block, must_hold)
             except Exception as error:
                 if not skip:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
-                decoded.blank(row)
-                decoded.times[row] = np.nan
-        return Cost(0, time.perf_counter_ns() - begun, 0, 0, 0, damaged)
+                block.blank(row)
+                block.times[row] = np.nan
+        return time.perf_counter_ns() - begun, 0, 0, 0, damaged
 
-    def _read_frame(self, frame: int, row: int, decoded: Decoded) -> None:
+    def _read_frame(self, frame: int, row: int, block: Decoded, required: Sequence[str]) -> None:
         ts = self._trajectory[frame]
-        held = [field for field in FIELDS if getattr(ts, f"has_{field}")]
-        for field in self.fields:
-            if field not in held and field in self.required:
+        held = _fields_of(ts)
+        for field in self._fields:
+            if field not in held and field in required:
                 raise MissingDataError(f"frame {frame} has no {field}")
             values = getattr(ts, field)[self._atoms] if field in held else np.nan
-            getattr(decoded, field)[row] = values
-        decoded.fields[row] = field_bits(held)
-        decoded.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
+            getattr(block, field)[row] = values
+        block.fields[row] = field_bits(held)
+        block.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
         # Not the Timestep's: a chain of files counts on from one to the next.
-        decoded.times[row] = self._trajectory.time
-        decoded.steps[row] = ts.data.get("step", ts.frame)
+        block.times[row] = self._trajectory.time
+        block.steps[row] = ts.data.get("step", ts.frame)
 
 
-#: MDAnalysis's own readers of files that the core decodes, each frame by itself.
-_OF_FRAMES = (XTCReader, TRRReader, DCDReader, NCDFReader)
-
-
-def chain_behind(trajectory: Any) -> tuple[Chain, Clock] | None:
-    """The file that one of MDAnalysis's own readers reads.
-
-    Parameters
-    ----------
-    trajectory : MDAnalysis.coordinates.base.ReaderBase
-        Its reader.
-
-    Returns
-    -------
-    tuple of (Chain, Clock), or None
-        None where we would not read the same.
-
-    Raises
-    ------
-    FileChangedError
-        MDAnalysis counted other frames when it opened the file.
-    """
-    if type(trajectory) in _OF_FRAMES and trajectory.convert_units:
-        return _of_frames(trajectory)
-    if type(trajectory) is H5MDReader and trajectory.convert_units:
-        return _of_h5md(trajectory)
-    return None
-
-
-def _of_frames(trajectory: Any) -> tuple[Chain, Clock]:
-    chain = Chain([trajectory.filename])
-    given = trajectory._kwargs
-    # Of NetCDF, MDAnalysis prefers the file's times.
-    dt = None if getattr(trajectory, "has_time", False) else given.get("dt")
-    if _counts(chain) != _counts(trajectory):
-        raise FileChangedError(
-            f"{chain.cores[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
-            f"{trajectory.n_atoms} atoms, and {chain.n_frames} whole frames of {chain.n_atoms} "
-            "were found now; open it with paceline.Universe"
-        )
-    return chain, Clock(chain.cores[0].first, dt, given.get("time_offset", 0.0))
-
-
-def _of_h5md(trajectory: Any) -> tuple[Chain, Clock] | None:
-    """A file of H5MD, if some frames are the same: MDAnalysis pairs elements by their rows."""
-    if not isinstance(trajectory.filename, str):
-        return None
-    group = trajectory._particle_group.name.rpartition("/")[2]
-    try:
-        ours = Reader(trajectory.filename, group=group, **_offset(trajectory))
-    except LeadsOutError:
-        return None
-    same = _counts(ours) == _counts(trajectory) and _are_same(ours, trajectory)
-    return (ours.chain, ours.clock) if same else None
-
-
-def _offset(trajectory: Any) -> dict[str, float]:
-    given = trajectory._kwargs
-    return {"time_offset": given["time_offset"]} if "time_offset" in given else {}
-
-
-def _counts(frames: Any) -> tuple[int, int]:
-    return frames.n_frames, frames.n_atoms
-
-
-def _are_same(ours: Any, theirs: Any) -> bool:
-    """Whether two readers give the same at the beginning, in the middle and at the end."""
-    present = theirs.frame
-    try:
-        for frame in {0, ours.n_frames // 2, ours.n_frames - 1}:
-            held, shown = numbers_of(ours[frame]), numbers_of(theirs[frame])
-            if held.keys() != shown.keys() or ours.ts.time != theirs.ts.time:
-                return False
-            if not all(np.array_equal(held[name], shown[name]) for name in held):
-                return False
-    except DamagedFileError:
-        return False
-    finally:
-        theirs[present]
-    return True
-
-
-def numbers_of(ts: Any) -> dict[str, np.ndarray]:
-    """What a Timestep holds.
-
-    Parameters
-    ----------
-    ts : MDAnalysis.coordinates.timestep.Timestep
-        The Timestep.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        Copies, for it will be filled anew.
-    """
-    names = [field for field in FIELDS if getattr(ts, f"has_{field}")]
-    if ts.dimensions is not None:
-        names.append("dimensions")
-    return {name: getattr(ts, name).copy() for name in names}
-
-
-class OpenTrajectory(Protocol):
-    """A trajectory, opened once, for everybody.
-
-    Attributes
-    ----------
-    shareable : bool
-        Whether workers other than the calling thread can read it.
-    t_init_traj : float
-        Opening the trajectory, s; NaN where it was not ours to do.
-    """
-
-    shareable: bool
-    t_init_traj: float
-
-    @property
-    def t_init_top(self) -> float:
-        """Parsing the topology, s; NaN where it was not ours to do."""
-
-    @property
-    def n_atoms(self) -> int:
-        """Atoms of a frame."""
-
-    @property
-    def n_frames(self) -> int:
-        """Frames of the trajectory."""
-
-    def extents(self, frames: np.ndarray) -> Extents:
-        """Where frames are."""
-
-    def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Bytes to be read of a frame for these atoms, about."""
-
-    @property
-    def chunk_frames(self) -> int:
-        """Neighbours that are stored as one, and cost together what one of them costs."""
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        """Say, once, where blocks are so small that what is stored as one is read for several."""
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """What frames may hold of their atoms, out of `paceline.block.FIELDS`."""
-
-    def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
-    ) -> FrameSource:
-        """Where workers get these fields of these atoms from."""
-
-    def verify(self) -> None:
-        """Raise `FileChangedError` where a file that was read is no longer the one opened."""
-
-    def provenance(self) -> dict[str, Any]:
-        """Where the data come from."""
-
-
-def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
+def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
     """Open the one trajectory behind some groups of atoms.
 
     Parameters
@@ -311,13 +281,13 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
 
     Returns
     -------
-    OpenTrajectory
+    Trajectory
 
     Raises
     ------
     UnsupportedError
-        What workers could not reproduce: several Universes, groups that update themselves,
-        positions that were edited.
+        Workers could not reproduce it: there are several Universes, groups that update
+        themselves, or positions that were edited.
     FileChangedError
         MDAnalysis counted other frames when it opened the file.
     ValueError
@@ -342,45 +312,26 @@ def open_trajectory(atomgroups: Sequence[Any]) -> OpenTrajectory:
         raise UnsupportedError(
             f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
         )
-    _refuse_edited(trajectory)
+    _check_unedited(trajectory)
     if trajectory.transformations:
-        return UniverseFrames(universe, "frames are transformed by MDAnalysis")
-    files = _files_behind(universe)
+        return MDAnalysisTrajectory(universe, "frames are transformed by MDAnalysis")
+    files = _open_files_behind(universe)
     if files is not None:
         return files
     name = type(trajectory).__name__
-    return UniverseFrames(universe, f"frames are read by MDAnalysis ({name})")
+    return MDAnalysisTrajectory(universe, f"frames are read by MDAnalysis ({name})")
 
 
-def _files_behind(universe: Any) -> "_Files | None":
-    """The files, if the core gives of them what the trajectory's own reader would."""
-    trajectory = universe.trajectory
-    if isinstance(trajectory, Reader):
-        if trajectory.is_collective:
-            raise UnsupportedError(
-                f"{trajectory.filename}: collective=True has all ranks read at once, and a run has "
-                "each read the blocks that it is dealt; open it without collective=True"
-            )
-        sub = trajectory.sub
-        if sub is None or (np.diff(sub) > 0).all():
-            return _Files(universe, trajectory.chain, trajectory.clock, sub, trajectory.t_init)
-    begun = time.perf_counter()
-    behind = chain_behind(trajectory)
-    if behind is None:
-        return None
-    return _Files(universe, *behind, None, time.perf_counter() - begun)
-
-
-def _refuse_edited(trajectory: Any) -> None:
-    """Workers see what the file holds; numbers that were set by hand would be ignored."""
-    shown = numbers_of(trajectory.ts)
+def _check_unedited(trajectory: Any) -> None:
+    """Raise for edited numbers of the present frame: workers see what the file holds."""
+    shown = _numbers_of(trajectory.ts)
     try:
         again = trajectory[trajectory.ts.frame]
     except TypeError:  # a stream: it cannot go back
         return
     except DamagedFileError:  # a frame that nobody can have read
         return
-    held = numbers_of(again)
+    held = _numbers_of(again)
     edited = [
         name
         for name in {"dimensions": None, **held}
@@ -395,91 +346,95 @@ def _refuse_edited(trajectory: Any) -> None:
         )
 
 
-#: Trajectories of which was said what users should know of them.
-_said: "WeakSet[Any]" = WeakSet()
+def _open_files_behind(universe: Any) -> FileTrajectory | None:
+    """Open the files, if the core gives of them what the trajectory's own reader would."""
+    trajectory = universe.trajectory
+    if isinstance(trajectory, Reader):
+        if trajectory.is_collective:
+            raise UnsupportedError(
+                f"{trajectory.filename}: collective=True has all ranks read at once, and a run has "
+                "each read the blocks that it is dealt; open it without collective=True"
+            )
+        sub = trajectory.sub
+        if sub is None or (np.diff(sub) > 0).all():
+            chain, time_axis = trajectory.chain, trajectory.time_axis
+            return FileTrajectory(universe, chain, time_axis, sub, trajectory.t_init)
+    begun = time.perf_counter()
+    behind = _chain_behind(trajectory)
+    if behind is None:
+        return None
+    return FileTrajectory(universe, *behind, None, time.perf_counter() - begun)
 
 
-@dataclass
-class _Files:
-    """Files that the core decodes; `sub` are the atoms that the topology has of them, rising."""
+def _chain_behind(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
+    """Open the file of one of MDAnalysis's own readers; None where we would not read the same."""
+    if type(trajectory) in _FRAME_BY_FRAME and trajectory.convert_units:
+        return _frame_by_frame(trajectory)
+    if type(trajectory) is H5MDReader and trajectory.convert_units:
+        return _h5md(trajectory)
+    return None
 
-    universe: Any
-    chain: Chain
-    clock: Clock
-    sub: np.ndarray | None
-    t_init_traj: float
-    shareable = True
 
-    def __post_init__(self) -> None:
-        self._asked_for: set[int] = set()
-
-    @property
-    def t_init_top(self) -> float:
-        return getattr(self.universe, "t_init_top", math.nan)
-
-    @property
-    def n_atoms(self) -> int:
-        return self.chain.n_atoms if self.sub is None else len(self.sub)
-
-    @property
-    def n_frames(self) -> int:
-        return self.chain.n_frames
-
-    def frame_bytes(self, atoms: np.ndarray) -> float:
-        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
-
-    @property
-    def chunk_frames(self) -> int:
-        return self.chain.chunk_frames
-
-    def warn_of_rereading(self, plan: Plan) -> None:
-        if plan.chunk_reads == 1 or self.chain in _said:
-            return
-        _said.add(self.chain)
-        core = max(self.chain.cores, key=lambda core: core.chunk_frames)
-        # Of other files convert makes H5MD; repack leaves them as they are.
-        command = "repack" if core.format == "H5MD" else "convert"
-        warn(
-            f"{core.path}: {self.chunk_frames} frames are stored together, more than memory should "
-            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
-            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
-            f"takes up to as many times as long; paceline {command} {core.path} NEW.h5md "
-            "--for frames writes a file that is read once"
+def _frame_by_frame(trajectory: Any) -> tuple[Chain, TimeAxis]:
+    """Open a file, if it has as many frames as MDAnalysis counted."""
+    chain = Chain([trajectory.filename])
+    given = trajectory._kwargs
+    # Of NetCDF, MDAnalysis prefers the file's times.
+    dt = None if getattr(trajectory, "has_time", False) else given.get("dt")
+    if _counts(chain) != _counts(trajectory):
+        raise FileChangedError(
+            f"{chain.files[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
+            f"{trajectory.n_atoms} atoms, and {chain.n_frames} whole frames of {chain.n_atoms} "
+            "were found now; open it with paceline.Universe"
         )
+    return chain, TimeAxis(chain.files[0].first, dt, given.get("time_offset", 0.0))
 
-    def extents(self, frames: np.ndarray) -> Extents:
-        extents = self.chain.extents(frames)
-        self._asked_for.update(extents.members.tolist())
-        return extents
 
-    @property
-    def fields(self) -> Sequence[str]:
-        return fields_in(self.chain.fields)
+def _h5md(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
+    """Open a file of H5MD, if some frames are the same: MDAnalysis pairs elements by their rows."""
+    if not isinstance(trajectory.filename, str):
+        return None
+    group = trajectory._particle_group.name.rpartition("/")[2]
+    given = trajectory._kwargs
+    offset = {"time_offset": given["time_offset"]} if "time_offset" in given else {}
+    try:
+        ours = Reader(trajectory.filename, group=group, **offset)
+    except LeadsOutError:
+        return None
+    same = _counts(ours) == _counts(trajectory) and _are_same(ours, trajectory)
+    return (ours.chain, ours.time_axis) if same else None
 
-    def frame_source(
-        self, atoms: np.ndarray, fields: Sequence[str], required: Sequence[str]
-    ) -> FrameSource:
-        return FileFrames(
-            self.chain.members,
-            None if len(atoms) == self.chain.n_atoms else self._in_file(atoms),
-            len(atoms),
-            fields,
-            required,
-            self.clock,
-        )
 
-    def _in_file(self, atoms: np.ndarray) -> np.ndarray:
-        return atoms if self.sub is None else self.sub[atoms]
+def _counts(frames: Any) -> tuple[int, int]:
+    """Numbers of frames and atoms."""
+    return frames.n_frames, frames.n_atoms
 
-    def verify(self) -> None:
-        for member in sorted(self._asked_for):
-            self.chain.cores[member].verify()
 
-    def provenance(self) -> dict[str, Any]:
-        cores = self.chain.cores
-        return {
-            "MDAnalysis": MDAnalysis.__version__,
-            "topology": self.universe.filename,
-            "trajectory": ", ".join(core.path for core in cores),
-            "fingerprint": ", ".join(core.fingerprint for core in cores),
-        }
+def _are_same(ours: Any, theirs: Any) -> bool:
+    """Compare two readers at the beginning, in the middle and at the end."""
+    present = theirs.frame
+    try:
+        for frame in {0, ours.n_frames // 2, ours.n_frames - 1}:
+            held, shown = _numbers_of(ours[frame]), _numbers_of(theirs[frame])
+            if held.keys() != shown.keys() or ours.ts.time != theirs.ts.time:
+                return False
+            if not all(np.array_equal(held[name], shown[name]) for name in held):
+                return False
+    except DamagedFileError:
+        return False
+    finally:
+        theirs[present]
+    return True
+
+
+def _numbers_of(ts: Any) -> dict[str, np.ndarray]:
+    """Copy the arrays of a Timestep, which will be filled anew."""
+    names = _fields_of(ts)
+    if ts.dimensions is not None:
+        names.append("dimensions")
+    return {name: getattr(ts, name).copy() for name in names}
+
+
+def _fields_of(ts: Any) -> list[str]:
+    """Fields that a Timestep holds."""
+    return [field for field in FIELDS if getattr(ts, f"has_{field}")]

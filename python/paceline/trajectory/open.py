@@ -1,4 +1,4 @@
-"""Trajectory files and their frame indexes, opened by the one process that everybody asks."""
+"""Open trajectory files and their frame indexes, several at a time, in the user's process."""
 
 import errno
 import glob
@@ -22,10 +22,10 @@ from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.source import IndexedFile, TrajectoryFile, extents_in
 
-#: Packages whose lines tell a user nothing.
+#: Packages whose lines a warning does not point at.
 _INTERNAL = ("paceline", "MDAnalysis")
 
-#: Bytes of which frames are found where a look at a long trajectory is enough.
+#: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
 SAMPLE = 128 << 20
 
 #: Files that are indexed at a time: few enough for a small limit of open files.
@@ -33,13 +33,7 @@ _FILES_AT_A_TIME = 16
 
 
 def warn(message: str) -> None:
-    """Issue a `PacelineWarning` that points at the user's line.
-
-    Parameters
-    ----------
-    message : str
-        What the user should know.
-    """
+    """Issue a `PacelineWarning` that points at the user's line."""
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
         frame, level = frame.f_back, level + 1
@@ -47,13 +41,7 @@ def warn(message: str) -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where indexes go when the trajectory's own folder cannot be written.
-
-    Returns
-    -------
-    pathlib.Path or None
-        `$XDG_CACHE_HOME/paceline`, by default `~/.cache/paceline`; None for a user without a home.
-    """
+    """Folder for indexes where the trajectory's own cannot be written; None without a home."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
     except RuntimeError:
@@ -61,22 +49,9 @@ def cache_folder() -> Path | None:
 
 
 def files_named(name: str | os.PathLike) -> list[str]:
-    """Files that a name or a pattern stands for.
+    """Find the files that a name or a pattern stands for, part2 before part10.
 
-    Parameters
-    ----------
-    name : path-like
-        A file, or a pattern of `*`, `?` and `[…]`. A file that has this very name wins.
-
-    Returns
-    -------
-    list of str
-        In the order in which people count: part2 before part10.
-
-    Raises
-    ------
-    FileNotFoundError
-        No file matches the pattern.
+    A file that has this very name wins; that no file matches a pattern is a `FileNotFoundError`.
 
     Examples
     --------
@@ -101,65 +76,40 @@ def files_named(name: str | os.PathLike) -> list[str]:
 def open_file(
     path: str | os.PathLike,
     *,
-    asked: Hdf5Options = NO_OPTIONS,
+    options: Hdf5Options = NO_OPTIONS,
     refresh: bool = False,
     progress: bool | None = None,
     notes: bool = True,
 ) -> TrajectoryFile:
-    """Open a trajectory file and its frame index, which is made if there is none.
-
-    Parameters
-    ----------
-    path : path-like
-        A file of a format that we decode.
-    asked : Hdf5Options
-        What the user said of an HDF5 file.
-    refresh : bool
-        Make the index anew.
-    progress : bool, optional
-        Whether to show how far indexing has come.
-    notes : bool
-        Whether to warn of what the index found to be cut or damaged.
-
-    Returns
-    -------
-    TrajectoryFile
-
-    Raises
-    ------
-    UnsupportedError
-        The file is of no format that we decode.
-    DamagedFileError
-        Its first frame or its header is damaged.
-    OSError
-        It cannot be opened.
-    """
-    return open_files([path], asked=asked, refresh=refresh, progress=progress, notes=notes)[0]
+    """Open one trajectory file, as `open_files` does."""
+    return open_files([path], options=options, refresh=refresh, progress=progress, notes=notes)[0]
 
 
 def open_files(
     paths: Sequence[str | os.PathLike],
     *,
-    asked: Hdf5Options = NO_OPTIONS,
+    options: Hdf5Options = NO_OPTIONS,
     refresh: bool = False,
     sampled: bool = False,
     progress: bool | None = None,
     notes: bool = True,
 ) -> list[TrajectoryFile]:
-    """Open trajectory files and their frame indexes, several at a time.
+    """Open trajectory files and their frame indexes, which are made where there are none.
 
     Parameters
     ----------
     paths : sequence of path-like
         Files. That all are there is known before any is read.
-    asked : Hdf5Options
-        As for `open_file`.
+    options : Hdf5Options
+        For HDF5 files.
     refresh : bool
-        As for `open_file`.
+        Make the indexes anew.
     sampled : bool
-        Whether some frames in its middle are enough of a long file that has no index yet.
-    progress, notes : bool
-        As for `open_file`.
+        Some frames in its middle are enough of a long file that has no index yet.
+    progress : bool, optional
+        Show how far indexing has come.
+    notes : bool
+        Warn of what the index found to be cut or damaged.
 
     Returns
     -------
@@ -168,8 +118,12 @@ def open_files(
 
     Raises
     ------
-    UnsupportedError, DamagedFileError, OSError
-        As for `open_file`; of several, the error of the first file.
+    UnsupportedError
+        A file is of no format that we decode.
+    DamagedFileError
+        The first frame of a file or its header is damaged.
+    OSError
+        A file cannot be opened. Of several errors, that of the first file is raised.
     """
     # Workers may have another working directory, and this process may change its own.
     names = [os.path.abspath(path) for path in paths]
@@ -185,12 +139,12 @@ def open_files(
 
         def open_one(name: str) -> TrajectoryFile:
             report = scans.reporter()
-            trajectory: TrajectoryFile
+            file: TrajectoryFile
             if is_hdf5(name):
-                trajectory = Hdf5File.open(name, asked)
+                file = Hdf5File.open(name, options)
             else:
-                asked.refuse_for(name)
-                trajectory = IndexedFile(
+                options.refuse_for(name)
+                file = IndexedFile(
                     name,
                     cache_folder=None if folder is None else os.fspath(folder),
                     refresh=refresh,
@@ -199,8 +153,8 @@ def open_files(
                     progress=report,
                 )
             # Nothing was scanned of a file whose index was loaded.
-            report(trajectory.size, trajectory.size)
-            return trajectory
+            report(file.size, file.size)
+            return file
 
         waiting = [threads.submit(open_one, name) for name in names]
         try:
@@ -212,8 +166,8 @@ def open_files(
             threads.shutdown(cancel_futures=True)
             raise
     if notes:
-        for name, trajectory in zip(names, opened, strict=True):
-            for note in trajectory.notes:
+        for name, file in zip(names, opened, strict=True):
+            for note in file.notes:
                 warn(f"{name}: {note}")
     return opened
 
@@ -229,16 +183,16 @@ class _Scans:
         self._stopped = False
 
     def reporter(self) -> Callable[[int, int], None]:
-        """What the scan of one file is to call now and then."""
-        told = 0
+        """Make the function that the scan of one file calls with its progress."""
+        reported = 0
 
         def report(done: int, _: int) -> None:
-            nonlocal told
+            nonlocal reported
             if self._stopped:
                 raise KeyboardInterrupt
             with self._lock:
-                self._done += done - told
-                told = done
+                self._done += done - reported
+                reported = done
                 self._bar.set(self._done, self._n_bytes)
 
         return report
@@ -249,16 +203,9 @@ class _Scans:
 
 
 def read_headers(
-    core: TrajectoryFile, frames: Sequence[int]
+    file: TrajectoryFile, frames: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells, times and steps of frames, without their positions.
-
-    Parameters
-    ----------
-    core : TrajectoryFile
-        An open file.
-    frames : sequence of int
-        Frame numbers.
+    """Read cells, times and steps of frames, without their positions.
 
     Returns
     -------
@@ -270,6 +217,6 @@ def read_headers(
         Of the simulation.
     """
     headers = Decoded.room_for(np.asarray(frames), 0, ())
-    extents = extents_in(0, core, headers.frames.astype(np.uint64))
-    core.member.open(None, 0).read(extents, headers, required=0, skip=True)
+    extents = extents_in(0, file, headers.frames.astype(np.uint64))
+    file.spec.open(None, 0).read(extents, headers, required=0, skip=True)
     return headers.dimensions, headers.times, headers.steps

@@ -26,168 +26,25 @@ from paceline.hdf5.trajectory import Hdf5File
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file, read_headers, warn
-from paceline.trajectory.source import Clock, FileFrames, FileSpec, OpenFiles, TrajectoryFile
-
-
-def positions_in(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
-    """Positions of some atoms in some frames.
-
-    Parameters
-    ----------
-    chain : Chain
-        The files.
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Atoms of the files, in any order.
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers in the trajectory.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
-        Å; None where a frame has no positions.
-
-    Raises
-    ------
-    DamagedFileError
-        A frame cannot be read.
-    OSError
-        The system could not read a file.
-    """
-    decoded, columns = np.unique(atoms, return_inverse=True)
-    as_decoded = np.array_equal(decoded, atoms)
-    plan = make_plan(
-        frames,
-        n_atoms=chain.n_atoms,
-        n_wanted=len(decoded),
-        frame_bytes=chain.bytes_per_frame,
-        n_workers=1,
-        chunk_frames=chain.chunk_frames,
-    )
-    wanted = None if len(decoded) == chain.n_atoms else decoded
-    source = FileFrames(chain.members, wanted, len(decoded), ("positions",), (), Clock())
-    files = source.open()
-    positions = np.empty((len(frames), len(atoms), 3), dtype=np.float32)
-    for rows in plan.blocks():
-        numbers = plan.frames[rows]
-        room = positions[rows]
-        block = Decoded.room_for(numbers, len(decoded), () if as_decoded else ("positions",))
-        if as_decoded:
-            block = replace(block, positions=room)
-        files.read(chain.extents(numbers), block, skip=False)
-        if not (block.fields & field_bits(["positions"])).all():
-            return None
-        if not as_decoded:
-            assert block.positions is not None
-            np.take(block.positions, columns, axis=1, out=room)
-    return positions
-
-
-class SeriesReader(ReaderBase):
-    """A reader whose frames can be had in one array.
-
-    Attributes
-    ----------
-    chain : paceline.trajectory.chain.Chain
-        The files and their frame indexes.
-    sub : numpy.ndarray of int64 or None
-        Atoms of the files that are its own, where these are not all.
-    """
-
-    chain: Chain
-    sub: np.ndarray | None
-    #: Ranks that read each frame at once, if any do.
-    _together: Any
-
-    def timeseries(
-        self,
-        asel: Any = None,
-        atomgroup: Any = None,
-        start: int | None = None,
-        stop: int | None = None,
-        step: int | None = None,
-        order: str | None = None,
-    ) -> np.ndarray:
-        """Positions of many frames in one array.
-
-        Parameters
-        ----------
-        asel, atomgroup : AtomGroup, optional
-            Atoms; all by default. MDAnalysis prefers the second name.
-        start, stop, step : int, optional
-            Frames, as in a slice.
-        order : str, optional
-            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
-            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
-
-        Returns
-        -------
-        numpy.ndarray of float32
-            Å, after transformations.
-        """
-        order = order if order is not None else "afc" if self.format == "DCD" else "fac"
-        frames = range(*self.check_slice_indices(start, stop, step))
-        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
-        rising = frames if frames.step > 0 else frames[::-1]
-        series = None
-        # The first name is deprecated, which MDAnalysis says itself.
-        if sorted(order) == ["a", "c", "f"] and asel is None:
-            series = self._series(atomgroup, rising)
-        if series is None:
-            bounds = rising.start, rising.stop, rising.step
-            series = super().timeseries(asel, atomgroup, *bounds, order)
-        else:
-            series = series.transpose(["fac".index(axis) for axis in order])
-            self.rewind()  # where MDAnalysis's ends
-        return series if rising is frames else np.flip(series, order.index("f"))
-
-    def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
-        """Positions in frames that rise; None where they have to be looked at one by one."""
-        by_itself = self.transformations or self._together is not None or not len(frames)
-        if by_itself or (atoms is not None and len(atoms) == 0):
-            return None
-        indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
-        indices = indices if self.sub is None else self.sub[indices]
-        try:
-            return positions_in(self.chain, indices.astype(np.int64), np.array(frames))
-        except OSError as error:
-            raise ReadError(str(error)) from error
-
+from paceline.trajectory.source import (
+    FileSpec,
+    FrameReader,
+    FrameSource,
+    TimeAxis,
+    TrajectoryFile,
+)
 
 #: Readers that have files open at the same time.
 OPEN_READERS = 16
 
-#: Their files, those that were read last at the end.
-_open: OrderedDict[int, weakref.ref[OpenFiles]] = OrderedDict()
-
-
-def take_turn(files: OpenFiles) -> None:
-    """Let a reader have its files open, and no more than some others.
-
-    Parameters
-    ----------
-    files : OpenFiles
-        Of the reader that is about to read.
-    """
-    _open.pop(id(files), None)
-    _open[id(files)] = weakref.ref(files)
-    while len(_open) > OPEN_READERS:
-        _, oldest = _open.popitem(last=False)
-        if (others := oldest()) is not None:
-            others.let_go()
-
-
-#: Whether MDAnalysis's own reader fills one Timestep again and again: of DCD files it does not
-#: before its version 3.
+#: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
-
-def _format_of(chain: Chain) -> str:
-    """The name by which MDAnalysis calls the format of a chain's first file."""
-    name = chain.cores[0].format
-    return "NCDF" if name == "NetCDF" else name
+#: Readers that have files open, those that read last at the end.
+_open_readers: OrderedDict[int, weakref.ref[FrameReader]] = OrderedDict()
 
 
-class Reader(SeriesReader):
+class Reader(ReaderBase):
     """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
 
     Parameters
@@ -291,7 +148,7 @@ class Reader(SeriesReader):
         self.chain = Chain(
             names,
             n_atoms=n_atoms if sub is None else None,
-            asked=Hdf5Options(group, units, dataset, driver, external),
+            options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that are not believed tell nothing of restarts.
@@ -309,7 +166,7 @@ class Reader(SeriesReader):
             )
             error.found = self.n_atoms
             raise error
-        self._clock = Clock(self.chain.cores[0].first, dt)
+        self._time_axis = TimeAxis(self.chain.files[0].first, dt)
         self._frame = -1
         self._observed: list[str] = []
         self._connect()
@@ -332,10 +189,11 @@ class Reader(SeriesReader):
         n_decoded = self.n_atoms if atoms is None else len(atoms)
         fields = fields_in(self.chain.fields)
         self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
-        members: Sequence[FileSpec] = self.chain.members
+        specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
-            members = read_together(self.chain.cores, self._together)
-        self._files = FileFrames(members, atoms, n_decoded, fields, (), self._clock).open()
+            specs = read_together(self.chain.files, self._together)
+        source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
+        self._frame_reader = source.open()
 
     @property
     def is_collective(self) -> bool:
@@ -344,10 +202,10 @@ class Reader(SeriesReader):
 
     @property
     def core(self) -> TrajectoryFile:
-        """The file and its frame index; of several files they are in `chain.cores`."""
-        if len(self.chain.cores) > 1:
-            raise AttributeError("this trajectory is a chain of files; see chain.cores")
-        return self.chain.cores[0]
+        """The file and its frame index; of several files they are in `chain.files`."""
+        if len(self.chain.files) > 1:
+            raise AttributeError("this trajectory is a chain of files; see chain.files")
+        return self.chain.files[0]
 
     @property
     def observables(self) -> Mapping[str, Any]:
@@ -361,8 +219,8 @@ class Reader(SeriesReader):
 
     @property
     def _file_here(self) -> TrajectoryFile:
-        member, _ = self.chain.extent(max(self._frame, 0))
-        return self.chain.cores[member]
+        number, _ = self.chain.extent(max(self._frame, 0))
+        return self.chain.files[number]
 
     @property
     def filenames(self) -> list[str]:
@@ -370,13 +228,13 @@ class Reader(SeriesReader):
         return list(self.chain.names)
 
     @property
-    def clock(self) -> Clock:
+    def time_axis(self) -> TimeAxis:
         """Times as the user asked for them, by `dt` and `time_offset`."""
-        return replace(self._clock, offset=self._ts_kwargs.get("time_offset", 0.0))
+        return replace(self._time_axis, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     def _file_dt(self) -> float:
         """Time between frames, ps: the first header's, else between its first two, else 0."""
-        core = self.chain.cores[0]
+        core = self.chain.files[0]
         if core.dt is not None:
             return core.dt
         _, times, _ = read_headers(core, range(min(2, core.n_frames)))
@@ -396,7 +254,61 @@ class Reader(SeriesReader):
         numpy.ndarray of float64, shape (n_frames,)
             ps; NaN where a frame's time is not known.
         """
-        return self.clock(np.arange(self.n_frames), self.chain.times())
+        return self.time_axis(np.arange(self.n_frames), self.chain.times())
+
+    def timeseries(
+        self,
+        asel: Any = None,
+        atomgroup: Any = None,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        order: str | None = None,
+    ) -> np.ndarray:
+        """Positions of many frames in one array.
+
+        Parameters
+        ----------
+        asel, atomgroup : AtomGroup, optional
+            Atoms; all by default. MDAnalysis prefers the second name.
+        start, stop, step : int, optional
+            Frames, as in a slice.
+        order : str, optional
+            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
+            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
+
+        Returns
+        -------
+        numpy.ndarray of float32
+            Å, after transformations.
+        """
+        order = order if order is not None else "afc" if self.format == "DCD" else "fac"
+        frames = range(*self.check_slice_indices(start, stop, step))
+        # Backwards, MDAnalysis would visit no frame and return uninitialised memory.
+        rising = frames if frames.step > 0 else frames[::-1]
+        series = None
+        # The first name is deprecated, which MDAnalysis says itself.
+        if sorted(order) == ["a", "c", "f"] and asel is None:
+            series = self._series(atomgroup, rising)
+        if series is None:
+            bounds = rising.start, rising.stop, rising.step
+            series = super().timeseries(asel, atomgroup, *bounds, order)
+        else:
+            series = series.transpose(["fac".index(axis) for axis in order])
+            self.rewind()  # where MDAnalysis's ends
+        return series if rising is frames else np.flip(series, order.index("f"))
+
+    def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
+        """Positions in frames that rise; None where each frame has to be visited."""
+        by_itself = self.transformations or self._together is not None or not len(frames)
+        if by_itself or (atoms is not None and len(atoms) == 0):
+            return None
+        indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
+        indices = indices if self.sub is None else self.sub[indices]
+        try:
+            return _read_positions(self.chain, indices.astype(np.int64), np.array(frames))
+        except OSError as error:
+            raise ReadError(str(error)) from error
 
     @classmethod
     def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
@@ -405,14 +317,14 @@ class Reader(SeriesReader):
 
     def _read_frame(self, frame: int) -> Any:
         decoded = self._decoded
-        member, extents = self.chain.extent(frame)
-        take_turn(self._files)
+        number, extents = self.chain.extent(frame)
+        _limit_open_files(self._frame_reader)
         try:
-            self._files.hand(member).read(extents, decoded, required=0, skip=False)
+            self._frame_reader.file_reader(number).read(extents, decoded, required=0, skip=False)
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error
-        if self.chain.cores[member].format == "DCD" and not _REUSES_DCD:
+        if self.chain.files[number].format == "DCD" and not _REUSES_DCD:
             self.ts = self.ts.copy()
         ts = self.ts
         for field in FIELDS:
@@ -423,10 +335,10 @@ class Reader(SeriesReader):
                 setattr(ts, field, values if self._columns is None else values[self._columns])
         ts.dimensions = decoded.dimensions[0]
         self._frame = ts.frame = frame
-        self.filename = self.chain.names[member]
-        self._observe(self.chain.cores[member], int(extents.frames[0]), int(decoded.steps[0]))
+        self.filename = self.chain.names[number]
+        self._observe(self.chain.files[number], int(extents.frames[0]), int(decoded.steps[0]))
         # The Timestep adds `time_offset` itself.
-        ts.time = float(self._clock(np.array([frame]), decoded.times)[0])
+        ts.time = float(self._time_axis(np.array([frame]), decoded.times)[0])
         return ts
 
     def _observe(self, core: TrajectoryFile, frame: int, step: int) -> None:
@@ -489,14 +401,62 @@ class Reader(SeriesReader):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_files", "_columns", "_decoded"):
+        for name in ("_frame_reader", "_columns", "_decoded"):
             del state[name]
-        state["chain"] = self.chain.record()
         state["_together"] = None  # other processes read by themselves
         state["t_init"] = math.nan  # what it takes to reopen is part of other times
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.chain = Chain.reopen(state["chain"])
         self._connect()
+
+
+def _format_of(chain: Chain) -> str:
+    """Name by which MDAnalysis calls the format of a chain's first file."""
+    name = chain.files[0].format
+    return "NCDF" if name == "NetCDF" else name
+
+
+def _limit_open_files(reader: FrameReader) -> None:
+    """Close the files of readers that were idle longest, before one more reads."""
+    _open_readers.pop(id(reader), None)
+    _open_readers[id(reader)] = weakref.ref(reader)
+    while len(_open_readers) > OPEN_READERS:
+        _, oldest = _open_readers.popitem(last=False)
+        if (other := oldest()) is not None:
+            other.close_files()
+
+
+def _read_positions(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
+    """Read positions of atoms, in any order: float32, shape (n_frames, n_atoms, 3), Å.
+
+    None where a frame has no positions.
+    """
+    decoded, columns = np.unique(atoms, return_inverse=True)
+    as_decoded = np.array_equal(decoded, atoms)
+    plan = make_plan(
+        frames,
+        n_atoms=chain.n_atoms,
+        n_wanted=len(decoded),
+        frame_bytes=chain.bytes_per_frame,
+        n_workers=1,
+        chunk_frames=chain.chunk_frames,
+    )
+    wanted = None if len(decoded) == chain.n_atoms else decoded
+    source = FrameSource(chain.specs, wanted, len(decoded), ("positions",), (), TimeAxis())
+    reader = source.open()
+    positions = np.empty((len(frames), len(atoms), 3), dtype=np.float32)
+    for rows in plan.blocks():
+        numbers = plan.frames[rows]
+        room = positions[rows]
+        block = Decoded.room_for(numbers, len(decoded), () if as_decoded else ("positions",))
+        if as_decoded:
+            block = replace(block, positions=room)
+        reader.read(chain.extents(numbers), block, skip=False)
+        if not (block.fields & field_bits(["positions"])).all():
+            return None
+        if not as_decoded:
+            assert block.positions is not None
+            np.take(block.positions, columns, axis=1, out=room)
+    return positions

@@ -1,4 +1,9 @@
-"""A trajectory file and its index, whatever its format."""
+"""Trajectory files: how one is opened, what of it travels to a worker, and how that reads it.
+
+A file that is open here (`TrajectoryFile`) gives a `FileSpec`, plain data that can be pickled; in a
+worker a spec gives a `FileReader`. A `FrameSource` and its `FrameReader` are the same for a
+trajectory, which may have several files.
+"""
 
 import time
 from collections import OrderedDict
@@ -13,29 +18,8 @@ import numpy as np
 from paceline import _core
 from paceline.block import Decoded, field_bits
 
-#: Files of a chain that one worker keeps open.
+#: Files that one reader keeps open.
 OPEN_FILES = 2
-
-
-class Cost(NamedTuple):
-    """What reading a block took.
-
-    Attributes
-    ----------
-    open, read, decode : int
-        Nanoseconds.
-    bytes, calls : int
-        Asked of the file.
-    damaged : list of (int, str)
-        Rows that could not be read, and why.
-    """
-
-    open: int
-    read: int
-    decode: int
-    bytes: int
-    calls: int
-    damaged: list[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +28,18 @@ class Extents:
 
     Attributes
     ----------
-    members : numpy.ndarray of int64, shape (n_frames,)
-        File of the chain, counted from 0.
+    files : numpy.ndarray of int64, shape (n_frames,)
+        File of the trajectory, counted from 0.
     frames : numpy.ndarray of uint64, shape (n_frames,)
         Frame numbers in their files.
     offsets, sizes : numpy.ndarray of uint64, shape (n_frames,)
         Bytes.
     slices : tuple of object
-        For each row of neighbours in one file, the part of that file's own index that they need:
-        None where offsets and sizes say all.
+        For each run of frames in one file, the part of that file's own index that they need:
+        None where offsets and sizes are enough.
     """
 
-    members: np.ndarray
+    files: np.ndarray
     frames: np.ndarray
     offsets: np.ndarray
     sizes: np.ndarray
@@ -65,40 +49,29 @@ class Extents:
         return len(self.frames)
 
     def parts(self) -> Iterator[tuple[int, slice, "Extents"]]:
-        """Each row of neighbours in one file: the file, where they are, and they alone."""
-        for (member, rows), index in zip(neighbours(self.members), self.slices, strict=True):
-            members, frames = self.members[rows], self.frames[rows]
+        """Split into runs of frames in one file: the file, its rows, and their extents."""
+        for (file, rows), index in zip(runs_by_file(self.files), self.slices, strict=True):
+            files, frames = self.files[rows], self.frames[rows]
             offsets, sizes = self.offsets[rows], self.sizes[rows]
-            yield member, rows, Extents(members, frames, offsets, sizes, (index,))
+            yield file, rows, Extents(files, frames, offsets, sizes, (index,))
 
 
-def neighbours(members: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Rows of neighbours in one file.
-
-    Parameters
-    ----------
-    members : numpy.ndarray of int64, shape (n_frames,)
-        File of each frame.
-
-    Yields
-    ------
-    (int, slice)
-        A file, and where frames of it follow each other.
-    """
-    borders = np.flatnonzero(np.diff(members)) + 1
-    for first, stop in pairwise([0, *borders.tolist(), len(members)]):
+def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Split rows into runs of one file, given the file of each: (file, rows)."""
+    borders = np.flatnonzero(np.diff(files)) + 1
+    for first, stop in pairwise([0, *borders.tolist(), len(files)]):
         if stop > first:
-            yield int(members[first]), slice(first, stop)
+            yield int(files[first]), slice(first, stop)
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeAxis:
     """Times of frames: the file's, or those that the user set in their place.
 
     Attributes
     ----------
     first : float
-        What the first frame counts as, in frames.
+        Number by which the first frame is counted.
     dt : float, optional
         Time between frames, ps, in place of the file's times.
     offset : float
@@ -116,155 +89,143 @@ class Clock:
         return times + self.offset if self.offset else times
 
 
-class FrameReader(Protocol):
-    """One worker's hand on the frames of a trajectory."""
-
-    def read_ahead(self, extents: Extents) -> None:
-        """Ask for the bytes of frames that will be read soon."""
-
-    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
-        """Read frames into arrays."""
-
-
-class FrameSource(Protocol):
-    """Where a worker's frames come from."""
-
-    @property
-    def n_wanted(self) -> int:
-        """Number of atoms that are decoded."""
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """What of the atoms is decoded, out of `paceline.block.FIELDS`."""
-
-    @property
-    def required(self) -> Sequence[str]:
-        """What of that every frame must hold."""
-
-    @property
-    def clock(self) -> Clock:
-        """Times of the frames."""
-
-    def open(self) -> FrameReader:
-        """A hand on them, for one worker."""
-
-    def name_of(self, extents: Extents, row: int) -> str:
-        """What errors call a frame: its file, and its number there."""
+#: What reading took: nanoseconds of reading and of decoding, bytes, calls; and the rows that could
+#: not be read, each with the reason.
+FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 
 class FileReader(Protocol):
-    """One worker's hand on one file."""
+    """A file that is open in a worker."""
 
     def read_ahead(self, extents: Extents) -> None:
         """Ask for the bytes of frames that will be read soon."""
 
-    def read(
-        self, extents: Extents, block: Decoded, *, required: int, skip: bool
-    ) -> tuple[int, int, int, int, list[tuple[int, str]]]:
-        """Read frames into arrays; what that took, as in `Cost` from `read` on."""
+    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
+        """Read frames into arrays; with `skip`, leave out those that cannot be read."""
 
 
 class FileSpec(Protocol):
-    """One file of a chain: all that a worker must know of it."""
+    """All that a worker must know of a file; it can be pickled."""
 
     @property
     def path(self) -> str:
-        """The file."""
+        """Absolute path."""
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """A hand on it, for these atoms, rising (None: all), and fields, as the core counts."""
+        """Open the file for these atoms, rising (None: all), and field bits."""
 
 
-@dataclass(frozen=True)
-class FileFrames:
-    """Frames of files, one after another.
+class ReadStats(NamedTuple):
+    """Costs of reading a block.
 
     Attributes
     ----------
-    members : sequence of FileSpec
-        The files, one after another.
+    open, read, decode : int
+        Nanoseconds.
+    bytes, calls : int
+        Requested from the file.
+    damaged : list of (int, str)
+        Rows that could not be read, and why.
+    """
+
+    open: int
+    read: int
+    decode: int
+    bytes: int
+    calls: int
+    damaged: list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """How a worker reads a trajectory: plain data that can be pickled and opens nothing.
+
+    Attributes
+    ----------
+    files : sequence of FileSpec
+        Its files, one after another.
     atoms : numpy.ndarray of int64 or None
         Atoms to be decoded, increasing; None for all.
     n_wanted : int
         Their number.
     fields : sequence of str
-        What of them is decoded.
+        Fields to be decoded, out of `paceline.block.FIELDS`.
     required : sequence of str
-        What of that every frame must hold; the rest is NaN where a frame does not.
-    clock : Clock
+        Fields that every frame must hold; the others are NaN where a frame has none.
+    time_axis : TimeAxis
     """
 
-    members: Sequence[FileSpec]
+    files: Sequence[FileSpec]
     atoms: np.ndarray | None
     n_wanted: int
     fields: Sequence[str]
     required: Sequence[str]
-    clock: Clock
+    time_axis: TimeAxis
 
-    def open(self) -> "OpenFiles":
-        """Nothing yet: a file is opened for the first block that touches it."""
-        return OpenFiles(self)
+    def open(self) -> "FrameReader":
+        """Make a reader; it opens a file for the first block that touches it."""
+        return FrameReader(self)
 
     def name_of(self, extents: Extents, row: int) -> str:
-        """What errors call a frame: its file, and its number there."""
-        return f"{self.members[extents.members[row]].path}: frame {extents.frames[row]}"
+        """Name a frame for messages: its file, and its number there."""
+        return f"{self.files[extents.files[row]].path}: frame {extents.frames[row]}"
 
 
-class OpenFiles:
-    """Opens a file when it is first needed, and lets go of the one that was needed longest ago."""
+class FrameReader:
+    """Per-worker trajectory reader: keeps the files open that were needed last."""
 
-    def __init__(self, source: FileFrames):
+    def __init__(self, source: FrameSource):
         self._source = source
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
         self._open: OrderedDict[int, FileReader] = OrderedDict()
 
-    def hand(self, member: int) -> FileReader:
-        """The hand on one file of the chain."""
-        hand = self._open.pop(member, None)
-        if hand is None:
+    def file_reader(self, file: int) -> FileReader:
+        """Reader of one file, opened if it is not open."""
+        reader = self._open.pop(file, None)
+        if reader is None:
             while len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)
-            hand = self._source.members[member].open(self._source.atoms, self._fields)
-        self._open[member] = hand
-        return hand
+            reader = self._source.files[file].open(self._source.atoms, self._fields)
+        self._open[file] = reader
+        return reader
 
-    def let_go(self) -> None:
+    def close_files(self) -> None:
         """Close all files; each is opened again when it is needed."""
         self._open.clear()
 
     def read_ahead(self, extents: Extents) -> None:
         """Ask for the bytes of frames that will be read soon, of files that are open."""
-        for member, _, part in extents.parts():
+        for file, _, part in extents.parts():
             # Not worth opening a file for, least of all one that another worker will read.
-            if member in self._open:
-                self._open[member].read_ahead(part)
+            if file in self._open:
+                self._open[file].read_ahead(part)
 
-    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> Cost:
-        """Read frames into arrays."""
+    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> ReadStats:
+        """Read frames into arrays; with `skip`, leave out those that cannot be read."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
-        for member, rows, part in extents.parts():
+        for file, rows, part in extents.parts():
             begun = time.monotonic_ns()
-            hand = self.hand(member)
+            reader = self.file_reader(file)
             opened = time.monotonic_ns() - begun
-            *cost, left_out = hand.read(part, decoded[rows], required=self._required, skip=skip)
+            *cost, left_out = reader.read(part, decoded[rows], required=self._required, skip=skip)
             sums += [opened, *cost]
             damaged.extend((rows.start + row, reason) for row, reason in left_out)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
-        return Cost(opening, reading, decoding, n_bytes, n_calls, damaged)
+        return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged)
 
 
 class TrajectoryFile(Protocol):
-    """A file that was opened, and is held open no longer."""
+    """A trajectory file and its index: it was opened once, and is held open no longer."""
 
     @property
     def path(self) -> str:
-        """Absolute."""
+        """Absolute path."""
 
     @property
     def format(self) -> str:
-        """As users call it."""
+        """Name of the format, as users call it."""
 
     @property
     def n_atoms(self) -> int:
@@ -276,7 +237,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def fields(self) -> int:
-        """What frames may hold, as the core counts it."""
+        """Bits of the fields that frames may hold."""
 
     @property
     def size(self) -> int:
@@ -284,43 +245,43 @@ class TrajectoryFile(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """What the file is recognised by."""
+        """Text by which the file is recognised."""
 
     @property
     def notes(self) -> list[str]:
-        """What a user should be told of it."""
+        """Warnings for the user."""
 
     @property
     def damaged(self) -> list[int]:
-        """Frames that are known to be."""
+        """Frames that are known to be damaged."""
 
     @property
     def index_file(self) -> Path | None:
-        """Where the index is saved, if it is."""
+        """File in which the index is saved, if it is."""
 
     @property
     def index_origin(self) -> str:
-        """How it came about."""
+        """How the index was made."""
 
     @property
     def dt(self) -> float | None:
-        """Time between frames as the header has it, ps; None where only frames tell."""
+        """Time between frames in the header, ps; None where each frame has its own time."""
 
     @property
     def first(self) -> float:
-        """What the first frame counts as where times are numbers of frames."""
+        """Number by which the first frame is counted, where times are numbers of frames."""
 
     @property
     def traffic(self) -> tuple[int, int] | None:
-        """Bytes and calls that opening took of the file, where that is known."""
+        """Bytes and calls that opening took, where that is known."""
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """What files must have in common for frames of one to continue those of the other."""
+        """Names and values that files must share, for frames of one to follow another's."""
 
     @property
-    def member(self) -> FileSpec:
-        """What workers must know of it."""
+    def spec(self) -> FileSpec:
+        """All that workers must know of it."""
 
     @property
     def chunk_frames(self) -> int:
@@ -330,13 +291,13 @@ class TrajectoryFile(Protocol):
         """Offsets and sizes of frames, bytes."""
 
     def slice_of(self, frames: np.ndarray) -> Any:
-        """What else workers need to read these frames; None where offsets and sizes say all."""
+        """Part of its own index that workers need for frames; None where extents are enough."""
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
         """Time (ps) and step of every frame."""
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """What a file of these frames begins with, where they can be copied as they are."""
+        """First bytes of a file of these frames, where they can be copied as they are."""
 
     def verify(self) -> None:
         """Raise `FileChangedError` where the file of this name is not the one that was opened."""
@@ -344,7 +305,7 @@ class TrajectoryFile(Protocol):
 
 @dataclass(frozen=True)
 class IndexedFileSpec:
-    """What a worker must know of a file whose frames lie one after another.
+    """A file whose frames lie one after another, as a worker knows it.
 
     Attributes
     ----------
@@ -352,7 +313,7 @@ class IndexedFileSpec:
     layout : bytes
         How the file's frames are coded.
     fingerprint : str
-        What the file was recognised by when it was indexed.
+        As it was when the file was indexed.
     """
 
     path: str
@@ -360,7 +321,7 @@ class IndexedFileSpec:
     fingerprint: str
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """A hand on the file."""
+        """Open the file, if it is still the one that was indexed."""
         return _core.Reader(self.path, self.layout, self.fingerprint, atoms=atoms, fields=fields)
 
 
@@ -380,29 +341,15 @@ class IndexedFile(_core.Trajectory):
     chunk_frames = 1
 
     @property
-    def member(self) -> IndexedFileSpec:
-        """What workers must know of it."""
+    def spec(self) -> IndexedFileSpec:
+        """All that workers must know of it."""
         return IndexedFileSpec(self.path, self.layout, self.fingerprint)
 
     def slice_of(self, frames: np.ndarray) -> None:
-        """Nothing: offsets and sizes say all."""
+        """Nothing: offsets and sizes are enough."""
 
 
-def extents_in(member: int, file: TrajectoryFile, frames: np.ndarray) -> Extents:
-    """Where frames of one file of a chain are.
-
-    Parameters
-    ----------
-    member : int
-        The file's place in the chain.
-    file : TrajectoryFile
-        The file.
-    frames : numpy.ndarray of uint64, shape (n_frames,)
-        Frame numbers in it.
-
-    Returns
-    -------
-    Extents
-    """
+def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents:
+    """Find frames (uint64) in one file, the `number`-th of its trajectory."""
     slices = (file.slice_of(frames),)
-    return Extents(np.full(len(frames), member), frames, *file.extents(frames), slices)
+    return Extents(np.full(len(frames), number), frames, *file.extents(frames), slices)
