@@ -379,7 +379,7 @@ class StreamingWriter:
 
 
 class _Abandoned(Exception):
-    """The unfinished file is not wanted."""
+    """Ends an unfinished file, so that it is removed."""
 
 
 def _encode(encoder: Any, first: int, values: np.ndarray) -> tuple[bytes, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Files that we write: whole under their final name, or not there at all."""
+"""Write files that are whole under their final name, or not there at all."""
 
 import contextlib
 import os
@@ -35,28 +35,9 @@ def new_file(
 ) -> Iterator[IO[Any]]:
     """Open a file that appears under its name when the `with` block ends without an error.
 
-    Parameters
-    ----------
-    path : path-like
-        Final name.
-    overwrite : bool
-        Whether a file of that name may be replaced.
-    binary : bool
-        Whether bytes are to be written, rather than text.
-    temporary : pathlib.Path, optional
-        What it is called until then: of `temporary_name`, for others that write to it as well.
-
-    Yields
-    ------
-    file object
-        A temporary file in the same folder.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of that name and it is not to be replaced.
-    FileNotFoundError
-        Its folder does not exist.
+    It is text unless `binary`. Until it appears, it is called `temporary`, of `temporary_name`,
+    where other processes write to it as well. Raises `FileExistsError` where a file of that name
+    is there and may not be replaced.
 
     Examples
     --------
@@ -87,31 +68,11 @@ def new_files(
     overwrite: bool = False,
     names: Sequence[Path] | None = None,
 ) -> Iterator[list[Path]]:
-    """Make files that appear under their names, all of them, when the `with` block ends well.
+    """Create files that appear under their names, all of them, when the `with` block ends well.
 
-    They are not waited for until they are on the disk, unlike `new_file`'s: they may be large, and
-    made of files that are still there.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Final names.
-    overwrite : bool
-        Whether files of these names may be replaced.
-    names : sequence of pathlib.Path, optional
-        What they are called until then, each of `temporary_name`.
-
-    Yields
-    ------
-    list of pathlib.Path
-        Temporary files, empty, each in the folder of its final name.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of one of the names and it is not to be replaced.
-    FileNotFoundError
-        The folder of one of the names does not exist.
+    Yields their paths until then: `names`, each of `temporary_name`. They are not waited for until
+    they are on the disk, unlike `new_file`'s: they may be large, and made of files that are still
+    there.
 
     Examples
     --------
@@ -153,27 +114,17 @@ def new_files(
 
 
 def temporary_name(path: str | os.PathLike) -> Path:
-    """A name that nobody can foresee, in the folder of a file that is to be made.
-
-    Parameters
-    ----------
-    path : path-like
-        Final name.
-
-    Returns
-    -------
-    pathlib.Path
-        Hidden, and different at every call.
-    """
+    """Make a hidden name that nobody can foresee, in the folder of a file that is to be made."""
     return _target(path).with_name(f"{_temporary_prefix(path)}{secrets.token_hex(_RANDOM_BYTES)}")
 
 
 def _target(path: str | os.PathLike) -> Path:
-    """Where a file really is: a link stays, and what it leads to is made or replaced."""
+    """Resolve links: they stay, and the file at their end is created or replaced."""
     return Path(os.path.realpath(path))
 
 
 def _temporary_prefix(path: str | os.PathLike) -> str:
+    """Begin the names of temporary files of a path."""
     name = _target(path).name
     if len(encoded := os.fsencode(name)) > _LONG_NAME:
         name = f"{name[: _LONG_NAME // 8]}~{zlib.crc32(encoded):08x}"
@@ -181,34 +132,17 @@ def _temporary_prefix(path: str | os.PathLike) -> str:
 
 
 def create_temporary(name: Path, path: str | os.PathLike) -> int:
-    """Create a temporary file, that no other process made or put a link in the place of.
+    """Create a temporary file, and open it for reading and writing.
 
-    Parameters
-    ----------
-    name : pathlib.Path
-        Of `temporary_name`.
-    path : path-like
-        Final name. While a file has it, which may be private, nobody else may read the new one.
-
-    Returns
-    -------
-    int
-        Descriptor, open for reading and writing.
+    No other process made it or put a link in its place. Nobody else may read it while a file has
+    its final name, which may be private.
     """
     refuse_special(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
 
 
 def publish(name: Path, path: str | os.PathLike) -> None:
-    """Give a temporary file its final name, and the permissions of the file that had it.
-
-    Parameters
-    ----------
-    name : pathlib.Path
-        Of `temporary_name`.
-    path : path-like
-        Final name.
-    """
+    """Give a temporary file its final name, and the permissions of the file that had it."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.stat(path).st_mode & 0o777
         descriptor = os.open(name, os.O_RDONLY | _NO_LINK)
@@ -220,13 +154,7 @@ def publish(name: Path, path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:
-    """Delete temporary files that killed processes left: only for the one process that makes any.
-
-    Parameters
-    ----------
-    path : path-like
-        Final name.
-    """
+    """Delete temporary files of killed processes, where only one process makes any."""
     random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
     pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
     with os.scandir(_target(path).parent) as entries:
@@ -257,21 +185,8 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
 def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise where a file cannot be made: before hours of work rather than after them.
 
-    Parameters
-    ----------
-    path : path-like
-        Name of the file.
-    overwrite : bool
-        Whether a file of that name may be replaced.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of that name and it is not to be replaced, or it is no regular file.
-    IsADirectoryError
-        It is a folder.
-    FileNotFoundError
-        Its folder does not exist.
+    `FileExistsError` where there is a file and it may not be replaced, or it is no regular file;
+    `IsADirectoryError` where it is a folder, `FileNotFoundError` where its folder does not exist.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
@@ -287,18 +202,7 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
 
 
 def refuse_special(path: str | os.PathLike) -> None:
-    """Raise where a name is that of a device, a pipe or a socket.
-
-    Parameters
-    ----------
-    path : path-like
-        Name of a file, there or not.
-
-    Raises
-    ------
-    FileExistsError
-        It is: nothing can be put in its place, or written at any place of it.
-    """
+    """Raise `FileExistsError` where a name is that of a device, a pipe or a socket."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -311,17 +215,9 @@ def refuse_special(path: str | os.PathLike) -> None:
 
 
 def refuse_clashes(*paths: str | os.PathLike | None) -> None:
-    """Raise where two of a run's files are one: what is done to one would be done to the other.
+    """Raise `UnsupportedError` where two of a run's files are one; None is passed over.
 
-    Parameters
-    ----------
-    *paths : path-like or None
-        Names of files, there or not; None is passed over.
-
-    Raises
-    ------
-    UnsupportedError
-        Two names lead to one file, through links or another spelling too.
+    Names may lead to one file through links or another spelling, too.
     """
     known: dict[Any, str | os.PathLike] = {}
     for path in paths:
@@ -341,22 +237,9 @@ def refuse_clashes(*paths: str | os.PathLike | None) -> None:
 
 
 def size_of_words(text: str) -> int:
-    """Read a number of bytes with its unit, as a user writes it.
+    """Read a number of bytes with its unit, as a user writes it; bytes without one.
 
-    Parameters
-    ----------
-    text : str
-        A number, and a unit unless it is bytes: kB, MB, GB, TB of 1000, KiB, MiB, GiB, TiB of 1024.
-
-    Returns
-    -------
-    int
-        Bytes, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If it is no such number.
+    kB, MB, GB, TB are of 1000, KiB, MiB, GiB, TiB of 1024. Raises `ValueError` where it is none.
 
     Examples
     --------
@@ -374,17 +257,7 @@ def size_of_words(text: str) -> int:
 
 
 def size_in_words(n_bytes: int) -> str:
-    """A size in the largest unit of which there is one.
-
-    Parameters
-    ----------
-    n_bytes : int
-        The size.
-
-    Returns
-    -------
-    str
-        With its unit.
+    """Write a size in the largest unit of which there is one.
 
     Examples
     --------

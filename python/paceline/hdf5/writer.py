@@ -362,7 +362,7 @@ class EncodeQueue:
 
     @property
     def uses_threads(self) -> bool:
-        """Whether what was given to be encoded must stay as it is."""
+        """Whether arrays that were added are still read later."""
         return self._pool is not None
 
     def add(self, encode: Callable[[], Any], put: Callable[[Any], None]) -> None:

@@ -1,4 +1,4 @@
-"""What the first rank does for a file: all of it but the atoms, which all ranks write."""
+"""Interface of files that are written by ranks: the first does all but the atoms."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from paceline.errors import AtomCountError, UnwritableError
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user chose for a file.
+    """Options of a file.
 
     Attributes
     ----------
     path : str
-        Its name, absolute.
+        Absolute.
     n_atoms : int
         Of each frame.
     title : str
@@ -25,11 +25,11 @@ class Settings:
     append, overwrite : bool
         Whether a file of that name may grow, or be replaced.
     n_frames : int or None
-        How many there will be at the most, for a layout that must know.
+        The most that will come, for a layout that must know.
     double : bool
         Whether numbers have 64 bits, where there is a choice.
     dt : float or None
-        ps: of a step of the simulation, where the user told it.
+        ps: length of a step of the simulation, where the user gave it.
     sync : bool
         Whether each frame is to be on the disk before the next.
     """
@@ -47,15 +47,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Contents:
-    """What all frames of a file hold.
-
-    Attributes
-    ----------
-    fields : tuple of str
-        Out of "positions", "velocities", "forces", in this order.
-    has_cell : bool
-        Whether there is a cell.
-    """
+    """Fields ("positions", "velocities", "forces", in this order) and cell of all frames."""
 
     fields: tuple[str, ...]
     has_cell: bool
@@ -63,17 +55,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Heading:
-    """What is known of a frame beside its atoms.
-
-    Attributes
-    ----------
-    step : int
-        Of the simulation.
-    time : float
-        ps.
-    cell : numpy.ndarray of float64, shape (3, 3), or None
-        Vectors of the cell, Å.
-    """
+    """Step, time (ps) and cell vectors (Å, float64 of shape (3, 3)) of a frame."""
 
     step: int
     time: float
@@ -81,36 +63,23 @@ class Heading:
 
 
 class Place(NamedTuple):
-    """Where ranks write the atoms of a frame.
-
-    Attributes
-    ----------
-    path : str
-        The file's name for now.
-    starts : tuple of int
-        Offset of atom 1 in each section.
-    """
+    """File in which ranks write the atoms of a frame, and the offset of atom 1 in each section."""
 
     path: str
     starts: tuple[int, ...]
 
 
 class Container(ABC):
-    """A file that is being written, as the first rank knows it.
+    """File that is being written, as the first rank has it.
 
     For every frame `place` is called, then ranks write their atoms, then `commit`; after an error
-    in between, `cut_back`. A frame counts from `commit` on: whatever ends the job before leaves
-    the frames before it.
-
-    Parameters
-    ----------
-    settings : Settings
-        Which file.
+    in between, `cut_back`. A frame counts from `commit` on: when the job is killed before, the
+    file has the frames before it.
 
     Attributes
     ----------
     n_frames : int
-        That are whole.
+        Whole frames.
     double : bool
         Whether its numbers have 64 bits, where there is a choice.
     """
@@ -123,67 +92,27 @@ class Container(ABC):
 
     @abstractmethod
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Make room for the next frame.
-
-        Parameters
-        ----------
-        contents : Contents
-            What it holds.
-        heading : Heading
-            What else is known of it.
-
-        Returns
-        -------
-        Place
-
-        Raises
-        ------
-        UnwritableError
-            The file cannot hold it: its frames hold something else, say.
-        OSError
-            The system could not write.
-        """
+        """Make room for the next frame; raise `UnwritableError` where the file cannot hold it."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Make the frame count, whose atoms are written.
-
-        Raises
-        ------
-        OSError
-            The system could not write.
-        """
+        """Count the frame, whose atoms are written."""
 
     @abstractmethod
     def cut_back(self) -> None:
         """Leave only the frames that count."""
 
     def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """What a file that was there before holds of atoms once for all frames.
+        """Read "names", "masses" or "charges" of atoms of a file that was there, if it has them.
 
-        Parameters
-        ----------
-        fact : str
-            "names", "masses" or "charges".
-        first, n_atoms : int
-            Which atoms: counted from 0, in their order.
-
-        Returns
-        -------
-        numpy.ndarray, shape (n_atoms,) or, of uint8, (n_atoms, 8), or None
-            Names are filled up with blanks; None where the file has none.
+        Atoms are counted from 0. Names are uint8 of shape (n_atoms, 8), filled up with blanks.
         """
         return None
 
     def put_facts(self, first: int, facts: np.ndarray) -> None:
-        """Take what does not change of atoms: of a new file all of it, before its first commit.
+        """Write what does not change of some atoms of a new file, before its first commit.
 
-        Parameters
-        ----------
-        first : int
-            The first atom, counted from 0.
-        facts : numpy.ndarray, shape (n,)
-            Records of some of "name", "mass" (u) and "charge" (e), in the order of ids.
+        Atoms are counted from 0; `facts` are records of "name", "mass" (u) and "charge" (e).
         """
         raise NotImplementedError
 
@@ -193,18 +122,10 @@ class Container(ABC):
 
 
 def refuse_other(path: str, found: Contents, expected: Contents) -> None:
-    """Raise `UnwritableError` where a frame holds other things than the frames of its file.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    found, expected : Contents
-        Of the frame, and of the file.
-    """
+    """Raise `UnwritableError` where a frame holds other things than the frames of its file."""
     for what, one, other in (
         ("", ", ".join(found.fields), ", ".join(expected.fields)),
-        ("a cell: ", _words(found.has_cell), _words(expected.has_cell)),
+        ("a cell: ", _presence(found.has_cell), _presence(expected.has_cell)),
     ):
         if one != other:
             raise UnwritableError(
@@ -214,15 +135,7 @@ def refuse_other(path: str, found: Contents, expected: Contents) -> None:
 
 
 def refuse_other_count(path: str, found: int, expected: int) -> None:
-    """Raise `AtomCountError` where a file that is to grow has another number of atoms.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    found, expected : int
-        Of the file, and of the frames that are to come.
-    """
+    """Raise `AtomCountError` where a file that is to grow has another number of atoms."""
     if found != expected:
         error = AtomCountError(
             f"{path} is of another system: expected {expected} atoms, found {found}"
@@ -232,15 +145,7 @@ def refuse_other_count(path: str, found: int, expected: int) -> None:
 
 
 def refuse_rotated(path: str, cell: np.ndarray | None) -> None:
-    """Raise `UnwritableError` where lengths and angles of a cell do not tell how it lies.
-
-    Parameters
-    ----------
-    path : str
-        A file that holds lengths and angles only.
-    cell : numpy.ndarray of float64, shape (3, 3), or None
-        Vectors, Å.
-    """
+    """Raise `UnwritableError` where lengths and angles of a cell do not determine its vectors."""
     if cell is not None and (np.triu(cell, 1).any() or not (np.diag(cell) > 0).all()):
         raise UnwritableError(
             f"{path}: expected a cell with its first vector along x and its second in the plane of "
@@ -248,23 +153,13 @@ def refuse_rotated(path: str, cell: np.ndarray | None) -> None:
         )
 
 
-def _words(there: bool) -> str:
+def _presence(there: bool) -> str:
+    """Name it in an error."""
     return "one" if there else "none"
 
 
 def spans(first: int, sizes: Sequence[int]) -> list[int]:
-    """Where things begin that lie one after another, and where the last ends.
-
-    Parameters
-    ----------
-    first : int
-        Where the first begins.
-    sizes : sequence of int
-        Of each.
-
-    Returns
-    -------
-    list of int
+    """Offsets of things of these sizes one after another, and of the end.
 
     Examples
     --------

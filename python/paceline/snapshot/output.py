@@ -53,7 +53,7 @@ class Output:
 
     @property
     def is_published(self) -> bool:
-        """Whether the file has its final name."""
+        """Tell if the file has its final name."""
         return self._temporary is None
 
     @property

@@ -124,7 +124,7 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 @dataclass(frozen=True)
 class _Encode:
-    """The worker's half: a block's frames to bytes."""
+    """Worker's half: encodes a block's frames."""
 
     path: str
     encoder: "_core.Encoder"
@@ -149,7 +149,7 @@ class _Encode:
 
 @dataclass(frozen=True)
 class _EncodeInPlace(_Encode):
-    """The same where frames have their places: a block's frames straight to the file.
+    """Worker's half where frames have their places: writes a block's frames to the file.
 
     Workers of other machines return the bytes: they may not see the file's folder, or through a
     network file system that lets neighbours on one page undo each other's writing.

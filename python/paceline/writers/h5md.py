@@ -55,7 +55,7 @@ class EncodedChunks(EncodedBlock):
 
 @dataclass(frozen=True)
 class Encode:
-    """The worker's half: a block's frames to chunks.
+    """Worker's half: encodes a block's frames as chunks.
 
     Those that don't fill chunks stay as they are, and all of them where `frames`, those of a
     chunk, is None.
@@ -105,7 +105,7 @@ class Encode:
 
 @dataclass(frozen=True)
 class EncodeInPlace(Encode):
-    """The same where datasets are allocated: a block's frames straight to the file.
+    """Worker's half where datasets are allocated: writes a block's frames to the file.
 
     Workers of other machines return them as they are: they may not see the file's folder, or
     through a network file system that lets neighbours on one page undo each other's writing.
