@@ -1,4 +1,4 @@
-"""What started this process: `mpirun`, `srun` or nobody; and the MPI that it can use."""
+"""Detect what launched this process (`mpirun`, `srun`, nothing), and load the MPI that fits."""
 
 import os
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Variables in which launchers tell a process how many there are, and which one it is.
+#: Variables in which launchers give the number of processes, and the rank of this one.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-#: What only the mpirun of Open MPI sets, and only that of MPICH and its kin, Intel's and MVAPICH.
+#: Variables that only the mpirun of Open MPI sets, and only that of MPICH, Intel's and MVAPICH.
 _OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
 INSTALL = (
     'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
@@ -25,17 +25,7 @@ INSTALL = (
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """How many processes a launcher started, and which one this is.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        Of the process.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Their number and this one's rank: 1 and 0 where nobody launched several.
+    """Return the number of processes launched together and the rank of this one, or 1 and 0.
 
     Examples
     --------
@@ -54,17 +44,10 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
 
 def world() -> "MPI.Intracomm":
-    """All ranks that were launched together.
+    """Return COMM_WORLD.
 
-    Returns
-    -------
-    mpi4py.MPI.Intracomm
-        COMM_WORLD.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no mpi4py or no MPI, or it is not the one that the launcher belongs to.
+    Raises `UnsupportedError` where there is no mpi4py or no MPI, or where it is not the one that
+    the launcher belongs to.
     """
     try:
         import mpi4py
@@ -86,7 +69,7 @@ def world() -> "MPI.Intracomm":
 
 
 def _is_launchers(library: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a library can be that of the launcher, as far as that is known."""
+    """Check that a library can be that of the launcher, as far as that is known."""
     is_open_mpi = library.startswith("Open MPI")
     return (_OF_MPICH not in environment) if is_open_mpi else (_OF_OPEN_MPI not in environment)
 
@@ -103,16 +86,7 @@ def _of_another(size: int) -> UnsupportedError:
 
 
 def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """How many threads compute on a rank, if nobody says: what Slurm was asked for, else 1.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        Of the process.
-
-    Returns
-    -------
-    int
+    """Return the default number of threads on a rank: what Slurm was asked for, else 1.
 
     Examples
     --------

@@ -189,19 +189,19 @@ class NetCDF(Series):
         return size if len(self._records) == 1 else size + -size % 4
 
     def _next(self, contents: Contents, heading: Heading) -> Frame:
-        furniture = [self._piece("time", [heading.time])]
+        framing = [self._piece("time", [heading.time])]
         if contents.has_cell:
             refuse_rotated(self._settings.path, heading.cell)
             assert heading.cell is not None
             lengths, cosines = lengths_and_cosines(heading.cell)
-            furniture += [
+            framing += [
                 self._piece(name, numbers)
                 for name, numbers in zip(
                     _CELL_VARIABLES, (lengths, angles_of(cosines)), strict=True
                 )
             ]
         starts = tuple(self._place(_VARIABLES[field]) for field in contents.fields)
-        return Frame(starts, furniture, self._end + self._record_size)
+        return Frame(starts, framing, self._end + self._record_size)
 
     def _place(self, name: str) -> int:
         """Find the offset of a variable in the next record."""
@@ -322,18 +322,18 @@ class Dcd(Series):
     def _next(self, contents: Contents, heading: Heading) -> Frame:
         size = 4 * self._settings.n_atoms
         marker = _MARKER.pack(size)
-        furniture: list[Piece] = []
+        framing: list[Piece] = []
         first = self._end
         if contents.has_cell:
             refuse_rotated(self._settings.path, heading.cell)
             assert heading.cell is not None
-            furniture.append((first, _cell_record(heading.cell)))
+            framing.append((first, _cell_record(heading.cell)))
             first += _CELL_RECORD.size
         records = spans(first, [size + 8] * 3)
         for start in records[:3]:
-            furniture += [(start, marker), (start + 4 + size, marker)]
+            framing += [(start, marker), (start + 4 + size, marker)]
         self._tick(contents, heading)
-        return Frame(tuple(start + 4 for start in records[:3]), furniture, records[3])
+        return Frame(tuple(start + 4 for start in records[:3]), framing, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
         """Set the times in the head by two frames; warn where others do not keep to them."""
@@ -342,9 +342,9 @@ class Dcd(Series):
             encoder = _core.Encoder("DCD", self._settings.n_atoms, None, contents.has_cell, 1)
             (time, step), (last, last_step) = self._clock[0], self._clock[-1]
             head = encoder.head(len(self._clock), time, last - time, step, last_step - step)
-            told = list(_FIRST.unpack_from(head)[2:-1])
+            encoded = list(_FIRST.unpack_from(head)[2:-1])
             for k in (_FIRST_STEP, _STRIDE, _DELTA):
-                self._numbers[k] = told[k]
+                self._numbers[k] = encoded[k]
         expected = self._time_of(self.n_frames)
         between = abs(self._time_of(1) - self._time_of(0))
         if not self._warned and abs(heading.time - expected) > 0.01 * between > 0:

@@ -157,7 +157,7 @@ class AtomBatch(NamedTuple):
 class FrameInfo:
     """Place of a frame, and what all its atoms share."""
 
-    member: FileSpec
+    spec: FileSpec
     extents: Extents
     fields: Sequence[str]
     #: Lengths (Å) and angles (degrees), float64, shape (6,).
@@ -181,7 +181,7 @@ class FrameInfo:
     @property
     def path(self) -> str:
         """Path of the file."""
-        return self.member.path
+        return self.spec.path
 
     @property
     def frame(self) -> int:
@@ -248,7 +248,7 @@ class FrameInfo:
         """Decode atoms at some places in the file; the last is not among them."""
         atoms = np.arange(first, last)
         decoded = Decoded.room_for(self.extents.frames.astype(np.int64), len(atoms), self.fields)
-        reader = self.member.open(atoms, self.field_bits)
+        reader = self.spec.open(atoms, self.field_bits)
         reader.read(self.extents, decoded, required=self.field_bits, skip=False)
         arrays = (decoded.positions, decoded.velocities, decoded.forces)
         vectors = [None if array is None else array[0] for array in arrays]
@@ -328,10 +328,10 @@ class SnapshotFile:
         )
 
 
-def _text_frame_info(member: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
+def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
     frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(member.layout, member.fingerprint, offset, size)
-    step, time, cell, fields, has_masses = _core.read_text_head(member.path, frame, text)
+    text = TextFrame(spec.layout, spec.fingerprint, offset, size)
+    step, time, cell, fields, has_masses = _core.read_text_head(spec.path, frame, text)
     vectors = dimensions = None
     if cell is not None:
         vectors = np.array(cell)
@@ -339,7 +339,7 @@ def _text_frame_info(member: IndexedFileSpec, extents: Extents, n_atoms: int) ->
         dimensions = np.concatenate([lengths, angles_of(cosines)])
     known = ["names", *(["masses", "charges"] if has_masses else [])]
     return FrameInfo(
-        member, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
+        spec, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
     )
 
 
@@ -383,7 +383,7 @@ class Reader:
 
     All ranks make it, and call its methods, together; an error on one of them is raised on every
     one. The first opens the file and finds its frames, some ranks read and decode, each a part, and
-    hand the atoms on (Todorov & Bush, HPCxTR0806, section 5).
+    send the atoms to their owners (Todorov & Bush, HPCxTR0806, section 5).
 
     Parameters
     ----------

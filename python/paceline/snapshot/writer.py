@@ -432,7 +432,7 @@ class Writer:
 
     @property
     def costs(self) -> "list[_core.SnapshotCost]":
-        """What each frame cost this rank."""
+        """Costs of each frame on this rank."""
         return self._session.costs
 
     def write(

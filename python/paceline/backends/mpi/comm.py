@@ -111,7 +111,7 @@ class Comm:
 
     @property
     def is_coordinator(self) -> bool:
-        """Whether this is rank 0."""
+        """True on rank 0."""
         return self.rank == 0
 
     @property
@@ -121,7 +121,7 @@ class Comm:
 
     @property
     def is_open(self) -> bool:
-        """Whether the communicator was not freed."""
+        """True until the communicator is freed."""
         return bool(self.intracomm)
 
     def free(self) -> None:
@@ -144,7 +144,7 @@ class Comm:
 
     @property
     def sending(self) -> bool:
-        """Whether a message is still on its way; it moves only during such polls."""
+        """True while a message is on its way; it moves only during such polls."""
         self._sending = [pair for pair in self._sending if not pair[0].Test()]
         return bool(self._sending)
 
@@ -301,7 +301,7 @@ class Comm:
     # Clocks of hosts.
 
     def has_one_clock(self) -> bool:
-        """Whether all ranks read the same monotonic clock: that of one running kernel."""
+        """Check that all ranks read the same monotonic clock: that of one running kernel."""
         own = _BOOT.read_text() if _BOOT.exists() else socket.gethostname()
         return len(set(self.intracomm.allgather(own))) == 1
 
@@ -410,7 +410,7 @@ class RankErrors:
             raise
 
     def have_agreed(self, error: BaseException | None) -> bool:
-        """Whether all ranks raised this error, and no other since."""
+        """True if all ranks raised this error, and no other since."""
         return error is not None and error is self.agreed
 
     @contextmanager

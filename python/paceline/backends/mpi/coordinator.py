@@ -52,7 +52,7 @@ class RankScheduler:
 
     @property
     def finished(self) -> bool:
-        """Whether every block is done."""
+        """True when every block is done."""
         return not self._shares and self._scheduler.finished
 
     def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
@@ -90,7 +90,7 @@ class RankScheduler:
         return tasks
 
     def _is_idle(self, thread: ThreadAddress) -> bool:
-        """Whether it has nothing at all to do: it may be computing the overdue block itself."""
+        """True if it has nothing at all to do: it may be computing the overdue block itself."""
         return thread.thread in self._idle[thread.rank]
 
     def last_reply(self, rank: int) -> Reply:

@@ -131,7 +131,7 @@ class ComputeThread:
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing to do."""
+        """True while it has nothing to do."""
         return not self._held
 
     def give(self, tasks: Iterable[AnyTask]) -> None:
