@@ -23,10 +23,10 @@ from benchmarks.model_rows import (
     published_deal,
     stated,
 )
+from benchmarks.simulate import simulate
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Prediction, Unevenness
 from paceline.model import predict as predict_run
 from paceline.scaling.predict import last_that_pays, usual_block
-from paceline.scaling.simulate import simulate
 
 RANKS = (24, 384, 10_000)
 #: Ranks of a smooth curve.

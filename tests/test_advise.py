@@ -19,9 +19,9 @@ from paceline.errors import UnsupportedError
 from paceline.scaling import advise as words
 from paceline.scaling import forecast as formats
 from paceline.scaling import forecast as measuring
-from paceline.scaling import rehearse as disk
+from paceline.scaling import sample_run as disk
 from paceline.scaling.forecast import Forecast, Pace
-from paceline.scaling.rehearse import Costs, Measured
+from paceline.scaling.sample_run import Costs, SampleTimes
 from paceline.trajectory import open as opening
 
 #: Seconds that the sleeping function takes a frame.
@@ -306,7 +306,7 @@ def test_errors_of_the_command_line(capsys, arguments, status, message):
 
 
 def measured(compute, fixed=0.0):
-    return Measured(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed)
+    return SampleTimes(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.25, 1.0])
@@ -321,8 +321,8 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
 
     monkeypatch.setattr(measuring, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(measuring, "thread_time", lambda: clocks["busy"])
-    rehearsal = SimpleNamespace(run=run, middle=range, together=1)
-    assert measuring._first_look(rehearsal) == (1.0, pytest.approx(1 - busy, abs=0.01))
+    sample = SimpleNamespace(run=run, middle=range, together=1)
+    assert measuring._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 
 def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):

@@ -13,9 +13,9 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analyses as rmsd
-from paceline.cli.common import frames_between
 from paceline.cli.main import main
 from paceline.cli.options import bound
+from paceline.cli.run import frames_between
 
 
 @pytest.fixture

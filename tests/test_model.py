@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.simulate import simulate
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Unevenness, predict
 from paceline.scaling.predict import dynamic_time, queued, static_time
-from paceline.scaling.simulate import simulate
 from paceline.schedule import scheduler as dealing
 from paceline.timing import BlockTiming
 

@@ -218,7 +218,7 @@ def kinds(made):
 
 def run_of(n_workers=2, n_blocks=8, **options):
     """Workers that are alike, each with so many blocks."""
-    made = {key: options.pop(key) for key in list(options) if key in Timings.__annotations__}
+    made = {key: options.pop(key) for key in list(options) if hasattr(Timings(), key)}
     rows = (
         row_of_blocks(f"a:{k}:1", n_blocks, first=n_blocks * k, **options) for k in range(n_workers)
     )
@@ -278,8 +278,8 @@ def test_advice_is_told_with_the_run_s_own_numbers():
     made = run_of(n_workers=3, t_comm=0.24)
     balance, computing = advice_of(report_of(made))
     assert balance.text == (
-        "The workers' time went 62 % into computing, 25 % into decoding and 13 % into waiting for "
-        "bytes. Computing took 1.7 times as long as waiting for bytes and decoding them "
+        "The workers' time went 62 % into computing, 25 % into decoding and 13 % into reading. "
+        "Computing took 1.7 times as long as waiting for bytes and decoding them "
         "(R_comp/IO), and 17 times as long as collecting results (R_comp/comm)."
     )
     assert balance.heuristic == "1"

@@ -12,14 +12,18 @@ import pytest
 from paceline.analysis.rms import RMSD
 from paceline.cli.main import main
 from paceline.errors import UnsupportedError
-from paceline.performance import figures as per_worker
-from paceline.performance import timeline as over_time
-from paceline.performance.components import COMMUNICATING, WAITING, WORKING
-from paceline.performance.figures import drawings_of, figure_of
+from paceline.performance.components import COMM, WALL_TIME
+from paceline.performance.figures import (
+    ROWS,
+    drawings_of,
+    figure_of,
+    rows_of,
+    timeline_of,
+    workers_a_bar,
+)
 from paceline.performance.html import LINES, page_of
 from paceline.performance.metrics import on_one_clock
 from paceline.performance.text import number, percent
-from paceline.performance.timeline import stream_of
 from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
@@ -219,12 +223,12 @@ def test_hosts_of_other_clocks_are_drawn_within_the_run():
     (host,) = {block.worker.split(":")[0] for block in other.blocks if block.start > 2 * 10**17}
     for given, expected in ((same, []), (other, [host])):
         timings, moved = on_one_clock(given)
-        stream = stream_of(timings)
+        timeline = timeline_of(timings)
         length = (timings.end - timings.dealt) / 1e9
         assert moved == expected
-        assert stream.start.min() > -0.1
-        assert stream.end.max() <= length + 1e-6
-        assert stream.borders[-1] == pytest.approx(stream.end)
+        assert timeline.start.min() > -0.1
+        assert timeline.end.max() <= length + 1e-6
+        assert timeline.borders[-1] == pytest.approx(timeline.end)
     page = checked(page_of(other))
     assert f"another time than that of the run ({host})" in page.text
     assert max(worker.t_wait for worker in report_of(timings).workers) < 1
@@ -240,39 +244,39 @@ def test_attempts_that_did_not_count_are_drawn_to_the_end_of_the_run():
         )
         for worker in ("b:1:1", "")
     ]
-    stream = stream_of(timings)
-    assert stream.workers == ["a:1:1", "a:2:2", "b:1:1"]
-    assert stream.parts[-1].sum() == pytest.approx(5e-3)
+    timeline = timeline_of(timings)
+    assert timeline.workers == ["a:1:1", "a:2:2", "b:1:1"]
+    assert timeline.parts[-1].sum() == pytest.approx(5e-3)
     assert "abandoned" in checked(page_of(timings)).text
 
 
 def test_workers_are_in_the_order_of_host_and_number():
     names = ["node10:7:7", "node9:12:12", "node9:7:7"]
-    assert stream_of(run_of(names, 3)).workers == ["node9:7:7", "node9:12:12", "node10:7:7"]
+    assert timeline_of(run_of(names, 3)).workers == ["node9:7:7", "node9:12:12", "node10:7:7"]
 
 
-def test_the_task_stream_of_many_workers_shows_extremes():
+def test_the_task_timeline_of_many_workers_shows_extremes():
     workers = workers_of(5, 100)
-    stream = stream_of(run_of(workers, 400, slow=workers[3:5]))
-    rows = over_time.rows_of(stream)
-    assert len(set(rows)) == len(rows) == over_time.ROWS
-    assert {stream.workers[row] for row in rows[:2]} == set(workers[3:5])
-    assert per_worker.workers_a_bar(100) == 1
+    timeline = timeline_of(run_of(workers, 400, slow=workers[3:5]))
+    rows = rows_of(timeline)
+    assert len(set(rows)) == len(rows) == ROWS
+    assert {timeline.workers[row] for row in rows[:2]} == set(workers[3:5])
+    assert workers_a_bar(100) == 1
 
 
 def test_the_curves_hold_all_that_was_read():
     timings = run_of(workers_of(3, 12), 240)
-    stream = stream_of(timings)
+    timeline = timeline_of(timings)
     axes = figure_of(timings).axes[-1]
     (steps,) = [patch for patch in axes.patches if hasattr(patch, "get_data")]
     rate, edges, _ = steps.get_data()
     unit = {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}[axes.get_ylabel()[6:-1]]
     time_unit = {"ms": 1e-3, "s": 1}[axes.get_xlabel().split("(")[1][:-1]]
-    assert np.sum(rate * np.diff(edges)) * unit * time_unit == pytest.approx(stream.bytes.sum())
+    assert np.sum(rate * np.diff(edges)) * unit * time_unit == pytest.approx(timeline.bytes.sum())
 
 
 def test_every_part_has_one_colour():
-    colours = [part.colour for part in (*WORKING, WAITING, COMMUNICATING)]
+    colours = [part.colour for part in (*WALL_TIME, COMM)]
     assert len(set(colours)) == len(colours)
 
 

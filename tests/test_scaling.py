@@ -16,12 +16,22 @@ import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
 from paceline._util.page_cache import cached_share, drop_from_cache
-from paceline.cli import bench as scaling
-from paceline.cli.bench import counts, table_for_people
+from paceline.cli import bench_runs as scaling
+from paceline.cli.bench import counts
+from paceline.cli.bench_runs import table_for_people
 from paceline.cli.main import main
 from paceline.errors import UnsupportedError
-from paceline.scaling import ScalingRun, Spread, points, quantities, save_runs
-from paceline.scaling.measure import IN_TASK, PARTS, find_launcher, run_command
+from paceline.performance.components import AT_BLOCKS
+from paceline.scaling.launch import find_launcher, run_command
+from paceline.scaling.measure import (
+    PARTS,
+    ScalingRun,
+    Statistics,
+    column_of,
+    points,
+    quantities,
+    save_runs,
+)
 from paceline.timing import Timings
 
 
@@ -39,9 +49,9 @@ def timings():
 def test_parts_of_a_run_add_up_to_it(timings):
     found = quantities(timings, 3)
     assert found["t_total (s)"] == pytest.approx(0.12)
-    parts = sum(found[f"{part} mean (s)"] for part in PARTS)
+    parts = sum(found[column_of(part)] for part in PARTS)
     assert parts + found["t_around (s)"] == pytest.approx(found["t_total (s)"])
-    in_task = sum(found[f"{part} mean (s)"] for part in IN_TASK)
+    in_task = sum(found[column_of(part)] for part in AT_BLOCKS)
     assert in_task == pytest.approx(found["t_in_task mean (s)"]) == pytest.approx(0.15 / 3)
     assert found["t_in_task max (s)"] == pytest.approx(0.09)
     assert found["t_scheduler (s)"] == pytest.approx(0.12 - 0.05)
@@ -68,12 +78,12 @@ def runs_of(times, mode="strong"):
 def test_speed_ups_are_of_runs_in_the_same_repeat():
     # In the second repeat everything took three times as long: that is no spread of the speed-up.
     one, two, four = points(runs_of({1: [8, 24], 2: [4, 12], 4: [4, 8]}))
-    assert (one.speed_up, one.efficiency) == (Spread(1, 0, 2), Spread(1, 0, 2))
-    assert (two.speed_up, two.efficiency) == (Spread(2, 0, 2), Spread(1, 0, 2))
+    assert (one.speed_up, one.efficiency) == (Statistics(1, 0, 2), Statistics(1, 0, 2))
+    assert (two.speed_up, two.efficiency) == (Statistics(2, 0, 2), Statistics(1, 0, 2))
     assert four.speed_up.mean == 2.5
     assert four.speed_up.sd == pytest.approx(math.sqrt(0.5))
     assert four.efficiency.mean == 2.5 / 4
-    assert two.columns["t_total (s)"] == Spread(8, pytest.approx(math.sqrt(32)), 2)
+    assert two.columns["t_total (s)"] == Statistics(8, pytest.approx(math.sqrt(32)), 2)
     assert two.command_speed_up.mean == pytest.approx((9 / 5 + 25 / 13) / 2)
 
 
@@ -120,7 +130,7 @@ def test_people_get_aligned_columns():
     cells = "1 98 1 8.000 ± - 1.00 ± - 1.00 ± - 9.250 ± - 0.500 0.500"
     assert lines[2].split() == cells.split()
     assert len(lines[1]) == len(lines[2])
-    assert lines[6].split() == ["1", *(9 * ["0.500"])]
+    assert lines[6].split() == ["1", *(10 * ["0.500"])]
 
 
 def test_numbers_of_workers():

@@ -1,4 +1,4 @@
-"""What a run would take, what bounds it, and what would help: measured in some seconds."""
+"""Advice about a run: its time, what bounds it, and what would help; measured in some seconds."""
 
 from paceline.scaling.advise import Advice, Outline, advise
 

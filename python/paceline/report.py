@@ -1,7 +1,6 @@
-"""What the timings of a run say: numbers, and advice."""
+"""Report of a run's timings: numbers, and recommendations."""
 
-from paceline.performance.advice import advice_of
+from paceline.performance.advice import Recommendation, advice_of
 from paceline.performance.metrics import Report, Spread, report_of
-from paceline.performance.text import Advice
 
-__all__ = ["Advice", "Report", "Spread", "advice_of", "report_of"]
+__all__ = ["Recommendation", "Report", "Spread", "advice_of", "report_of"]

@@ -1,4 +1,4 @@
-"""Who did what, when, for how long.
+"""Timings of a run: who did what, when, for how long.
 
 The quantities are those of Khoshlessan et al. 2020, Table 3, where they still exist here.
 """

@@ -2,8 +2,8 @@
 
 import json
 
-from paceline.cli import bench as scaling
-from paceline.scaling import quantities
+from paceline.cli import bench_runs as scaling
+from paceline.scaling.measure import quantities
 from paceline.timing import BlockTiming, Timings
 
 MS = 10**6

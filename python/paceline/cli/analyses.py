@@ -1,9 +1,8 @@
-"""paceline rdf."""
+"""Commands of analyses: rmsd, rmsf and rdf."""
 
 import argparse
 from typing import Any
 
-from paceline.cli.common import open_universe, run_and_report, selected
 from paceline.cli.options import add_analysis_arguments, positive
 
 RMSD_EXAMPLES = """\
@@ -13,6 +12,24 @@ examples:
   paceline rmsd md.tpr "md.part*.xtc" --continuous --unwrap
   paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
 """
+
+RMSF_EXAMPLES = """\
+examples:
+  paceline rmsf adk.psf fitted.dcd
+  paceline rmsf md.tpr md.xtc --unwrap --fit
+  paceline rmsf md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png
+"""
+
+RDF_EXAMPLES = """\
+examples:
+  paceline rdf md.tpr md.xtc -o rdf.csv --plot rdf.png
+  paceline rdf md.tpr md.xtc --select "name OW" --select-2 "name HW1 HW2" --exclusion-block 1 2
+  paceline rdf md.tpr md.xtc --select "resname NA" --select-2 "name OW" --range 0 8 --nbins 160
+  paceline rdf md.psf md.dcd --select protein --exclude-same residue --norm none
+"""
+
+#: Atoms of the first group of pairs by default: the oxygens of water.
+RDF_SELECT = "name OW OH2"
 
 
 def add_rmsd(commands: Any) -> argparse.ArgumentParser:
@@ -46,13 +63,16 @@ def add_rmsd(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_rmsd(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
+    from paceline.cli.run import run_and_report
+
     run_and_report(args, *rmsd_of(args))
 
 
 def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The Universe, and the analysis of it, that arguments ask for."""
+    """Open the Universe, and make the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSD
+    from paceline.cli.run import open_universe
     from paceline.universe import Universe
 
     universe = open_universe(args)
@@ -66,14 +86,6 @@ def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
         ref_frame=int(args.ref) if is_frame else 0,
     )
     return universe, analysis
-
-
-RMSF_EXAMPLES = """\
-examples:
-  paceline rmsf adk.psf fitted.dcd
-  paceline rmsf md.tpr md.xtc --unwrap --fit
-  paceline rmsf md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png
-"""
 
 
 def add_rmsf(commands: Any) -> argparse.ArgumentParser:
@@ -92,28 +104,19 @@ def add_rmsf(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_rmsf(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
+    from paceline.cli.run import run_and_report
+
     run_and_report(args, *rmsf_of(args))
 
 
 def rmsf_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The Universe, and the analysis of it, that arguments ask for."""
+    """Open the Universe, and make the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSF
+    from paceline.cli.run import open_universe, selected
 
     universe = open_universe(args)
     return universe, RMSF(selected(universe, args.select))
-
-
-RDF_EXAMPLES = """\
-examples:
-  paceline rdf md.tpr md.xtc -o rdf.csv --plot rdf.png
-  paceline rdf md.tpr md.xtc --select "name OW" --select-2 "name HW1 HW2" --exclusion-block 1 2
-  paceline rdf md.tpr md.xtc --select "resname NA" --select-2 "name OW" --range 0 8 --nbins 160
-  paceline rdf md.psf md.dcd --select protein --exclude-same residue --norm none
-"""
-
-#: Atoms of the first group unless others are named: the oxygens of water.
-RDF_SELECT = "name OW OH2"
 
 
 def add_rdf(commands: Any) -> argparse.ArgumentParser:
@@ -134,13 +137,7 @@ def add_rdf(commands: Any) -> argparse.ArgumentParser:
 
 
 def add_pair_arguments(parser: Any) -> None:
-    """Add which pairs of atoms are counted, and how.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser or group of one
-        Of the command.
-    """
+    """Add the pairs of atoms that are counted, and how."""
     add = parser.add_argument
     add(
         "--select-2",
@@ -177,31 +174,24 @@ def add_pair_arguments(parser: Any) -> None:
 
 
 def run_rdf(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
+    from paceline.cli.run import run_and_report
+
     run_and_report(args, *rdf_analysis_of(args))
 
 
 def rdf_analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The Universe, and the analysis of it, that arguments ask for."""
+    """Open the Universe, and make the analysis of it, that arguments ask for."""
+    from paceline.cli.run import open_universe
+
     universe = open_universe(args)
     return universe, rdf_of(universe, args)
 
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
-    """The analysis of a Universe that arguments ask for.
-
-    Parameters
-    ----------
-    universe : paceline.Universe
-        The system.
-    args : argparse.Namespace
-        The command's arguments.
-
-    Returns
-    -------
-    InterRDF
-    """
+    """Make the analysis of a Universe that arguments ask for."""
     from paceline.analysis.rdf import InterRDF
+    from paceline.cli.run import selected
 
     first = selected(universe, args.select)
     blocks = args.exclusion_block

@@ -1,4 +1,4 @@
-"""paceline repack."""
+"""Commands that write trajectories: convert and repack."""
 
 import argparse
 import os
@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from paceline._util.files import refuse_clashes, refuse_impossible, size_in_words
-from paceline.cli.common import (
-    chain_options,
-    refuse_impossible_report,
-    run_analysis,
-    save_report,
-    selected,
-)
 from paceline.cli.options import (
     add_frame_arguments,
     add_layout_arguments,
@@ -35,6 +28,16 @@ examples:
   paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
   paceline convert dump.h5 md.xtc --particles solute --units "nm, fs"
 """
+
+REPACK_EXAMPLES = """\
+examples:
+  paceline repack md.h5md
+  paceline repack md.h5md atoms.h5md --for atoms
+  paceline repack md.h5md small.h5md --compress shuffle+gzip:4 --precision 0.001
+"""
+
+#: Reading that takes so many times the bytes that it took before is warned of.
+_DEARER = 2.0
 
 
 def add_convert(commands: Any) -> argparse.ArgumentParser:
@@ -71,7 +74,13 @@ def add_convert(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_convert(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
+    from paceline.cli.run import (
+        refuse_impossible_report,
+        run_analysis,
+        save_report,
+        selected,
+    )
     from paceline.convert import Write, format_with
 
     refuse_clashes(args.output, args.report)
@@ -93,7 +102,8 @@ def run_convert(args: argparse.Namespace) -> None:
 
 
 def _universe(args: argparse.Namespace) -> Any:
-    """The system, or as many atoms as the trajectory has where nothing must be known of them."""
+    """Open the system, or one of as many atoms as the trajectory has, if none is given."""
+    from paceline.cli.run import chain_options
     from paceline.trajectory.open import files_named
     from paceline.trajectory.reader import Reader
     from paceline.universe import Universe
@@ -108,17 +118,6 @@ def _universe(args: argparse.Namespace) -> Any:
     universe = Universe.empty(trajectory.n_atoms)
     universe.trajectory = trajectory
     return universe
-
-
-#: A way of reading that takes so many times the bytes that it took is told of.
-_DEARER = 2.0
-
-REPACK_EXAMPLES = """\
-examples:
-  paceline repack md.h5md
-  paceline repack md.h5md atoms.h5md --for atoms
-  paceline repack md.h5md small.h5md --compress shuffle+gzip:4 --precision 0.001
-"""
 
 
 def add_repack(commands: Any) -> argparse.ArgumentParser:
@@ -161,7 +160,7 @@ def add_repack(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_repack(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
     from paceline._util.machine import available_cpus
     from paceline.hdf5.repack import repack
 

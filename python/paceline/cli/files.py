@@ -1,137 +1,23 @@
-"""paceline join."""
+"""Commands about files: info, index, validate, split and join."""
 
 import argparse
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
-from paceline._util.files import size_in_words
-from paceline.cli.common import hdf5_options
-from paceline.cli.options import add_backend_arguments, add_hdf5_arguments, positive, size
-from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT, Element
-from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
-from paceline.hdf5.read_cost import advice, costs_of, layout_in_words
-from paceline.hdf5.sandbox import apart
-from paceline.hdf5.trajectory import Hdf5File, is_hdf5
-from paceline.trajectory.open import open_file, read_headers
+from paceline._util.files import new_file, size_in_words
+from paceline.cli.options import (
+    add_backend_arguments,
+    add_hdf5_arguments,
+    hdf5_options,
+    positive,
+    size,
+)
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
-
-
-def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[tuple[str, Any]]:
-    """What a trajectory file holds.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    asked : Hdf5Options
-        What the user said of an HDF5 file.
-
-    Yields
-    ------
-    (str, object)
-        A heading, unit included, and the fact.
-
-    Raises
-    ------
-    UnsupportedError
-        It cannot be read, or something has to be said about it first. Of an HDF5 file there were
-        its datasets before.
-    """
-    yield "file", path
-    try:
-        core = open_file(path, options=asked)
-    except UnsupportedError:
-        yield from _of_unread(path)
-        raise
-    yield "format", core.format
-    yield "atoms", core.n_atoms
-    yield "frames", core.n_frames
-    times, steps = core.times()
-    known = times[np.isfinite(times)]
-    yield "first time (ps)", f"{known[0]:g}" if len(known) else "-"
-    yield "last time (ps)", f"{known[-1]:g}" if len(known) else "-"
-    yield "time between frames (ps)", _spacing(times)
-    yield "first step", steps[0] if len(steps) else "-"
-    yield "cell (Å, degrees)", _cell(core)
-    yield "size (bytes)", core.size
-    yield "fingerprint", core.fingerprint
-    if isinstance(core, Hdf5File):
-        yield from _of_hdf5(core)
-    else:
-        yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
-
-
-def _of_unread(path: str) -> Iterator[tuple[str, Any]]:
-    """What an HDF5 file holds that was not opened as a trajectory."""
-    if is_hdf5(path):
-        # Others do not wait for h5py.
-        from paceline.hdf5.conventions import outline_of
-
-        yield "format", "HDF5"
-        yield "size (bytes)", os.path.getsize(path)
-        with contextlib.suppress(PacelineError):
-            yield from apart(outline_of, path)
-
-
-def _spacing(times: np.ndarray) -> str:
-    """One number where all are alike, else the least and the largest."""
-    between = np.diff(times)
-    between = between[np.isfinite(between)]
-    if len(between) == 0:
-        return "-"
-    low, high = between.min(), between.max()
-    # Times of XTC are 32-bit: neighbours are rounded apart by this much.
-    rounding = 2 * np.spacing(np.float32(np.nanmax(np.abs(times))))
-    return f"{between.mean():g}" if high - low <= rounding else f"{low:g} to {high:g}"
-
-
-def _cell(core: Any) -> str:
-    """Lengths and angles of the first frame's cell."""
-    if core.n_frames == 0:
-        return "-"
-    dimensions, _, _ = read_headers(core, [0])
-    if np.isnan(dimensions).any():
-        return "unknown: the first frame is damaged"
-    return " ".join(f"{value:g}" for value in dimensions[0]) if dimensions.any() else "none"
-
-
-def _of_hdf5(file: Hdf5File) -> Iterator[tuple[str, Any]]:
-    """What an HDF5 file says of itself, how it lies there, and what that costs."""
-    catalogue = file.catalogue
-    yield from catalogue.facts.items()
-    for name, element in catalogue.elements.items():
-        yield name, _element_in_words(element, file.n_frames, file.n_atoms)
-    main = next(iter(catalogue.elements.values()))
-    costs = costs_of(main, file.n_atoms)
-    yield (
-        "bytes read for each used",
-        ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown",
-    )
-    # Of other files convert makes H5MD; repack leaves it as it is.
-    command = "paceline repack" if catalogue.dialect == "H5MD" else "paceline convert to H5MD"
-    yield "repacking", advice(costs, command=command)
-
-
-def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:
-    """Numbers, layout, who decodes them, and in how many frames they are."""
-    dataset = element.dataset
-    order = " big-endian" if dataset.dtype.byteorder == ">" else ""
-    parts = [f"{dataset.dtype.name}{order}", layout_in_words(dataset, n_atoms)]
-    if element.rows is not None and (held := int((element.rows != ABSENT).sum())) < n_frames:
-        parts.append(f"in {held} frames")
-    detour = f"read through HDF5's library, slower: {dataset.detour}"
-    parts.append(detour if dataset.detour else "decoded by paceline")
-    return ", ".join(parts)
-
 
 INFO_EXAMPLES = """\
 examples:
@@ -140,6 +26,36 @@ examples:
   paceline info dump.h5 --particles solute --units "nm, fs"
   paceline info positions.h5 --dataset pos --units nm
 """
+
+INDEX_EXAMPLES = """\
+examples:
+  paceline index md.xtc
+  paceline index --refresh run*/md.xtc
+"""
+
+VALIDATE_EXAMPLES = """\
+examples:
+  paceline validate md.xtc
+  paceline validate run*/md.xtc -o findings.tsv
+  paceline validate md.xtc > findings.tsv && rm backup.xtc
+"""
+
+SPLIT_EXAMPLES = """\
+examples:
+  paceline split md.xtc -n 24                        md.000.xtc ... md.023.xtc
+  paceline split md.dcd --size 2GB -o pieces         pieces/md.000.dcd ...
+  paceline split md.trr --frames 10000 -o part.trr   part.000.trr ...
+"""
+
+JOIN_EXAMPLES = """\
+examples:
+  paceline join "md.part*.xtc" -o md.xtc
+  paceline join run1.dcd run2.dcd -o whole.dcd
+"""
+
+VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
+#: Exit status where a file is bad.
+BAD = 1
 
 
 def add_info(commands: Any) -> argparse.ArgumentParser:
@@ -161,7 +77,8 @@ def add_info(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_info(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
+    from paceline.cli.info import facts_of
     from paceline.hdf5.options import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
@@ -198,13 +115,6 @@ def _show_table(files: list[dict[str, Any]]) -> None:
         print(*(facts.get(heading, "-") for heading in headings), sep="\t")
 
 
-INDEX_EXAMPLES = """\
-examples:
-  paceline index md.xtc
-  paceline index --refresh run*/md.xtc
-"""
-
-
 def add_index(commands: Any) -> argparse.ArgumentParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
@@ -223,7 +133,7 @@ def add_index(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_index(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
     from paceline.hdf5.options import Hdf5Options
     from paceline.trajectory.open import open_file
 
@@ -234,19 +144,6 @@ def run_index(args: argparse.Namespace) -> None:
         read = f"{n_bytes} of {core.size} bytes read"
         where = core.index_file or "not saved"
         print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")
-
-
-VALIDATE_EXAMPLES = """\
-examples:
-  paceline validate md.xtc
-  paceline validate run*/md.xtc -o findings.tsv
-  paceline validate md.xtc > findings.tsv && rm backup.xtc
-"""
-
-VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
-
-#: Exit status where a file is bad.
-BAD = 1
 
 
 def add_validate(commands: Any) -> argparse.ArgumentParser:
@@ -270,7 +167,7 @@ def add_validate(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_validate(args: argparse.Namespace) -> int:
-    """Do it; whether anything is bad is the exit status."""
+    """Run the command; the exit status is 1 if anything is bad."""
     from paceline.analysis.validate import refuse_foreign, validate
 
     for path in args.file:
@@ -292,9 +189,7 @@ def run_validate(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
-    """Where the table goes."""
-    from paceline._util.files import new_file
-
+    """Open the file of the table, or take standard output."""
     if args.output is None:
         yield sys.stdout
     else:
@@ -318,14 +213,6 @@ def _summary(verdict: "Verdict") -> str:
         f"{remarks} remark{'s' * (remarks != 1)}, {size_in_words(verdict.size)} "
         f"in {verdict.seconds:.1f} s"
     )
-
-
-SPLIT_EXAMPLES = """\
-examples:
-  paceline split md.xtc -n 24                        md.000.xtc ... md.023.xtc
-  paceline split md.dcd --size 2GB -o pieces         pieces/md.000.dcd ...
-  paceline split md.trr --frames 10000 -o part.trr   part.000.trr ...
-"""
 
 
 def add_split(commands: Any) -> argparse.ArgumentParser:
@@ -363,7 +250,7 @@ def add_split(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_split(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
     from paceline.trajectory.split_join import split
 
     pieces = split(
@@ -376,13 +263,6 @@ def run_split(args: argparse.Namespace) -> None:
         n_workers=args.n_workers,
     )
     print(*pieces, sep="\n")
-
-
-JOIN_EXAMPLES = """\
-examples:
-  paceline join "md.part*.xtc" -o md.xtc
-  paceline join run1.dcd run2.dcd -o whole.dcd
-"""
 
 
 def add_join(commands: Any) -> argparse.ArgumentParser:
@@ -414,7 +294,7 @@ def add_join(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_join(args: argparse.Namespace) -> None:
-    """Do it."""
+    """Run the command."""
     from paceline.trajectory.split_join import join
 
     join(args.trajectory, args.output, overwrite=args.overwrite, n_workers=args.n_workers)

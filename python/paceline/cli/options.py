@@ -1,4 +1,4 @@
-"""How an H5MD file is laid out: arguments of the commands that write one."""
+"""Arguments that several commands share, and how their values are read."""
 
 import argparse
 import math
@@ -8,23 +8,46 @@ from typing import Any
 
 from paceline._util.files import size_of_words
 from paceline.errors import UnsupportedError
-from paceline.hdf5.layout import check_compressible, parse_chunk, parse_compression
 
+#: Seconds in a unit of time.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+#: Picoseconds in a unit of time.
+UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
+
+#: Value of `bound`: ("frame", number) or ("time", picoseconds).
+Bound = tuple[str, float] | None
+
+
+def positive(text: str) -> int:
+    """Read an integer above 0.
+
+    Examples
+    --------
+    >>> positive("12")
+    12
+    """
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    return value
+
+
+def size(text: str) -> int:
+    """Read a number of bytes.
+
+    Examples
+    --------
+    >>> size("1.5GB")
+    1500000000
+    """
+    try:
+        return size_of_words(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:
-    """Read a time with its unit.
-
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
-
-    Returns
-    -------
-    float
-        Seconds.
+    """Read a time with its unit, as seconds.
 
     Examples
     --------
@@ -43,70 +66,22 @@ def seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a time such as 20us, 0.3ms or 2s, found {text!r}")
 
 
-#: Picoseconds in a unit of time.
-UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
-
-
-def positive(text: str) -> int:
-    """Read an integer above 0.
-
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
-
-    Returns
-    -------
-    int
-        The number.
+def duration(text: str) -> float:
+    """Read a time with its unit, as picoseconds.
 
     Examples
     --------
-    >>> positive("12")
-    12
+    >>> duration("2fs")
+    0.002
     """
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    kind, value = bound(text)
+    if kind != "time":
+        raise argparse.ArgumentTypeError(f"expected a time with its unit such as 2ps, found {text}")
     return value
-
-
-def size(text: str) -> int:
-    """Read a number of bytes.
-
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Examples
-    --------
-    >>> size("1.5GB")
-    1500000000
-    """
-    try:
-        return size_of_words(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def bound(text: str) -> tuple[str, float]:
     """Read a frame number, or a time with its unit.
-
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
-
-    Returns
-    -------
-    tuple
-        ("frame", number) or ("time", picoseconds).
 
     Examples
     --------
@@ -127,40 +102,57 @@ def bound(text: str) -> tuple[str, float]:
         ) from None
 
 
-def duration(text: str) -> float:
-    """Read a time with its unit.
+def chunk(text: str) -> str:
+    """Check the shape of chunks."""
+    from paceline.hdf5.layout import parse_chunk
 
-    Parameters
-    ----------
-    text : str
-        What the user wrote.
+    return _checked(parse_chunk, text)
 
-    Returns
-    -------
-    float
-        Picoseconds.
+
+def compression(text: str) -> str:
+    """Check a way to compress."""
+    from paceline.hdf5.layout import parse_compression
+
+    return _checked(parse_compression, text)
+
+
+def _checked(parse: Callable[[str], Any], text: str) -> str:
+    try:
+        parse(text)
+    except UnsupportedError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
+    """Keywords for those of some arguments that were given; renamed ones as keyword=argument.
 
     Examples
     --------
-    >>> duration("2fs")
-    0.002
+    >>> given(argparse.Namespace(step=2, begin=None, particles="all"), "begin", group="particles")
+    {'group': 'all'}
     """
-    kind, value = bound(text)
-    if kind != "time":
-        raise argparse.ArgumentTypeError(f"expected a time with its unit such as 2ps, found {text}")
-    return value
+    there = {**dict(zip(names, names, strict=True)), **renamed}
+    found = {name: getattr(args, called) for name, called in there.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Keywords about HDF5 files that were given."""
+    return given(args, "units", "dataset", "external", group="particles")
+
+
+def layout_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Keywords for the layout of an H5MD file; `UnsupportedError` if they contradict each other."""
+    if args.compress is not None:
+        from paceline.hdf5.layout import check_compressible, parse_compression
+
+        check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
+    return given(args, "chunk", "for_", "align", "compress")
 
 
 def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
-    """Add what every analysis can be told.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    select : str
-        Default selection.
-    """
+    """Add the arguments of every analysis."""
     add_system_arguments(parser, select=select)
     add = parser.add_argument
     add_frame_arguments(parser)
@@ -179,15 +171,7 @@ def add_analysis_arguments(parser: argparse.ArgumentParser, *, select: str) -> N
 
 
 def add_system_arguments(parser: argparse.ArgumentParser, *, select: str) -> None:
-    """Add topology, trajectory and atoms.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    select : str
-        Default selection.
-    """
+    """Add topology, trajectory and atoms."""
     add = parser.add_argument
     add("topology", help="file that describes the system: PSF, GRO, PDB, TPR, PRMTOP …")
     add(
@@ -204,13 +188,7 @@ def add_system_arguments(parser: argparse.ArgumentParser, *, select: str) -> Non
 
 
 def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which frames are taken.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    """
+    """Add the choice of frames."""
     add = parser.add_argument
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     add("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
@@ -237,13 +215,7 @@ def add_frame_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what some HDF5 files do not say themselves.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    """
+    """Add facts that some HDF5 files lack."""
     add = parser.add_argument_group("HDF5 files").add_argument
     # Not --group, which is a selection where atoms are superimposed.
     add("--particles", metavar="NAME", help="group of H5MD, where there are several")
@@ -253,41 +225,8 @@ def add_hdf5_arguments(parser: argparse.ArgumentParser) -> None:
     add("--external", action="store_const", const=True, help=follow)
 
 
-def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
-    """Those of some arguments that were given.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The command's arguments.
-    *names : str
-        What they are called, there and here.
-    **renamed : str
-        What they are called there, of those that are called otherwise here.
-
-    Returns
-    -------
-    dict
-        Keywords.
-
-    Examples
-    --------
-    >>> given(argparse.Namespace(step=2, begin=None, particles="all"), "begin", group="particles")
-    {'group': 'all'}
-    """
-    there = {**dict(zip(names, names, strict=True)), **renamed}
-    found = {name: getattr(args, called) for name, called in there.items()}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is done to positions first.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    """
+    """Add transformations of positions."""
     add = parser.add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
@@ -312,13 +251,7 @@ def add_transform_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where blocks are computed, and what happens to damaged frames.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    """
+    """Add the backend, the treatment of damaged frames, and timings."""
     add_backend_arguments(parser)
     add = parser.add_argument
     add(
@@ -338,13 +271,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_backend_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where blocks are computed.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    """
+    """Add the backend and its number of workers."""
     add = parser.add_argument
     add(
         "--backend",
@@ -360,19 +287,11 @@ def add_backend_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "none") -> None:
-    """Add where numbers stand in an H5MD file, and what is done to them.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the command.
-    compress : str
-        What the command does by default.
-    """
+    """Add the layout of numbers in an H5MD file."""
     add = parser.add_argument_group("H5MD").add_argument
     add(
         "--chunk",
-        type=_checked(parse_chunk),
+        type=chunk,
         metavar="SHAPE",
         help="frame: one frame a chunk; FRAMESxATOMS, such as 16x1000; contiguous: no chunks; "
         "auto: what suits --for [auto]",
@@ -392,44 +311,8 @@ def add_layout_arguments(parser: argparse.ArgumentParser, *, compress: str = "no
     )
     add(
         "--compress",
-        type=_checked(parse_compression),
+        type=compression,
         metavar="HOW",
         help="none, gzip:1 to gzip:9 or, smaller but read more slowly where few atoms are wanted, "
         f"shuffle+gzip:4 [{compress}]",
     )
-
-
-def layout_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for of the layout.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The command's arguments.
-
-    Returns
-    -------
-    dict
-        Keywords: those of "chunk", "for_", "align" and "compress" that were given.
-
-    Raises
-    ------
-    UnsupportedError
-        They contradict each other.
-    """
-    if args.compress is not None:
-        check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
-    return given(args, "chunk", "for_", "align", "compress")
-
-
-def _checked(parse: Callable[[str], Any]) -> Callable[[str], str]:
-    """What a user wrote, once it is known to make sense."""
-
-    def read(text: str) -> str:
-        try:
-            parse(text)
-        except UnsupportedError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        return text
-
-    return read

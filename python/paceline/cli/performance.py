@@ -1,19 +1,14 @@
-"""paceline predict."""
+"""Commands about performance: report, advise and predict."""
 
 import argparse
 import itertools
 import math
-import os
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from paceline._util.files import new_file
-from paceline.analysis.results import FIGURE_STYLE, Table
+from paceline._util.files import refuse_clashes, refuse_impossible
 from paceline.cli.analyses import RDF_SELECT, add_pair_arguments, rdf_of
 from paceline.cli.options import (
     add_frame_arguments,
@@ -23,8 +18,6 @@ from paceline.cli.options import (
     seconds,
     size,
 )
-from paceline.performance.components import COLOURS
-from paceline.scaling.predict import Prediction
 from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
 
 REPORT_EXAMPLES = """\
@@ -33,6 +26,51 @@ examples:
   paceline report run.csv                  # makes run.html
   paceline report run.csv -o figures.png
 """
+
+ADVISE_EXAMPLES = """\
+examples:
+  paceline advise md.tpr md.xtc
+  paceline advise md.tpr md.xtc --for rmsf --unwrap --fit --begin 10ns
+  paceline advise md.tpr md.xtc --for rdf --select "name OW" --range 0 10
+  paceline advise md.tpr "md.part*.xtc" --select backbone --n-workers 16
+  paceline advise md.tpr md.xtc --tsv | cut -f 1,4
+"""
+
+PREDICT_EXAMPLES = """\
+examples:
+  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us --n-workers 16
+  paceline predict --frames 2512200 --bytes 12kB --read 315us --compute 90us \\
+      --file-system lustre --network infiniband --per-node 24 --n-workers 384 --plot scaling.png
+  paceline predict --frames 1000000 --bytes 570kB --decode 1.5ms --compute 2ms \\
+      --file-system nfs --per-node 24 --n-workers 24 96 384 --layout shared split h5md
+  paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
+      --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
+
+The times are those of one frame on one worker alone: `paceline advise`, or --timings of a run with
+--n-workers 1, tell them. The formula is in the manual, under "The model".
+"""
+
+#: Atoms that each analysis takes by default, as its own command does.
+ADVISE_SELECT = {
+    "rmsd": "protein and name CA",
+    "rmsf": "protein and name CA",
+    "rdf": RDF_SELECT,
+}
+
+ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
+
+#: Figures of a file system that can be given: option, reader, unit and meaning.
+FIGURES = (
+    ("servers", positive, "N", "servers or disks that hold data"),
+    ("stripe_count", positive, "N", "those among which one file is divided"),
+    ("server_bandwidth", size, "SIZE", "bytes per second from each of them"),
+    ("node_bandwidth", size, "SIZE", "bytes per second into one node"),
+    ("latency", seconds, "TIME", "from asking for bytes to the first of them"),
+    ("t_request", seconds, "TIME", "what a request costs a server, beside its bytes"),
+    ("t_lock", seconds, "TIME", "how long a request to a shared file holds its node's lock"),
+    ("t_open", seconds, "TIME", "what a file takes that all open, one after another"),
+    ("t_metadata", seconds, "TIME", "what any open costs the metadata server"),
+)
 
 
 def add_report(commands: Any) -> argparse.ArgumentParser:
@@ -60,8 +98,7 @@ def add_report(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    """Do it."""
-    from paceline._util.files import refuse_impossible
+    """Run the command."""
     from paceline.performance.html import refuse_unknown_report
     from paceline.performance.text import many
     from paceline.performance.timings import Timings
@@ -73,25 +110,6 @@ def run_report(args: argparse.Namespace) -> None:
     timings.report(output, overwrite=args.overwrite)
     frames = many(timings.n_frames, "frame")
     print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
-
-
-ADVISE_EXAMPLES = """\
-examples:
-  paceline advise md.tpr md.xtc
-  paceline advise md.tpr md.xtc --for rmsf --unwrap --fit --begin 10ns
-  paceline advise md.tpr md.xtc --for rdf --select "name OW" --range 0 10
-  paceline advise md.tpr "md.part*.xtc" --select backbone --n-workers 16
-  paceline advise md.tpr md.xtc --tsv | cut -f 1,4
-"""
-
-#: Atoms that each analysis takes unless others are named, as its own command does.
-ADVISE_SELECT = {
-    "rmsd": "protein and name CA",
-    "rmsf": "protein and name CA",
-    "rdf": RDF_SELECT,
-}
-
-ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
 
 
 def add_advise(commands: Any) -> argparse.ArgumentParser:
@@ -136,8 +154,8 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
 
 
 def run_advise(args: argparse.Namespace) -> None:
-    """Do it."""
-    from paceline.cli.common import chain_options, transforms_of
+    """Run the command."""
+    from paceline.cli.run import chain_options, transforms_of
     from paceline.scaling.advise import advise
     from paceline.universe import Universe
 
@@ -164,9 +182,9 @@ def run_advise(args: argparse.Namespace) -> None:
 
 
 def _analysis(universe: Any, args: argparse.Namespace) -> Any:
-    """What advice is asked about."""
+    """Make the analysis that advice is asked about."""
     from paceline.analysis.rms import RMSD, RMSF
-    from paceline.cli.common import selected
+    from paceline.cli.run import selected
 
     if args.select is None:
         args.select = ADVISE_SELECT[args.analysis]
@@ -176,153 +194,14 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
 
 
 def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
-    """Frames that were asked for; of a sample, as if all frames were known."""
-    from paceline.cli.common import frames_between
+    """Choose the frames asked for; of a sample, as if all frames were known."""
+    from paceline.cli.run import frames_between
     from paceline.scaling.advise import Outline
 
     chain = getattr(trajectory, "chain", None)
     if chain is not None and chain.is_sample:
         trajectory = Outline(chain)
     return frames_between(trajectory, args.begin, args.end)[:: args.step]
-
-
-#: What a run's time consists of, and its colour; waiting is darker than in bars, to be seen.
-PARTS = {
-    "t_start": ("start", "0.6"),
-    "t_open": ("open", COLOURS["open"]),
-    "t_io": ("read", COLOURS["read"]),
-    "t_decode": ("decode", COLOURS["decode"]),
-    "t_comp": ("compute", COLOURS["compute"]),
-    "t_wait": ("wait", "0.4"),
-    "t_comm": ("collect", COLOURS["communicate"]),
-}
-#: Of curves that are compared: Okabe and Ito's, which most can tell apart.
-CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-
-Curves = Mapping[tuple[str, str], Sequence[Prediction]]
-
-
-def table_of(curves: Curves) -> Table:
-    """Columns of all predictions.
-
-    Parameters
-    ----------
-    curves : mapping of (str, str) to sequence of Prediction
-        By schedule and layout; the first of each is the one of which speed-up is told.
-
-    Returns
-    -------
-    Table
-        One row a prediction.
-    """
-    titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
-    titles += [f"{part} (s)" for part in PARTS]
-    columns: dict[str, list[Any]] = {title: [] for title in titles}
-    for (schedule, layout), found in curves.items():
-        first = found[0]
-        for one in found:
-            speed_up = first.n_workers * first.t_total / one.t_total
-            times = [getattr(one, part) for part in PARTS]
-            numbers = [one.t_total, speed_up, speed_up / one.n_workers, *times]
-            # A prediction is not known to more digits than these.
-            row = [schedule, layout, one.n_workers, *(float(f"{value:.4g}") for value in numbers)]
-            for title, value in zip(titles, row, strict=True):
-                columns[title].append(value)
-    return Table(
-        {title: np.array(values) for title, values in columns.items()},
-        x="workers",
-        y={"t_total (s)": "t_total"},
-        y_label="t_total (s)",
-    )
-
-
-def save_curves(curves: Curves, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Draw t_total against workers; of a single curve, its parts as well.
-
-    Parameters
-    ----------
-    curves : mapping of (str, str) to sequence of Prediction
-        By schedule and layout.
-    path : path-like
-        Ending in .pdf, .png, .svg or another that matplotlib knows.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
-        figure = Figure()
-        axes = figure.subplots()
-        draw_curves(curves, axes)
-        with new_file(path, overwrite=overwrite, binary=True) as file:
-            figure.savefig(file, format=Path(path).suffix[1:].lower())
-
-
-def draw_curves(curves: Curves, axes: Any) -> None:
-    """Draw into axes that are there.
-
-    Parameters
-    ----------
-    curves : mapping of (str, str) to sequence of Prediction
-        By schedule and layout.
-    axes : matplotlib.axes.Axes
-        Become logarithmic.
-    """
-    first = next(iter(curves.values()))
-    workers = [one.n_workers for one in first]
-    ideal = [first[0].t_total * first[0].n_workers / n for n in workers]
-    lowest = ideal[-1] / 10
-    axes.plot(workers, ideal, color="0.5", linestyle=":", label="perfect scaling")
-    if len(curves) == 1:
-        axes.plot(workers, [one.t_total for one in first], color="black", label="t_total")
-        for part, (name, colour) in PARTS.items():
-            times = [getattr(one, part) for one in first]
-            if max(times) > lowest:
-                axes.plot(workers, times, color=colour, label=name)
-    else:
-        for k, ((schedule, layout), found) in enumerate(curves.items()):
-            style = "--" if schedule == "static" else "-"
-            axes.plot(
-                [one.n_workers for one in found],
-                [one.t_total for one in found],
-                color=CYCLE[k % len(CYCLE)],
-                linestyle=style,
-                label=f"{schedule}, {layout}",
-            )
-    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="predicted time (s)")
-    axes.set_ylim(bottom=lowest)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
-
-
-PREDICT_EXAMPLES = """\
-examples:
-  paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us --n-workers 16
-  paceline predict --frames 2512200 --bytes 12kB --read 315us --compute 90us \\
-      --file-system lustre --network infiniband --per-node 24 --n-workers 384 --plot scaling.png
-  paceline predict --frames 1000000 --bytes 570kB --decode 1.5ms --compute 2ms \\
-      --file-system nfs --per-node 24 --n-workers 24 96 384 --layout shared split h5md
-  paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
-      --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
-
-The times are those of one frame on one worker alone: `paceline advise`, or --timings of a run with
---n-workers 1, tell them. The formula is in the manual, under "The model".
-"""
-#: Figures of a file system that can be given: option, how it is read, what it is.
-FIGURES = (
-    ("servers", positive, "N", "servers or disks that hold data"),
-    ("stripe_count", positive, "N", "those among which one file is divided"),
-    ("server_bandwidth", size, "SIZE", "bytes per second from each of them"),
-    ("node_bandwidth", size, "SIZE", "bytes per second into one node"),
-    ("latency", seconds, "TIME", "from asking for bytes to the first of them"),
-    ("t_request", seconds, "TIME", "what a request costs a server, beside its bytes"),
-    ("t_lock", seconds, "TIME", "how long a request to a shared file holds its node's lock"),
-    ("t_open", seconds, "TIME", "what a file takes that all open, one after another"),
-    ("t_metadata", seconds, "TIME", "what any open costs the metadata server"),
-)
 
 
 def add_predict(commands: Any) -> argparse.ArgumentParser:
@@ -416,11 +295,11 @@ def _add_file_system(parser: argparse.ArgumentParser) -> None:
 
 
 def run_predict(args: argparse.Namespace) -> None:
-    """Do it."""
-    from paceline._util.files import refuse_clashes, refuse_impossible
+    """Run the command."""
     from paceline.analysis.results import Results, refuse_unknown_ending, refuse_unknown_figure
     from paceline.performance.text import many, percent
     from paceline.performance.text import seconds as seconds_in_words
+    from paceline.scaling.figure import save_predictions, table_of_predictions
     from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
 
     refuse_clashes(args.output, args.plot)
@@ -429,9 +308,9 @@ def run_predict(args: argparse.Namespace) -> None:
             refuse(path)
             refuse_impossible(path, overwrite=args.overwrite)
     curves = _curves(args)
-    results = Results(table=table_of(curves), provenance={"command": args.command_line})
+    results = Results(table=table_of_predictions(curves), provenance={"command": args.command_line})
     if args.plot is not None:
-        save_curves(curves, args.plot, overwrite=args.overwrite)
+        save_predictions(curves, args.plot, overwrite=args.overwrite)
     for (schedule, layout), found in curves.items():
         best, last = fastest(found), last_that_pays(found)
         print(
@@ -448,7 +327,7 @@ def run_predict(args: argparse.Namespace) -> None:
 
 
 def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
-    """Predictions for each schedule and layout that was asked for."""
+    """Predict for each schedule and layout that was asked for."""
     from paceline.scaling.predict import FrameCost, Unevenness, doublings, sweep
     from paceline.schedule.plan import LEAF_FRAMES
 
@@ -481,7 +360,7 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
 
 
 def _file_system(args: argparse.Namespace) -> FileSystem:
-    """The chosen one, with the figures that were given in place of its own."""
+    """Take the chosen file system, with the figures given in place of its own."""
     given = {field.name: getattr(args, field.name) for field in fields(FileSystem)}
     chosen = {name: value for name, value in given.items() if value is not None}
     return replace(FILE_SYSTEMS[args.file_system], **chosen)

@@ -1,4 +1,4 @@
-"""What to change, in plain words, from the numbers of a run.
+"""Rules that say in plain words what to change, from the numbers of a run.
 
 The questions are those of Khoshlessan et al. 2020, heuristics 1 to 3.3 (section 8), and those that
 remain open where a file is opened once, frames are found by an index and blocks are dealt. What
@@ -7,12 +7,22 @@ the numbers of a run do not support is not said.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from paceline.performance.components import WALL_TIME
 from paceline.performance.metrics import Report
-from paceline.performance.text import Advice, joined, percent, rate, seconds, times
+from paceline.performance.text import joined, percent, rate, seconds, times
 
-#: What takes less than this of the time is not worth a word.
-NOTABLE_WAIT = 0.1
+#: Blocks that took less in all say nothing, s.
+ENOUGH = 0.5
+#: A component of more than this part of the time at work bounds the run …
+BOUND = 0.5
+#: … and one of less than this is not worth a word.
+NOTABLE = 0.1
+#: Much more, as in the heuristics' R ≫ 1.
+MUCH = 10.0
+#: Bytes read for each that is used: a file of these alone is worth its making.
+WASTEFUL = 2.0
 #: Starting is worth a word if it took so long, s, and longer than the work.
 LONG_START = 0.5
 #: Blocks for each worker, so that the end of the last ones is a small part of all.
@@ -20,31 +30,8 @@ BLOCKS = 4
 #: Frames of the smallest block that the plan makes.
 SMALLEST = 16
 
-
-def stragglers(report: Report) -> Advice | None:
-    """The slowest of the workers, or their host."""
-    if not report.stragglers:
-        return None
-    worst = report.stragglers[0]
-    of_host = [one for one in report.stragglers if one.host == worst.host]
-    on_host = [worker for worker in report.workers if worker.host == worst.host]
-    lost = sum(one.seconds_lost for one in report.stragglers)
-    if report.n_hosts > 1 and len(of_host) == len(on_host) > 1:
-        who = f"Host {worst.host} is slow: all of its {len(of_host)} workers are, and the slowest"
-    elif len(report.stragglers) > 1:
-        who = f"{len(report.stragglers)} workers are slow; the slowest, {worst.worker},"
-    else:
-        who = f"Worker {worst.worker} is slow: it"
-    text = (
-        f"{who} took {worst.factor:.1f} times as long for its frames as the median, mostly by "
-        f"{worst.cause}; {seconds(lost)} of work went into that. {_OF_CAUSE[worst.cause]}"
-    )
-    numbers = {"factor": worst.factor, "seconds_lost": lost, "n": len(report.stragglers)}
-    return Advice("straggler", text, numbers)
-
-
 _BUSY_CORE = "See whether something else uses its core, or whether it is throttled."
-_OF_CAUSE = {
+_REMEDIES = {
     "opening": "See whether the way from there to the file system is slow.",
     "reading": "See whether the way from there to the file is slow: its network, its disk.",
     "decoding": _BUSY_CORE,
@@ -57,120 +44,30 @@ _OF_CAUSE = {
 }
 
 
-def starting(report: Report) -> Advice | None:
-    """Processes that took longer to start than to work."""
-    wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
-    if wait < max(work, LONG_START):
-        return None
-    text = (
-        f"It took {seconds(wait)} until a worker had its first block, and {seconds(work)} to do "
-        "all of its blocks: starting took longer than the work."
-    )
-    if report.backend not in ("threads", "serial"):
-        text += (
-            ' backend="threads" starts at once; a second run in the same program finds its '
-            "workers there."
-        )
-    return Advice("starting", text, {"t_wait_first": wait, "t_work": work})
+@dataclass(frozen=True)
+class Recommendation:
+    """One thing to know about a run, and what to do about it.
+
+    Attributes
+    ----------
+    kind : str
+        Subject in one word or two.
+    text : str
+        A short paragraph.
+    numbers : dict of str to float
+        On which it rests: attributes of the report, seconds, or shares from 0 to 1.
+    heuristic : str
+        Its number in Khoshlessan et al. 2020; empty for what is not among theirs.
+    """
+
+    kind: str
+    text: str
+    numbers: dict[str, float]
+    heuristic: str = ""
 
 
-def static(report: Report) -> Advice | None:
-    """Equal shares for unequal workers."""
-    if report.schedule != "static" or report.imbalance < 1 + NOTABLE_WAIT:
-        return None
-    mean = report.t_blocks / report.imbalance
-    return Advice(
-        "static",
-        f"Each worker had an equal share: the last was done after {seconds(report.t_blocks)}, all "
-        f"of them on average after {seconds(mean)}. Dealt as workers come free "
-        '(schedule="dynamic"), all blocks would be done at about that time.',
-        {"imbalance": report.imbalance, "t_blocks": report.t_blocks, "mean": mean},
-    )
-
-
-def few_blocks(report: Report) -> Advice | None:
-    """Workers that wait for the last block, or never had one."""
-    wait = report.over_workers["t_wait_last"].mean
-    few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
-    waited = report.n_workers < report.n_asked or wait >= NOTABLE_WAIT * report.t_blocks
-    if report.schedule == "static" or not (few and waited):
-        return None
-    text = f"There were {report.n_blocks} blocks for {report.n_asked} workers"
-    if report.n_workers < report.n_asked:
-        text += f", of which {report.n_asked - report.n_workers} came to none"
-    text += f"; at the end workers waited {seconds(wait)} for the last block. "
-    block_frames = _suggested(report)
-    if block_frames < report.n_frames / report.n_blocks:
-        text += f"Smaller blocks end closer together: block_frames={block_frames}."
-    else:
-        text += "For so few frames fewer workers do as well."
-    numbers = {"n_blocks": report.n_blocks, "n_asked": report.n_asked, "t_wait_last": wait}
-    return Advice("few blocks", text, numbers)
-
-
-def _suggested(report: Report) -> int:
-    """Frames of a block, so that there are enough: 16 times a power of two."""
-    most = report.n_frames / (2 * BLOCKS * max(report.n_asked, 1))
-    return SMALLEST * 2 ** max(0, math.floor(math.log2(max(most / SMALLEST, 1))))
-
-
-def between_blocks(report: Report) -> Advice | None:
-    """Workers that were not given their next block in time."""
-    names = ("t_wait", "t_wait_first", "t_wait_last")
-    wait, first, last = (report.over_workers[name].mean for name in names)
-    between = wait - first - last
-    if between < NOTABLE_WAIT * report.t_blocks:
-        return None
-    return Advice(
-        "between blocks",
-        f"Between their blocks workers waited {seconds(between)} on average, "
-        f"{percent(between / report.t_blocks)} of the time: blocks are too short for this backend, "
-        f"or results come faster than they are collected ({seconds(report.t_comm)}). Larger blocks "
-        "(block_frames=), or fewer numbers a frame, help.",
-        {"between": between, "t_comm": report.t_comm},
-    )
-
-
-def done_twice(report: Report) -> Advice | None:
-    """Blocks that were dealt again."""
-    share = report.shares["t_abandoned"]
-    if share < NOTABLE_WAIT:
-        return None
-    return Advice(
-        "done twice",
-        f"Of the workers' time {percent(share)} went into {len(report.abandoned)} blocks that "
-        "another worker was done with sooner: they were dealt again because they took too long. "
-        "That is no loss where the others had nothing else to do.",
-        {"share": share, "n_abandoned": len(report.abandoned)},
-    )
-
-
-#: Blocks that took less in all say nothing, s.
-ENOUGH = 0.5
-#: What takes more than this of the time at work bounds the run …
-BOUND = 0.5
-#: … and what takes less than this is not worth a word.
-NOTABLE = 0.1
-#: Much more, as in the heuristics' R ≫ 1.
-MUCH = 10.0
-#: Bytes read for each that is used: a file of these alone is worth its making.
-WASTEFUL = 2.0
-
-#: What the workers' time went into.
-_PARTS = {
-    "t_compute": "computing",
-    "t_transform": "transforming",
-    "t_decode": "decoding",
-    "t_io": "waiting for bytes",
-    "t_init_traj": "opening",
-    "t_wait": "idling",
-    "t_abandoned": "blocks that others did",
-    "t_overhead": "the rest",
-}
-
-
-def advice_of(report: Report) -> list[Advice]:
-    """What the numbers of a run say should be done: first what bounds it.
+def advice_of(report: Report) -> list[Recommendation]:
+    """Recommend what should be done, from the numbers of a run: first what bounds it.
 
     Parameters
     ----------
@@ -179,7 +76,7 @@ def advice_of(report: Report) -> list[Advice]:
 
     Returns
     -------
-    list of Advice
+    list of Recommendation
         One at least.
 
     Examples
@@ -195,11 +92,11 @@ def advice_of(report: Report) -> list[Advice]:
     if report.t_blocks < ENOUGH:
         return [_too_short(report)]
     found = (rule(report) for rule in _RULES)
-    return [advice for advice in found if advice is not None]
+    return [one for one in found if one is not None]
 
 
-def _too_short(report: Report) -> Advice:
-    return Advice(
+def _too_short(report: Report) -> Recommendation:
+    return Recommendation(
         "too short",
         f"All blocks together took {seconds(report.t_blocks)}: too little to tell what bounds the "
         "run. Ask again of one that takes some seconds.",
@@ -207,26 +104,48 @@ def _too_short(report: Report) -> Advice:
     )
 
 
-def _balance(report: Report) -> Advice:
+def _balance(report: Report) -> Recommendation:
     """Heuristic 1: what kind of task it is."""
-    parts = sorted(_PARTS, key=report.shares.__getitem__, reverse=True)
-    told = [
-        f"{percent(report.shares[name])} into {_PARTS[name]}"
-        for name in parts
-        if report.shares[name] >= 0.01
+    parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
+    spent = [
+        f"{percent(report.shares[part.quantity])} into {part.activity}"
+        for part in parts
+        if report.shares[part.quantity] >= 0.01
     ]
     numbers = {"R_comp_IO": report.R_comp_IO, "R_comp_comm": report.R_comp_comm}
-    return Advice(
+    return Recommendation(
         "balance",
-        f"The workers' time went {joined(told)}. Computing took {times(report.R_comp_IO)} times "
+        f"The workers' time went {joined(spent)}. Computing took {times(report.R_comp_IO)} times "
         "as long as waiting for bytes and decoding them (R_comp/IO), and "
         f"{times(report.R_comp_comm)} times as long as collecting results (R_comp/comm).",
-        {**{name: report.shares[name] for name in parts}, **numbers},
+        {**{part.quantity: report.shares[part.quantity] for part in parts}, **numbers},
         "1",
     )
 
 
-def _computing(report: Report) -> Advice | None:
+def _stragglers(report: Report) -> Recommendation | None:
+    """The slowest of the workers, or their host."""
+    if not report.stragglers:
+        return None
+    worst = report.stragglers[0]
+    of_host = [one for one in report.stragglers if one.host == worst.host]
+    on_host = [worker for worker in report.workers if worker.host == worst.host]
+    lost = sum(one.seconds_lost for one in report.stragglers)
+    if report.n_hosts > 1 and len(of_host) == len(on_host) > 1:
+        who = f"Host {worst.host} is slow: all of its {len(of_host)} workers are, and the slowest"
+    elif len(report.stragglers) > 1:
+        who = f"{len(report.stragglers)} workers are slow; the slowest, {worst.worker},"
+    else:
+        who = f"Worker {worst.worker} is slow: it"
+    text = (
+        f"{who} took {worst.factor:.1f} times as long for its frames as the median, mostly by "
+        f"{worst.cause}; {seconds(lost)} of work went into that. {_REMEDIES[worst.cause]}"
+    )
+    numbers = {"factor": worst.factor, "seconds_lost": lost, "n": len(report.stragglers)}
+    return Recommendation("straggler", text, numbers)
+
+
+def _computing(report: Report) -> Recommendation | None:
     """Heuristics 2 and 2.1."""
     share = _at_work(report, "t_compute") + _at_work(report, "t_transform")
     if share < BOUND:
@@ -242,10 +161,10 @@ def _computing(report: Report) -> Advice | None:
             " If the function is Python code that holds the interpreter, threads wait for one "
             'another within it; backend="processes" does not.'
         )
-    return Advice("computing", text, {"share": share, "t_blocks": report.t_blocks}, "2.1")
+    return Recommendation("computing", text, {"share": share, "t_blocks": report.t_blocks}, "2.1")
 
 
-def _decoding(report: Report) -> Advice | None:
+def _decoding(report: Report) -> Recommendation | None:
     """Heuristic 3, where the time goes into the format and not into the disk."""
     share = _at_work(report, "t_decode")
     if share < BOUND:
@@ -260,15 +179,15 @@ def _decoding(report: Report) -> Advice | None:
             "atoms alone (paceline convert --select), or DCD where there is room for it, is "
             "quicker if it is read often."
         )
-    return Advice("decoding", text, {"share": share, "t_blocks": report.t_blocks}, "3")
+    return Recommendation("decoding", text, {"share": share, "t_blocks": report.t_blocks}, "3")
 
 
-def _reading(report: Report) -> Advice | None:
+def _reading(report: Report) -> Recommendation | None:
     """Heuristics 3 to 3.2."""
     share = _at_work(report, "t_io")
     if share < 2 * NOTABLE:
         return None
-    return Advice(
+    return Recommendation(
         "reading",
         f"Workers waited for bytes {percent(share)} of their time since their first blocks, though "
         f"the next block is asked for ahead: the files gave {rate(report.read_rate)} to "
@@ -281,11 +200,11 @@ def _reading(report: Report) -> Advice | None:
     )
 
 
-def _unused_bytes(report: Report) -> Advice | None:
+def _unused_bytes(report: Report) -> Recommendation | None:
     share = _at_work(report, "t_io")
     if not report.read_per_used >= WASTEFUL or share < NOTABLE:
         return None
-    return Advice(
+    return Recommendation(
         "bytes",
         f"{times(report.read_per_used)} bytes were read for each byte that the analyses used, and "
         f"waiting for them took {percent(share)} of the time. A file of the selected atoms alone "
@@ -294,12 +213,12 @@ def _unused_bytes(report: Report) -> Advice | None:
     )
 
 
-def _opening(report: Report) -> Advice | None:
+def _opening(report: Report) -> Recommendation | None:
     share = _at_work(report, "t_init_traj")
     if share < NOTABLE:
         return None
     most = report.over_workers["t_init_traj"].most
-    return Advice(
+    return Recommendation(
         "opening",
         f"Opening the file took {percent(share)} of the workers' time since their first blocks, "
         f"{seconds(most)} the slowest. It is done once a worker, so it weighs less in a longer "
@@ -308,7 +227,7 @@ def _opening(report: Report) -> Advice | None:
     )
 
 
-def _collecting(report: Report) -> Advice | None:
+def _collecting(report: Report) -> Recommendation | None:
     """Heuristics 2.2 and 3.3."""
     if report.t_comm < NOTABLE * report.t_blocks or report.R_comp_comm > MUCH:
         return None
@@ -322,7 +241,95 @@ def _collecting(report: Report) -> Advice | None:
     elif report.backend not in ("threads", "serial"):
         text += ' backend="threads" sends nothing.'
     numbers = {"t_comm": report.t_comm, "R_comp_comm": report.R_comp_comm}
-    return Advice("collecting", text, numbers, "3.3" if report.R_comp_IO <= 1 else "2.2")
+    return Recommendation("collecting", text, numbers, "3.3" if report.R_comp_IO <= 1 else "2.2")
+
+
+def _starting(report: Report) -> Recommendation | None:
+    """Processes that took longer to start than to work."""
+    wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
+    if wait < max(work, LONG_START):
+        return None
+    text = (
+        f"It took {seconds(wait)} until a worker had its first block, and {seconds(work)} to do "
+        "all of its blocks: starting took longer than the work."
+    )
+    if report.backend not in ("threads", "serial"):
+        text += (
+            ' backend="threads" starts at once; a second run in the same program finds its '
+            "workers there."
+        )
+    return Recommendation("starting", text, {"t_wait_first": wait, "t_work": work})
+
+
+def _static(report: Report) -> Recommendation | None:
+    """Equal shares for unequal workers."""
+    if report.schedule != "static" or report.imbalance < 1 + NOTABLE:
+        return None
+    mean = report.t_blocks / report.imbalance
+    return Recommendation(
+        "static",
+        f"Each worker had an equal share: the last was done after {seconds(report.t_blocks)}, all "
+        f"of them on average after {seconds(mean)}. Dealt as workers come free "
+        '(schedule="dynamic"), all blocks would be done at about that time.',
+        {"imbalance": report.imbalance, "t_blocks": report.t_blocks, "mean": mean},
+    )
+
+
+def _few_blocks(report: Report) -> Recommendation | None:
+    """Workers that wait for the last block, or never had one."""
+    wait = report.over_workers["t_wait_last"].mean
+    few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
+    waited = report.n_workers < report.n_asked or wait >= NOTABLE * report.t_blocks
+    if report.schedule == "static" or not (few and waited):
+        return None
+    text = f"There were {report.n_blocks} blocks for {report.n_asked} workers"
+    if report.n_workers < report.n_asked:
+        text += f", of which {report.n_asked - report.n_workers} came to none"
+    text += f"; at the end workers waited {seconds(wait)} for the last block. "
+    block_frames = _suggested(report)
+    if block_frames < report.n_frames / report.n_blocks:
+        text += f"Smaller blocks end closer together: block_frames={block_frames}."
+    else:
+        text += "For so few frames fewer workers do as well."
+    numbers = {"n_blocks": report.n_blocks, "n_asked": report.n_asked, "t_wait_last": wait}
+    return Recommendation("few blocks", text, numbers)
+
+
+def _suggested(report: Report) -> int:
+    """Frames of a block, so that there are enough: 16 times a power of two."""
+    most = report.n_frames / (2 * BLOCKS * max(report.n_asked, 1))
+    return SMALLEST * 2 ** max(0, math.floor(math.log2(max(most / SMALLEST, 1))))
+
+
+def _between_blocks(report: Report) -> Recommendation | None:
+    """Workers that were not given their next block in time."""
+    names = ("t_wait", "t_wait_first", "t_wait_last")
+    wait, first, last = (report.over_workers[name].mean for name in names)
+    between = wait - first - last
+    if between < NOTABLE * report.t_blocks:
+        return None
+    return Recommendation(
+        "between blocks",
+        f"Between their blocks workers waited {seconds(between)} on average, "
+        f"{percent(between / report.t_blocks)} of the time: blocks are too short for this backend, "
+        f"or results come faster than they are collected ({seconds(report.t_comm)}). Larger blocks "
+        "(block_frames=), or fewer numbers a frame, help.",
+        {"between": between, "t_comm": report.t_comm},
+    )
+
+
+def _done_twice(report: Report) -> Recommendation | None:
+    """Blocks that were dealt again."""
+    share = report.shares["t_abandoned"]
+    if share < NOTABLE:
+        return None
+    return Recommendation(
+        "done twice",
+        f"Of the workers' time {percent(share)} went into {len(report.abandoned)} blocks that "
+        "another worker was done with sooner: they were dealt again because they took too long. "
+        "That is no loss where the others had nothing else to do.",
+        {"share": share, "n_abandoned": len(report.abandoned)},
+    )
 
 
 def _at_work(report: Report, name: str) -> float:
@@ -332,7 +339,7 @@ def _at_work(report: Report, name: str) -> float:
 
 
 def _twice(report: Report) -> str:
-    """What twice the workers would take, if only what they do is divided."""
+    """Estimate the time with twice the workers, if only what they do is divided."""
     start = report.over_workers["t_wait_first"].mean
     halved = start + (report.t_blocks - start) / 2
     return (
@@ -341,19 +348,19 @@ def _twice(report: Report) -> str:
     )
 
 
-#: In the order in which they are told.
-_RULES: tuple[Callable[[Report], Advice | None], ...] = (
+#: In the order of the recommendations.
+_RULES: tuple[Callable[[Report], Recommendation | None], ...] = (
     _balance,
-    stragglers,
+    _stragglers,
     _computing,
     _decoding,
     _reading,
     _unused_bytes,
     _opening,
     _collecting,
-    starting,
-    static,
-    few_blocks,
-    between_blocks,
-    done_twice,
+    _starting,
+    _static,
+    _few_blocks,
+    _between_blocks,
+    _done_twice,
 )

@@ -1,4 +1,4 @@
-"""What figures of timings share: their style, boxes, units, and the names of workers."""
+"""Style, boxes, units and names of workers that figures of timings share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from paceline.performance.components import GRID, INK, Component
+from paceline.performance.components import Component
 from paceline.performance.records import host_of
 from paceline.performance.text import short_names
 
+#: Text and axes, and lines behind the data; a page has its own for a dark screen.
+INK, GRID = "#1f2a33", "#dfe4e8"
 #: Of all figures: inches, and points.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -48,25 +50,14 @@ NUMBERED_WORKERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and what to multiply numbers with to have them in it."""
+    """A unit, and the factor that brings numbers to it."""
 
     name: str
     factor: float
 
 
 def time_unit(seconds: float) -> Unit:
-    """A unit in which so long a time is a number that one can read.
-
-    Parameters
-    ----------
-    seconds : float
-        The longest time, s.
-
-    Returns
-    -------
-    Unit
-        From ms to h.
-    """
+    """Unit, from ms to h, in which so many seconds are easy to read."""
     for least, name, length in ((7200, "h", 3600), (600, "min", 60), (0.5, "s", 1)):
         if seconds >= least:
             return Unit(name, 1 / length)
@@ -74,18 +65,7 @@ def time_unit(seconds: float) -> Unit:
 
 
 def rate_unit(bytes_per_second: float) -> Unit:
-    """A unit in which such a rate is a number that one can read.
-
-    Parameters
-    ----------
-    bytes_per_second : float
-        The largest rate, bytes/s.
-
-    Returns
-    -------
-    Unit
-        From kB/s to GB/s.
-    """
+    """Unit, from kB/s to GB/s, in which such a rate is easy to read."""
     for least, name in ((1e9, "GB/s"), (1e6, "MB/s")):
         if bytes_per_second >= least:
             return Unit(name, 1 / least)
@@ -95,17 +75,7 @@ def rate_unit(bytes_per_second: float) -> Unit:
 def draw_boxes(
     axes: Any, left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
 ) -> None:
-    """Draw boxes of one part, all as one path: files of it are a tenth as large.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    left, right, bottom, top : numpy.ndarray, shape (n,), float
-        Their sides; what has no extent is left out.
-    part : Component
-        Gives the colour.
-    """
+    """Draw boxes of one part, all as one path: files of it are a tenth as large."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -122,17 +92,7 @@ def draw_boxes(
 
 
 def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
-    """Name parts above the axes, where no data are.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    parts : sequence of Component
-        With their colours.
-    *more : matplotlib.artist.Artist
-        Further ones, that have labels.
-    """
+    """Name parts above the axes, where no data are."""
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=part.colour, label=part.label) for part in parts]
@@ -147,15 +107,7 @@ def add_legend(axes: Any, parts: Sequence[Component], *more: Any) -> None:
 
 
 def name_workers(axis: Any, workers: Sequence[str]) -> None:
-    """Number workers along an axis, at 1, 2 …, and name their hosts.
-
-    Parameters
-    ----------
-    axis : matplotlib.axis.Axis
-        Along which they are.
-    workers : sequence of str
-        Their names, those of a host together.
-    """
+    """Number workers along an axis, at 1, 2 …, and name their hosts."""
     from matplotlib.ticker import MaxNLocator
 
     n_workers = len(workers)

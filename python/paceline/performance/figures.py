@@ -1,127 +1,40 @@
-"""The figures of a run: which there are, and what is said about each."""
+"""Figures of a run: bars of each worker, components, a task stream, and curves over time."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from paceline.performance import timeline as over_time
-from paceline.performance.components import COMMUNICATING, INK, WAITING, WORKING
-from paceline.performance.figure_style import STYLE, add_legend, draw_boxes, name_workers, time_unit
+from paceline.performance.components import COMM, READ, WAIT, WALL_TIME, WORKING, Component
+from paceline.performance.figure_style import (
+    GRID,
+    INK,
+    STYLE,
+    add_legend,
+    draw_boxes,
+    name_workers,
+    rate_unit,
+    time_unit,
+)
 from paceline.performance.metrics import Report, on_one_clock, report_of
-from paceline.performance.records import WorkerTiming
-from paceline.performance.text import natural, number
-from paceline.performance.timeline import stream_of
-from paceline.performance.timings import Timings
-
-#: Bars that can be told apart; more workers than that are drawn in groups of neighbours.
-BARS = 200
-#: Room for so many bars at least, so that one of one worker is not a wall.
-LEAST_ROOM = 12
-
-_STACKED = (*WORKING, WAITING)
-
-
-def workers_a_bar(n_workers: int) -> int:
-    """How many neighbouring workers are drawn as one bar.
-
-    Parameters
-    ----------
-    n_workers : int
-        Of the run.
-
-    Returns
-    -------
-    int
-        1, unless there are too many.
-    """
-    return -(-n_workers // BARS) or 1
-
-
-def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
-    """Draw a stacked bar a worker, as in Khoshlessan et al. 2020, Fig. 2d.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    workers : sequence of WorkerTiming
-        By host and number.
-    slow : collection of str
-        Names of stragglers.
-    """
-    together = workers_a_bar(len(workers))
-    parts = np.array([[getattr(one, part.quantity) for part in _STACKED] for one in workers])
-    first = np.arange(0, len(workers), together)
-    members = np.diff(np.append(first, len(workers)))
-    means = np.add.reduceat(parts, first) / members[:, None]
-    longest = np.maximum.reduceat(parts[:, : len(WORKING)].sum(axis=1), first)
-    unit = time_unit(means.sum(axis=1).max())
-    tops = np.cumsum(means, axis=1) * unit.factor
-    margin = 0.1 if together == 1 and len(workers) <= BARS / 2 else 0
-    left, right = first + 0.5 + margin, first + members + 0.5 - margin
-    for k, part in enumerate(_STACKED):
-        draw_boxes(axes, left, right, tops[:, k - 1] if k else 0 * left, tops[:, k], part)
-    more = []
-    if together > 1:
-        edges = np.append(first, len(workers)) + 0.5
-        label = f"slowest of each {together}"
-        more.append(
-            axes.stairs(longest * unit.factor, edges, color=INK, linewidth=0.8, label=label)
-        )
-    slow_ones = np.array([worker.worker in slow for worker in workers])
-    if slow_ones.any():
-        at = np.flatnonzero(slow_ones) + 1
-        height = np.full(len(at), tops[:, -1].max() * 1.03)
-        more += axes.plot(at, height, "v", color=INK, markersize=4, label="straggler")
-    seen = [part for part, took in zip(_STACKED, parts.T, strict=True) if took.any()]
-    add_legend(axes, seen, *more)
-    spare = max(LEAST_ROOM - len(workers), 0) / 2
-    axes.set_xlim(0.4 - spare, len(workers) + 0.6 + spare)
-    axes.set_ylim(0, tops[:, -1].max() * 1.07)
-    axes.grid(axis="y")
-    axes.set_xlabel("worker")
-    axes.set_ylabel(f"time ({unit.name})")
-    name_workers(axes.xaxis, [worker.worker for worker in workers])
-
-
-def draw_components(axes: Any, report: Report) -> None:
-    """Draw mean and maximum over workers of each part of their time.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where.
-    report : Report
-        Of a run that took time.
-    """
-    over = {part: report.over_workers[part.quantity] for part in (*_STACKED, COMMUNICATING)}
-    parts = [part for part, spread in over.items() if spread.most]
-    means = np.array([over[part].mean for part in parts])
-    maxima = np.array([over[part].most for part in parts])
-    unit = time_unit(maxima.max())
-    means, maxima = means * unit.factor, maxima * unit.factor
-    places = np.arange(len(parts))
-    axes.barh(places, means, 0.62, color=[part.colour for part in parts])
-    axes.hlines(places, means, maxima, color=INK, linewidth=0.8)
-    axes.plot(maxima, places, "|", color=INK, markersize=8)
-    for place, mean, most in zip(places, means, maxima, strict=True):
-        text = number(mean)
-        if report.n_workers > 1:
-            text += f"  (max {number(most)})"
-        axes.annotate(text, (most, place), (6, 0), textcoords="offset points", va="center")
-    axes.set_yticks(places, [part.label for part in parts])
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.set_xlim(0, (maxima.max() or 1) * 1.2)
-    axes.grid(axis="x")
-    axes.set_xlabel(f"time of a worker ({unit.name}): mean as a bar, maximum as a mark")
-
+from paceline.performance.records import Columns, RunTimings, WorkerTiming, host_of
+from paceline.performance.text import natural, number, short_names
 
 #: Width of a figure, inches.
 WIDTH = 8.5
+#: Bars that can be told apart; more workers than that are drawn in groups of neighbours.
+BARS = 200
+#: Room for so many bars, and rows, at least, so that one of one worker is not a wall.
+LEAST_BARS, LEAST_ROWS = 12, 4
+#: Rows of a task stream that can be told apart; of more workers, so many thirds are drawn.
+ROWS = 36
+#: Blocks whose borders can be told apart; of more, each step shows the shares of its parts.
+BLOCKS = 1500
+#: Steps of a task stream of many blocks, and of curves; lines of a row of such a task stream.
+STREAM_STEPS, STEPS, LINES = 300, 120, 24
 
 
 @dataclass(frozen=True)
@@ -146,13 +59,7 @@ class Drawing:
     draw: Callable[[Any], None]
 
     def figure(self) -> Any:
-        """It alone.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Without the title.
-        """
+        """Draw it alone, without the title."""
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
@@ -162,39 +69,15 @@ class Drawing:
         return figure
 
 
-def drawings_of(timings: Timings, report: Report) -> list[Drawing]:
-    """The figures that a run has the numbers for.
-
-    Parameters
-    ----------
-    timings : Timings
-        Of the run.
-    report : Report
-        Its numbers.
-
-    Returns
-    -------
-    list of Drawing
-        None where no block took any time.
-    """
+def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
+    """The figures that a run has the numbers for."""
     if not any(spread.most for spread in report.over_workers.values()):
         return []
     return [*_per_worker(report), *_over_time(timings)]
 
 
-def figure_of(timings: Timings) -> Any:
-    """All figures of a run as one.
-
-    Parameters
-    ----------
-    timings : Timings
-        Of the run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One below the other, with titles.
-    """
+def figure_of(timings: RunTimings) -> Any:
+    """All figures of a run as one."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -238,16 +121,16 @@ def _per_worker(report: Report) -> Iterator[Drawing]:
     )
 
 
-def _over_time(timings: Timings) -> Iterator[Drawing]:
-    stream = stream_of(timings)
-    n_rows, n_workers = len(over_time.rows_of(stream)), len(stream.workers)
+def _over_time(timings: RunTimings) -> Iterator[Drawing]:
+    timeline = timeline_of(timings)
+    n_rows, n_workers = len(rows_of(timeline)), len(timeline.workers)
     caption = "A row a worker; its blocks, and in each the parts one after another."
     if n_rows < n_workers:
         caption += (
             f" Of {n_workers:,} workers the {n_rows // 3} with the longest time per frame, "
             f"{n_rows // 3} in the middle and the {n_rows // 3} fastest."
         )
-    if over_time.is_dense(stream):
+    if is_dense(timeline):
         caption += (
             " There are too many blocks to show each: a row is divided, at each moment, into the "
             "shares of its parts."
@@ -256,20 +139,319 @@ def _over_time(timings: Timings) -> Iterator[Drawing]:
         "Task stream",
         caption,
         0.9 + 0.13 * max(n_rows, 4),
-        partial(over_time.draw_stream, stream=stream),
+        partial(draw_stream, timeline=timeline),
     )
     if n_rows < n_workers:
         yield Drawing(
             "All workers over time",
             "How many workers were at each part at a time; the rest of them waited.",
             2.2,
-            partial(over_time.draw_activity, stream=stream),
+            partial(draw_activity, timeline=timeline),
         )
-    if stream.bytes.any():
+    if timeline.bytes.any():
         yield Drawing(
             "Read rate",
             "Bytes read from the file by all workers together. Only sums over a block are known: "
             "they are spread evenly over its time.",
             1.8,
-            partial(over_time.draw_read_rate, stream=stream),
+            partial(draw_read_rate, timeline=timeline),
         )
+
+
+def workers_a_bar(n_workers: int) -> int:
+    """Number of neighbouring workers that are drawn as one bar."""
+    return -(-n_workers // BARS) or 1
+
+
+def draw_bars(axes: Any, workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
+    """Draw a stacked bar a worker, as in Khoshlessan et al. 2020, Fig. 2d."""
+    together = workers_a_bar(len(workers))
+    parts = np.array([[getattr(one, part.quantity) for part in WALL_TIME] for one in workers])
+    first = np.arange(0, len(workers), together)
+    members = np.diff(np.append(first, len(workers)))
+    means = np.add.reduceat(parts, first) / members[:, None]
+    longest = np.maximum.reduceat(parts[:, : len(WORKING)].sum(axis=1), first)
+    unit = time_unit(means.sum(axis=1).max())
+    tops = np.cumsum(means, axis=1) * unit.factor
+    margin = 0.1 if together == 1 and len(workers) <= BARS / 2 else 0
+    left, right = first + 0.5 + margin, first + members + 0.5 - margin
+    for k, part in enumerate(WALL_TIME):
+        draw_boxes(axes, left, right, tops[:, k - 1] if k else 0 * left, tops[:, k], part)
+    more = []
+    if together > 1:
+        edges = np.append(first, len(workers)) + 0.5
+        label = f"slowest of each {together}"
+        more.append(
+            axes.stairs(longest * unit.factor, edges, color=INK, linewidth=0.8, label=label)
+        )
+    slow_ones = np.array([worker.worker in slow for worker in workers])
+    if slow_ones.any():
+        at = np.flatnonzero(slow_ones) + 1
+        height = np.full(len(at), tops[:, -1].max() * 1.03)
+        more += axes.plot(at, height, "v", color=INK, markersize=4, label="straggler")
+    seen = [part for part, took in zip(WALL_TIME, parts.T, strict=True) if took.any()]
+    add_legend(axes, seen, *more)
+    spare = max(LEAST_BARS - len(workers), 0) / 2
+    axes.set_xlim(0.4 - spare, len(workers) + 0.6 + spare)
+    axes.set_ylim(0, tops[:, -1].max() * 1.07)
+    axes.grid(axis="y")
+    axes.set_xlabel("worker")
+    axes.set_ylabel(f"time ({unit.name})")
+    name_workers(axes.xaxis, [worker.worker for worker in workers])
+
+
+def draw_components(axes: Any, report: Report) -> None:
+    """Draw mean and maximum over workers of each part of their time."""
+    over = {part: report.over_workers[part.quantity] for part in (*WALL_TIME, COMM)}
+    parts = [part for part, spread in over.items() if spread.most]
+    means = np.array([over[part].mean for part in parts])
+    maxima = np.array([over[part].most for part in parts])
+    unit = time_unit(maxima.max())
+    means, maxima = means * unit.factor, maxima * unit.factor
+    places = np.arange(len(parts))
+    axes.barh(places, means, 0.62, color=[part.colour for part in parts])
+    axes.hlines(places, means, maxima, color=INK, linewidth=0.8)
+    axes.plot(maxima, places, "|", color=INK, markersize=8)
+    for place, mean, most in zip(places, means, maxima, strict=True):
+        text = number(mean)
+        if report.n_workers > 1:
+            text += f"  (max {number(most)})"
+        axes.annotate(text, (most, place), (6, 0), textcoords="offset points", va="center")
+    axes.set_yticks(places, [part.label for part in parts])
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set_xlim(0, (maxima.max() or 1) * 1.2)
+    axes.grid(axis="x")
+    axes.set_xlabel(f"time of a worker ({unit.name}): mean as a bar, maximum as a mark")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Blocks over time, and attempts at blocks that did not count.
+
+    Attributes
+    ----------
+    workers : list of str
+        Their names, by host and number.
+    row : numpy.ndarray, shape (n_blocks,), int
+        Number of its worker in `workers`.
+    start, end : numpy.ndarray, shape (n_blocks,), float
+        Of the block, s since blocks were first dealt.
+    parts : numpy.ndarray, shape (n_parts, n_blocks), float
+        Length of each of `components.WORKING`, s; of an attempt that did not count, of
+        the last one alone.
+    comm : numpy.ndarray, shape (n_blocks,), float
+        From `end` until the results were in their place, s.
+    frames, bytes : numpy.ndarray, shape (n_blocks,), int
+        Of the block, and read for it if it counted.
+    """
+
+    workers: list[str]
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    parts: np.ndarray
+    comm: np.ndarray
+    frames: np.ndarray
+    bytes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def kinds(self) -> list[Component]:
+        """Parts that took any time."""
+        return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
+
+    @property
+    def borders(self) -> np.ndarray:
+        """Begin of each part of each block, and end of the last; shape (n_parts + 1, n), s."""
+        return np.vstack((self.start, self.start + np.cumsum(self.parts, axis=0)))
+
+
+def timeline_of(timings: RunTimings) -> Timeline:
+    """Blocks of a run as arrays."""
+    lost = [attempt.timing for attempt in timings.abandoned if attempt.timing.worker]
+    columns, counted = Columns([*timings.blocks, *lost]), len(timings.blocks)
+    workers = sorted(columns.workers, key=natural)
+    rows = {worker: row for row, worker in enumerate(workers)}
+    row = np.array([rows[worker] for worker in columns.workers], dtype=int)[columns.worker]
+    start, end = ((columns[name] - timings.dealt) / 1e9 for name in ("start", "end"))
+    parts = np.zeros((len(WORKING), len(row)))
+    for k, part in enumerate(WORKING[:-1]):
+        parts[k, :counted] = np.maximum(columns[part.attribute][:counted], 0) / 1e9
+    # What goes on after the last block that counts is no part of the run.
+    last = max(end[:counted].max(initial=0), 0)
+    end[counted:] = np.clip(last, start[counted:], end[counted:])
+    parts[-1, counted:] = (end - start)[counted:]
+    read = columns["bytes"].copy()
+    read[counted:] = 0
+    return Timeline(
+        workers, row, start, end, parts, columns["comm"] / 1e9, columns["n_frames"], read
+    )
+
+
+def accumulated(
+    start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
+) -> np.ndarray:
+    """Sum of amounts by some times, where each comes evenly between its start and end.
+
+    Examples
+    --------
+    >>> from numpy import array
+    >>> accumulated(array([0.0, 1.0]), array([2.0, 3.0]), array([4.0, 8.0]), array([1.0, 2.0, 9.0]))
+    array([ 2.,  8., 12.])
+    """
+    if len(start) == 0:
+        return np.zeros(len(at))
+    end = np.maximum(end, start + 1e-9)
+    rate = amount / (end - start)
+    times, changes = np.concatenate((start, end)), np.concatenate((rate, -rate))
+    order = np.argsort(times, kind="stable")
+    times, rates = times[order], np.cumsum(changes[order])
+    sums = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(times))))
+    return np.interp(at, times, sums)
+
+
+def rows_of(timeline: Timeline) -> np.ndarray:
+    """Numbers of the workers shown: all, or the slowest, middle and fastest third by frame."""
+    n_workers = len(timeline.workers)
+    if n_workers <= ROWS:
+        return np.arange(n_workers)
+    work = np.bincount(timeline.row, timeline.end - timeline.start, n_workers)
+    frames = np.bincount(timeline.row, timeline.frames, n_workers)
+    order = np.argsort(-work / np.maximum(frames, 1), kind="stable")
+    third, middle = ROWS // 3, (n_workers - ROWS // 3) // 2
+    return np.concatenate((order[:third], order[middle : middle + third], order[-third:]))
+
+
+def is_dense(timeline: Timeline) -> bool:
+    """Return whether there are more blocks than can be told apart."""
+    return bool(np.isin(timeline.row, rows_of(timeline)).sum() > BLOCKS)
+
+
+def draw_stream(axes: Any, timeline: Timeline) -> None:
+    """Draw a row a worker, with its blocks coloured by what it was at."""
+    rows = rows_of(timeline)
+    unit = time_unit(timeline.end.max())
+    place = np.full(len(timeline.workers), -1)
+    place[rows] = np.arange(len(rows))
+    if is_dense(timeline):
+        _paint(axes, timeline, rows, unit.factor)
+        add_legend(axes, timeline.kinds)
+    else:
+        _draw_blocks(axes, timeline, place[timeline.row], unit.factor)
+        add_legend(axes, (*timeline.kinds, COMM))
+    axes.set_xlim(min(timeline.start.min(), 0) * unit.factor, timeline.end.max() * unit.factor)
+    spare = max(LEAST_ROWS - len(rows), 0) / 2
+    axes.set_ylim(len(rows) + 0.6 + spare, 0.4 - spare)
+    axes.set_xlabel(f"time since blocks were first dealt ({unit.name})")
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    if len(rows) == len(timeline.workers):
+        axes.set_ylabel("worker")
+        name_workers(axes.yaxis, timeline.workers)
+    else:
+        _name_chosen(axes, timeline, rows)
+
+
+def _draw_blocks(axes: Any, timeline: Timeline, place: np.ndarray, factor: float) -> None:
+    """Draw blocks as boxes, in which their parts lie one after another."""
+    drawn = place >= 0
+    top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
+    for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
+        draw_boxes(axes, left, right, top, top + 0.66, part)
+    # Under the row: the worker may be at its next block.
+    left, right = timeline.end[drawn] * factor, (timeline.end + timeline.comm)[drawn] * factor
+    draw_boxes(axes, left, right, top + 0.66, top + 0.76, COMM)
+    # A block's beginning, so that blocks that follow at once can be told apart.
+    x = np.repeat(borders[0], 3)
+    y = np.stack((top - 0.08, top + 0.66, np.full(len(top), np.nan)), axis=-1).ravel()
+    axes.plot(x, y, color=INK, linewidth=0.4)
+
+
+def _paint(axes: Any, timeline: Timeline, rows: np.ndarray, factor: float) -> None:
+    """Divide each worker's row, at each step, into shares of what it was at; as one picture."""
+    from matplotlib.colors import to_rgba
+
+    colours = np.array([to_rgba(part.colour) for part in WORKING] + [(0, 0, 0, 0)])
+    steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STREAM_STEPS + 1)
+    heights = ((np.arange(LINES) + 0.5) / LINES)[:, None] * (steps[1] - steps[0])
+    # A quarter of each row is left empty, so that rows can be told apart.
+    picture = np.zeros((len(rows), LINES + LINES // 4, STREAM_STEPS, 4))
+    for place, row in enumerate(rows):
+        borders = timeline.borders[:, timeline.row == row]
+        spent = [
+            np.diff(accumulated(left, right, right - left, steps))
+            for left, right in pairwise(borders)
+        ]
+        part = sum((heights > tops).astype(int) for tops in np.cumsum(spent, axis=0))
+        picture[place, :LINES] = colours[part]
+    extent = (steps[0] * factor, steps[-1] * factor, len(rows) + 0.6, 0.6)
+    lines = picture.reshape(-1, STREAM_STEPS, 4)
+    axes.imshow(lines, extent=extent, aspect="auto", interpolation="none")
+
+
+def _name_chosen(axes: Any, timeline: Timeline, rows: np.ndarray) -> None:
+    """Name chosen workers by number and host, and say why they were chosen."""
+    hosts = [host_of(timeline.workers[row]) for row in rows]
+    names = short_names(list(dict.fromkeys(hosts)))
+    labels = [f"{names[host]} · {row + 1}" for host, row in zip(hosts, rows, strict=True)]
+    axes.set_yticks(np.arange(len(rows)) + 1, labels, fontsize=6)
+    third = len(rows) // 3
+    for k, why in enumerate(("slowest", "in the middle", "fastest")):
+        middle = 1 - (k * third + (third + 1) / 2 - 0.4) / (len(rows) + 0.2)
+        axes.text(1.01, middle, why, transform=axes.transAxes, rotation=270, va="center", ha="left")
+        if k:
+            axes.axhline(k * third + 0.5, color=INK, linewidth=0.6)
+
+
+def draw_activity(axes: Any, timeline: Timeline) -> None:
+    """Draw how many workers were at each part, and how many waited, over time."""
+    unit = time_unit(timeline.end.max())
+    steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
+    borders = timeline.borders
+    below = np.zeros(STEPS)
+    for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
+        at_it = np.diff(accumulated(left, right, right - left, steps)) / np.diff(steps)
+        _fill(axes, below + at_it, steps * unit.factor, below, part.colour)
+        below = below + at_it
+    everybody = np.full(STEPS, len(timeline.workers))
+    _fill(axes, everybody, steps * unit.factor, below, WAIT.colour)
+    add_legend(axes, (*timeline.kinds, WAIT))
+    axes.set_xlim(steps[0] * unit.factor, steps[-1] * unit.factor)
+    axes.set_ylim(0, len(timeline.workers))
+    axes.set_xlabel(f"time since blocks were first dealt ({unit.name})")
+    axes.set_ylabel("workers")
+
+
+def draw_read_rate(axes: Any, timeline: Timeline) -> None:
+    """Draw bytes read per second by all workers over time, and their mean."""
+    time = time_unit(timeline.end.max())
+    steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
+    rate = np.diff(accumulated(timeline.start, timeline.end, timeline.bytes, steps)) / np.diff(
+        steps
+    )
+    mean = timeline.bytes.sum() / (steps[-1] - steps[0])
+    unit = rate_unit(rate.max())
+    colour = READ.colour
+    _fill(axes, rate * unit.factor, steps * time.factor, 0, colour)
+    axes.axhline(mean * unit.factor, color=INK, linewidth=0.8, linestyle="--")
+    axes.annotate(
+        f"mean {mean * unit.factor:.3g} {unit.name}",
+        (1, mean * unit.factor),
+        (4, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va="center",
+        annotation_clip=False,
+    )
+    axes.set_xlim(steps[0] * time.factor, steps[-1] * time.factor)
+    axes.set_ylim(0, None)
+    axes.grid(axis="y", color=GRID)
+    axes.set_xlabel(f"time since blocks were first dealt ({time.name})")
+    axes.set_ylabel(f"read ({unit.name})")
+
+
+def _fill(axes: Any, top: np.ndarray, edges: np.ndarray, below: Any, colour: str) -> None:
+    axes.stairs(top, edges, baseline=below, fill=True, color=colour, linewidth=0)

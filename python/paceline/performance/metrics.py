@@ -9,72 +9,43 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from paceline.performance.records import BlockTiming, DuplicateAttempt, WorkerTiming, host_of
-from paceline.performance.stragglers import Straggler
-from paceline.performance.timings import Timings
-
-#: Time stamps may be out by so many ns before a host's clock is called another one.
-TOLERANCE = 50_000_000
-
-
-def on_one_clock(timings: Timings) -> tuple[Timings, list[str]]:
-    """Move the blocks of hosts that were not within the run, to end with it.
-
-    A run does this by itself while it goes on, and better; where it could not, as for timings that
-    were put together by hand, at least lengths are right.
-
-    Parameters
-    ----------
-    timings : Timings
-        Of a run.
-
-    Returns
-    -------
-    timings : Timings
-        The same where no host had to be moved.
-    moved : list of str
-        The hosts.
-    """
-    spans: dict[str, tuple[int, int]] = {}
-    hosts = {worker: host_of(worker) for worker in {block.worker for block in timings.blocks}}
-    for block in timings.blocks:
-        host = hosts[block.worker]
-        first, last = spans.get(host, (block.start, block.end))
-        spans[host] = min(first, block.start), max(last, block.end)
-    longest = max((last - first for first, last in spans.values()), default=0)
-    end = max(timings.end, timings.dealt + longest)
-    shifts = {
-        host: end - last
-        for host, (first, last) in spans.items()
-        if first < timings.dealt - TOLERANCE or last > end + TOLERANCE
-    }
-    if not shifts:
-        return timings, []
-    blocks = [_moved(block, shifts.get(hosts[block.worker], 0)) for block in timings.blocks]
-    abandoned = [
-        replace(one, timing=_moved(one.timing, shifts.get(host_of(one.timing.worker), 0)))
-        for one in timings.abandoned
-    ]
-    return replace(timings, end=end, blocks=blocks, abandoned=abandoned), list(shifts)
-
-
-def _moved(block: BlockTiming, shift: int) -> BlockTiming:
-    return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
-
+from paceline.performance.components import COMM, WALL_TIME
+from paceline.performance.records import (
+    BlockTiming,
+    DuplicateAttempt,
+    RunTimings,
+    WorkerTiming,
+    host_of,
+)
+from paceline.performance.stragglers import Straggler, find_stragglers
 
 #: Quantities of a worker that add up to its wall time, s …
-PARTS = (
-    "t_init_traj",
-    "t_io",
-    "t_decode",
-    "t_transform",
-    "t_compute",
-    "t_overhead",
-    "t_abandoned",
-    "t_wait",
-)
+PARTS = tuple(part.quantity for part in WALL_TIME)
 #: … and others.
-BESIDE = ("t_wait_first", "t_wait_last", "t_work", "t_comm")
+BESIDE = ("t_wait_first", "t_wait_last", "t_work", COMM.quantity)
+#: Meanings of the quantities of a whole run, for readers of a report.
+OF_RUN = {
+    "t_total": "the whole run",
+    "t_init_top": "parsing the topology, once, before the run",
+    "t_init_traj": "opening the trajectory and its index, once, before the run",
+    "t_before": "from the beginning of the run until blocks were first dealt",
+    "t_blocks": "from then until the last block was done: the wall time of every worker",
+    "t_after": "from then until the results were there",
+    "t_comm": "receiving and merging results, in the process that collects them",
+    "R_comp_IO": "computing over reading and decoding: much above 1, the job is bound by computing "
+    "and scales; much below, by reading",
+    "R_comp_comm": "mean computing of a worker over communicating: much above 1, more workers pay",
+    "imbalance": "the last worker's end over the mean of all workers' ends: 1 where all end "
+    "together",
+    "bytes_read": "asked of the files",
+    "calls": "in how many calls they were asked for",
+    "bytes_used": "size of the decoded numbers that the analyses asked for",
+    "read_per_used": "bytes read per byte used: below 1 where the file is compressed, above 1 "
+    "where it holds much that nobody asked for",
+    "read_rate": "bytes read per second of t_blocks, by all workers together",
+}
+#: Time stamps may be out by so many ns before a host's clock is called another one.
+TOLERANCE = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -93,7 +64,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Report:
-    """What the timings of a run say. Times are seconds; NaN is what is not known.
+    """Quantities of a run, from its timings. Times are seconds; NaN is what is not known.
 
     Attributes
     ----------
@@ -106,7 +77,7 @@ class Report:
     n_hosts : int
         Machines that they are on.
     n_blocks, n_frames : int
-        What they did.
+        Blocks and frames that they did.
     t_total : float
         The whole run.
     t_init_top, t_init_traj : float
@@ -126,7 +97,7 @@ class Report:
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        What part of the workers' wall time each of the former took, from 0 to 1.
+        Part of the workers' wall time that each of the former took, from 0 to 1.
     R_comp_IO : float
         Computing over reading and decoding (equation 7); infinite without the latter.
     R_comp_comm : float
@@ -188,8 +159,8 @@ class Report:
         return _plain(asdict(self))
 
 
-def report_of(timings: Timings) -> Report:
-    """Numbers that tell why a run was as fast as it was.
+def report_of(timings: RunTimings) -> Report:
+    """Compute the numbers that tell why a run was as fast as it was.
 
     Parameters
     ----------
@@ -213,7 +184,7 @@ def report_of(timings: Timings) -> Report:
     1.0
     """
     workers = timings.workers()
-    last = max((block.end for block in timings.blocks), default=timings.dealt)
+    last = timings.last
     t_blocks = (last - timings.dealt) / 1e9
     over_workers = {
         name: _spread([getattr(worker, name) for worker in workers]) for name in PARTS + BESIDE
@@ -248,9 +219,42 @@ def report_of(timings: Timings) -> Report:
         bytes_used=timings.bytes_used,
         read_per_used=_ratio(bytes_read, timings.bytes_used or math.nan),
         read_rate=_ratio(bytes_read, t_blocks),
-        stragglers=timings.stragglers(),
+        stragglers=find_stragglers(timings),
         abandoned=list(timings.abandoned),
     )
+
+
+def on_one_clock(timings: RunTimings) -> tuple[RunTimings, list[str]]:
+    """Move the blocks of hosts that were not within the run, to end with it.
+
+    A run does this by itself while it goes on, and better; where it could not, as for timings that
+    were put together by hand, at least lengths are right. Returns the hosts that were moved, too.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    hosts = {worker: host_of(worker) for worker in {block.worker for block in timings.blocks}}
+    for block in timings.blocks:
+        host = hosts[block.worker]
+        first, last = spans.get(host, (block.start, block.end))
+        spans[host] = min(first, block.start), max(last, block.end)
+    longest = max((last - first for first, last in spans.values()), default=0)
+    end = max(timings.end, timings.dealt + longest)
+    shifts = {
+        host: end - last
+        for host, (first, last) in spans.items()
+        if first < timings.dealt - TOLERANCE or last > end + TOLERANCE
+    }
+    if not shifts:
+        return timings, []
+    blocks = [_moved(block, shifts.get(hosts[block.worker], 0)) for block in timings.blocks]
+    abandoned = [
+        replace(one, timing=_moved(one.timing, shifts.get(host_of(one.timing.worker), 0)))
+        for one in timings.abandoned
+    ]
+    return replace(timings, end=end, blocks=blocks, abandoned=abandoned), list(shifts)
+
+
+def _moved(block: BlockTiming, shift: int) -> BlockTiming:
+    return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
 
 
 def _spread(values: Iterable[float]) -> Spread:

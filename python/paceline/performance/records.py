@@ -1,19 +1,21 @@
-"""Sums over the blocks of each worker."""
+"""Records of what blocks, workers and runs took, and sums over the blocks of each worker."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 import numpy as np
 
-#: Parts of a block, in the order in which they happen.
-PARTS = ("open", "read", "decode", "transform", "compute")
+from paceline.performance.components import AT_BLOCKS, MEASURED
+
+#: Attributes of a block that measure it, in the order in which they happen.
+PARTS = tuple(part.attribute for part in MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTiming:
-    """What one block took. Times are nanoseconds; `start` and `end` those of the host's clock.
+    """Times of one block, nanoseconds; `start` and `end` are those of the host's clock.
 
     Attributes
     ----------
@@ -83,7 +85,7 @@ class WorkerTiming:
     worker : str
         host:process:thread.
     n_blocks, n_frames : int
-        What it did.
+        Number of its blocks and frames.
     t_init_traj : float
         Opening the file, s.
     t_io : float
@@ -123,7 +125,7 @@ class WorkerTiming:
 
     @property
     def host(self) -> str:
-        """Where it ran."""
+        """Name of the host that it ran on."""
         return host_of(self.worker)
 
     @property
@@ -134,14 +136,7 @@ class WorkerTiming:
     @property
     def t_work(self) -> float:
         """Time at blocks that counted, s."""
-        opening_and_reading = self.t_init_traj + self.t_io
-        return (
-            opening_and_reading
-            + self.t_decode
-            + self.t_transform
-            + self.t_compute
-            + self.t_overhead
-        )
+        return float(sum(getattr(self, part.quantity) for part in AT_BLOCKS))
 
     @property
     def seconds_per_frame(self) -> float:
@@ -149,17 +144,49 @@ class WorkerTiming:
         return self.t_work / max(self.n_frames, 1)
 
 
+@dataclass
+class RunTimings:
+    """Times of one run and of its blocks; `Timings` describes them."""
+
+    backend: str = ""
+    start: int = 0
+    dealt: int = 0
+    end: int = 0
+    t_init_top: float = math.nan
+    t_init_traj: float = math.nan
+    t_comm: float = 0.0
+    blocks: list[BlockTiming] = field(default_factory=list)
+    abandoned: list[DuplicateAttempt] = field(default_factory=list)
+    n_workers: int = 0
+    schedule: str = "dynamic"
+    trajectory: str = ""
+    bytes_used: int = 0
+    host: str = ""
+    date: str = ""
+    version: str = ""
+
+    @property
+    def t_total(self) -> float:
+        """The whole run, s."""
+        return (self.end - self.start) / 1e9
+
+    @property
+    def n_frames(self) -> int:
+        """Frames analysed."""
+        return sum(block.n_frames for block in self.blocks)
+
+    @property
+    def last(self) -> int:
+        """End of the last block that counts, ns; `dealt` where no block does."""
+        return max((block.end for block in self.blocks), default=self.dealt)
+
+    def workers(self) -> list[WorkerTiming]:
+        """Sums for each worker, in the order of their names."""
+        return _sum_workers(self)
+
+
 def host_of(worker: str) -> str:
-    """The host of a worker.
-
-    Parameters
-    ----------
-    worker : str
-        host:process:thread, or an address of Dask's.
-
-    Returns
-    -------
-    str
+    """Host of a worker's name, which is host:process:thread or an address of Dask's.
 
     Examples
     --------
@@ -174,12 +201,7 @@ _NUMBERS = tuple(column.name for column in fields(BlockTiming) if column.name !=
 
 
 class Columns:
-    """Attributes of blocks.
-
-    Parameters
-    ----------
-    timings : sequence of BlockTiming
-        One a row.
+    """Attributes of blocks as arrays.
 
     Attributes
     ----------
@@ -205,62 +227,35 @@ class Columns:
         return self._of[name]
 
     def sums(self, name: str, groups: np.ndarray, n_groups: int) -> np.ndarray:
-        """Sums of an attribute over groups of rows.
-
-        Parameters
-        ----------
-        name : str
-            Of the attribute.
-        groups : numpy.ndarray of int64, shape (n_blocks,)
-            Of each row the number of its group.
-        n_groups : int
-            How many there are.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (n_groups,)
-            Whole numbers, exact up to 2**53.
-        """
+        """Sum an attribute over numbered groups of rows: float64, exact up to 2**53."""
         return np.bincount(groups, self[name], n_groups)
 
 
-def sum_workers(
-    blocks: Sequence[BlockTiming], abandoned: Iterable[DuplicateAttempt], dealt: int
-) -> list[WorkerTiming]:
-    """Sums for each worker, in the order of their names.
+_SUMMED = (
+    "n_frames",
+    *(part.attribute for part in AT_BLOCKS),
+    *("length", "comm", "bytes", "calls"),
+)
+#: Sums of a worker that was done with no block in time.
+_NOTHING = dict.fromkeys(("n_blocks", *_SUMMED), 0)
 
-    Parameters
-    ----------
-    blocks : sequence of BlockTiming
-        Every block that counts.
-    abandoned : iterable of DuplicateAttempt
-        Attempts that do not; those of nobody knows whom are left out.
-    dealt : int
-        When blocks were first dealt, ns.
 
-    Returns
-    -------
-    list of WorkerTiming
-    """
+def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
+    """Sum blocks of each worker; attempts of unknown workers are left out."""
     attempts_of: dict[str, list[BlockTiming]] = {}
-    for attempt in abandoned:
+    for attempt in run.abandoned:
         if attempt.timing.worker:
             attempts_of.setdefault(attempt.timing.worker, []).append(attempt.timing)
-    sums_of = _sums_of_blocks(blocks)
-    last = max((block.end for block in blocks), default=dealt)
+    sums_of = _sums_of_blocks(run.blocks)
+    last = run.last
     return [
-        _sum_worker(name, sums_of.get(name, _NOTHING), attempts_of.get(name, []), dealt, last)
+        _sum_worker(name, sums_of.get(name, _NOTHING), attempts_of.get(name, []), run.dealt, last)
         for name in sorted({*sums_of, *attempts_of})
     ]
 
 
-_SUMMED = ("n_frames", *PARTS, "overhead", "length", "comm", "bytes", "calls")
-#: What a worker has that was done with no block in time.
-_NOTHING = dict.fromkeys(("n_blocks", *_SUMMED), 0)
-
-
 def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
-    """Of each worker the sums of its blocks, and the ends of the time from first to last."""
+    """Sum blocks by worker; with the `first` start and the `last` end."""
     columns = Columns(blocks)
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
@@ -276,13 +271,9 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 
 
 def _sum_worker(
-    name: str,
-    sums: dict[str, int],
-    attempts: Sequence[BlockTiming],
-    dealt: int,
-    last: int,
+    name: str, sums: dict[str, int], attempts: Sequence[BlockTiming], dealt: int, last: int
 ) -> WorkerTiming:
-    """Sums of one worker; `dealt` and `last` are the ends of its wall time."""
+    """Convert sums of one worker to seconds; its wall time is from `dealt` to `last`."""
     lost = _length(attempts, last)
     begun = min([sums.get("first", math.inf), *(attempt.start for attempt in attempts)])
     done = max([sums.get("last", -math.inf), *(attempt.end for attempt in attempts)])
@@ -290,16 +281,11 @@ def _sum_worker(
         worker=name,
         n_blocks=sums["n_blocks"],
         n_frames=sums["n_frames"],
-        t_init_traj=sums["open"] / 1e9,
-        t_io=sums["read"] / 1e9,
-        t_decode=sums["decode"] / 1e9,
-        t_transform=sums["transform"] / 1e9,
-        t_compute=sums["compute"] / 1e9,
+        **{part.quantity: sums[part.attribute] / 1e9 for part in AT_BLOCKS},
         t_abandoned=lost / 1e9,
         t_wait=(last - dealt - sums["length"] - lost) / 1e9,
         t_wait_first=(begun - dealt) / 1e9,
         t_wait_last=max(0, last - done) / 1e9,
-        t_overhead=sums["overhead"] / 1e9,
         t_comm=sums["comm"] / 1e9,
         bytes=sums["bytes"],
         calls=sums["calls"],
@@ -307,9 +293,9 @@ def _sum_worker(
 
 
 def _length(attempts: Iterable[BlockTiming], last: int) -> int:
-    """How long a worker was at attempts, ns, until the last block that counts was done.
+    """Time of a worker at attempts until `last`, ns.
 
-    It may have been dealt another while it was still at one.
+    Attempts may overlap: another may have been dealt to it while it was still at one.
     """
     length, done = 0, -math.inf
     for attempt in sorted(attempts, key=lambda attempt: attempt.start):

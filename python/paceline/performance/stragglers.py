@@ -1,4 +1,4 @@
-"""Who is slow, by how much, and by which part of the work.
+"""Find slow workers: by how much they are slow, and by which component of their time.
 
 A worker is measured by its time per frame: where blocks are dealt, a slow one does fewer, and all
 end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler that takes about twice
@@ -8,12 +8,13 @@ as long as the group that finished first.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from paceline.performance.records import PARTS, BlockTiming, Columns, DuplicateAttempt, host_of
+from paceline.performance.components import AT_BLOCKS, COMM, WAIT
+from paceline.performance.records import Columns, DuplicateAttempt, RunTimings, host_of
 
 #: A worker whose seconds per frame exceed the median's by this factor is a straggler …
 OF_MEDIAN = 1.5
@@ -22,18 +23,8 @@ OF_FASTEST = 2.0
 #: … if its frames took so many seconds more than at that pace; less is chance.
 NOTICEABLE = 0.1
 
-#: What a worker's time goes into, in the words of the report.
-CAUSES = {
-    "open": "opening",
-    "read": "reading",
-    "decode": "decoding",
-    "transform": "transforming",
-    "compute": "computing",
-    "overhead": "overhead",
-    "wait": "waiting",
-    "comm": "communicating",
-    "hang": "hanging",
-}
+#: Causes of slowness by attribute; a worker hangs at a block that never comes.
+CAUSES = {part.attribute: part.activity for part in (*AT_BLOCKS, WAIT, COMM)} | {"hang": "hanging"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class Straggler:
     Attributes
     ----------
     worker, host : str
-        Which, and where.
+        Its name, and that of its host.
     factor : float
         Its time over that of a worker of median pace for the same frames.
     factor_fastest : float
@@ -52,15 +43,15 @@ class Straggler:
         By which it is slow: "median", if `factor` exceeds 1.5; "fastest quarter", if
         `factor_fastest` exceeds 2.
     cause : str
-        What took it longest beyond what is usual, which is the median, or the fastest quarter
-        where it is slow by that alone: opening, reading, decoding, transforming,
+        Component that took it longest beyond what is usual, which is the median, or the fastest
+        quarter where it is slow by that alone: opening, reading, decoding, transforming,
         computing, overhead, waiting, communicating, or hanging at a block that never came.
     seconds_lost : float
         Beyond the time of a worker of usual pace, s.
     excess : dict of str to float
         The same by cause, s; negative where it is quicker.
     n_frames : int
-        That it attempted.
+        Frames that it attempted.
     """
 
     worker: str
@@ -76,7 +67,7 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """What one worker spent on the frames of one job, ns by part."""
+    """Time of one worker on the frames of one job, ns by attribute."""
 
     n_frames: int = 0
     parts: Counter[str] = field(default_factory=Counter)
@@ -88,7 +79,7 @@ class _Spent:
 
 @dataclass(frozen=True)
 class _Usual:
-    """What is usual for a frame of one job, ns, and of which parts."""
+    """Usual time of a frame of one job, ns, in all and by attribute."""
 
     pace: float
     parts: Mapping[str, float]
@@ -98,68 +89,46 @@ class _Usual:
 _Table = dict[int, dict[str, _Spent]]
 
 
-def find_stragglers(
-    blocks: Sequence[BlockTiming],
-    abandoned: Sequence[DuplicateAttempt],
-    *,
-    dealt: int,
-    static: bool = False,
-) -> list[Straggler]:
+def find_stragglers(run: RunTimings) -> list[Straggler]:
     """Workers that are slow by either rule, those first that lost most.
 
     Of two in the middle, the faster is the median: so one of two workers can be slow. Frames of
     several trajectories are compared each with those of their own.
 
-    Parameters
-    ----------
-    blocks : sequence of BlockTiming
-        Every block that counts.
-    abandoned : sequence of DuplicateAttempt
-        Attempts that do not: they took time all the same.
-    dealt : int
-        When blocks were first dealt, ns.
-    static : bool
-        Whether each worker had a share of its own: then the wait until its first block counts.
-
-    Returns
-    -------
-    list of Straggler
-
     Examples
     --------
+    >>> from paceline.performance.records import BlockTiming
     >>> nothing = dict.fromkeys(("wait", "open", "read", "decode", "transform", "comm"), 0)
     >>> blocks = [
     ...     BlockTiming(0, k, 10 * k, 10, f"node{k}:1:1", 0, length, compute=length, bytes=0,
     ...                 calls=1, **nothing)
     ...     for k, length in enumerate([10**9, 10**9, 3 * 10**9])
     ... ]
-    >>> (slow,) = find_stragglers(blocks, [], dealt=0)
+    >>> (slow,) = find_stragglers(RunTimings(blocks=blocks))
     >>> slow.host, slow.cause, slow.factor, slow.seconds_lost
     ('node2', 'computing', 3.0, 2.0)
     """
-    if not blocks:
+    if not run.blocks:
         return []
-    spent = _spent(blocks, abandoned, dealt, static)
+    spent = _spent(run)
     if len({worker for of_job in spent.values() for worker in of_job}) < 2:
         return []
     usual = {job: _median(of_job.values()) for job, of_job in spent.items()}
     fastest = {job: _fastest(of_job.values()) for job, of_job in spent.items()}
-    _add_hanging(spent, usual, abandoned)
+    _add_hanging(spent, usual, run.abandoned)
     workers = sorted({worker for of_job in spent.values() for worker in of_job})
-    found = (_judge(worker, spent, usual, fastest) for worker in workers)
+    found = (_straggler(worker, spent, usual, fastest) for worker in workers)
     slow = [straggler for straggler in found if straggler is not None]
     return sorted(slow, key=lambda straggler: -straggler.seconds_lost)
 
 
-def _spent(
-    blocks: Sequence[BlockTiming], abandoned: Sequence[DuplicateAttempt], dealt: int, static: bool
-) -> _Table:
-    """What each worker spent on blocks that came, in time or too late."""
-    columns = Columns([*blocks, *(attempt.timing for attempt in abandoned if attempt.came)])
-    waits, comm = _waits(columns, abandoned, dealt, static), _last_comm(columns)
+def _spent(run: RunTimings) -> _Table:
+    """Sum up what each worker spent on blocks that came, in time or too late."""
+    columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
+    waits, comm = _waits(columns, run), _last_comm(columns)
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
-    parts = {part: columns.sums(part, groups, len(keys)) for part in (*PARTS, "overhead")}
+    parts = {part.attribute: columns.sums(part.attribute, groups, len(keys)) for part in AT_BLOCKS}
     parts["wait"] = np.bincount(groups, waits, len(keys))
     parts["comm"] = np.bincount(groups, comm, len(keys))
     n_frames = columns.sums("n_frames", groups, len(keys))
@@ -171,10 +140,8 @@ def _spent(
     return table
 
 
-def _waits(
-    columns: Columns, abandoned: Sequence[DuplicateAttempt], dealt: int, static: bool
-) -> np.ndarray:
-    """How long each block's worker had to wait for it, ns, since it was done with its last one.
+def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
+    """Wait of each block's worker for it, ns, since it was done with its last one.
 
     Where blocks are dealt, the first does not count: a process may have to start. Nor do those
     blocks that were dealt twice, or after which none was dealt: there was nothing else to do.
@@ -184,19 +151,19 @@ def _waits(
     follows = worker[1:] == worker[:-1]
     waits = np.zeros(len(order), np.int64)
     waits[order[1:]] = np.where(follows, start[1:] - end[:-1], 0)
-    if static:
+    if run.schedule == "static":
         firsts = order[np.concatenate(([True], ~follows))]
-        waits[firsts] = columns["start"][firsts] - dealt
+        waits[firsts] = columns["start"][firsts] - run.dealt
         return waits
-    twice = {(attempt.timing.job, attempt.timing.block) for attempt in abandoned}
+    twice = {(attempt.timing.job, attempt.timing.block) for attempt in run.abandoned}
     keys = zip(columns["job"].tolist(), columns["block"].tolist(), strict=True)
     once = np.array([key not in twice for key in keys] if twice else np.ones(len(order)), bool)
-    last_dealt = columns["start"][once].max(initial=dealt)
+    last_dealt = columns["start"][once].max(initial=run.dealt)
     return np.where(once & (columns["start"] < last_dealt), waits, 0)
 
 
 def _last_comm(columns: Columns) -> np.ndarray:
-    """How long the results of each worker's last block were on their way, ns; 0 of its others.
+    """Time that results of each worker's last block were on their way, ns; 0 of its others.
 
     Those travelled while it was at the next one.
     """
@@ -240,10 +207,10 @@ def _add_hanging(
             spent.parts["hang"] += length
 
 
-def _judge(
+def _straggler(
     worker: str, table: _Table, median: Mapping[int, _Usual], fastest: Mapping[int, _Usual]
 ) -> Straggler | None:
-    """A worker, if it is slow."""
+    """Describe a worker if it is slow."""
     own = {job: of_job[worker] for job, of_job in table.items() if worker in of_job}
     took = sum(spent.parts.total() for spent in own.values())
     at_median, at_fastest = (
@@ -272,7 +239,7 @@ def _judge(
 
 
 def _beyond(own: Mapping[int, _Spent], usual: Mapping[int, _Usual], part: str) -> float:
-    """What a worker spent on a part beyond what is usual for its frames, ns."""
+    """Time of a worker on a part beyond what is usual for its frames, ns."""
     return sum(
         spent.parts[part] - usual[job].parts[part] * spent.n_frames for job, spent in own.items()
     )

@@ -1,25 +1,15 @@
-"""What is said of a run, and numbers in words."""
+"""Numbers and names as people read them."""
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 #: From which number on how many decimals are shown; of smaller ones five.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
 
 
 def number(value: float) -> str:
-    """A number for a table, with decimals if it is small.
-
-    Parameters
-    ----------
-    value : float
-        The number; NaN where it is not known.
-
-    Returns
-    -------
-    str
+    """Format a number for a table, with decimals if it is small.
 
     Examples
     --------
@@ -33,16 +23,7 @@ def number(value: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Bytes in the largest unit of which there is one.
-
-    Parameters
-    ----------
-    n_bytes : float
-        Number of bytes; NaN where it is not known.
-
-    Returns
-    -------
-    str
+    """Format bytes in the largest unit of which there is one.
 
     Examples
     --------
@@ -57,19 +38,12 @@ def amount(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def _not_finite(value: float) -> str:
+    return "–" if math.isnan(value) else "∞"
+
+
 def many(count: int, thing: str) -> str:
-    """A number of things.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    thing : str
-        One of them.
-
-    Returns
-    -------
-    str
+    """Format a number of things.
 
     Examples
     --------
@@ -79,19 +53,92 @@ def many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'s' * (count != 1)}"
 
 
+def seconds(value: float) -> str:
+    """Format a time, s, with two digits or three.
+
+    Examples
+    --------
+    >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(7300)
+    ('1.2 ms', '1.2 s', '123 s', '2.0 h')
+    """
+    if value >= 3600:
+        return f"{value / 3600:.1f} h"
+    if value >= 100:
+        return f"{value:.0f} s"
+    if value >= 0.1 or value <= 0:
+        return f"{value:.2g} s" if value < 10 else f"{value:.1f} s"
+    return f"{1e3 * value:.2g} ms"
+
+
+def percent(share: float) -> str:
+    """Format a share of the whole, from 0 to 1.
+
+    Examples
+    --------
+    >>> percent(0.256), percent(0.004)
+    ('26 %', '0.4 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def rate(value: float) -> str:
+    """Format bytes per second.
+
+    Examples
+    --------
+    >>> rate(1.234e9), rate(689.2e6), rate(1.2e3)
+    ('1.2 GB/s', '689 MB/s', '1.2 kB/s')
+    """
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if value >= one[1]), ("kB", 1e3))
+    number = value / factor
+    return f"{number:.{0 if number >= 100 else 1}f} {unit}/s"
+
+
+def times(ratio: float) -> str:
+    """Format a ratio, not negative, with two digits.
+
+    Examples
+    --------
+    >>> times(0.0213), times(1.26), times(12.6), times(1260), times(float("inf"))
+    ('0.021', '1.3', '13', '1,300', 'any number of')
+    """
+    if math.isinf(ratio):
+        return "any number of"
+    return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def joined(words: Sequence[str]) -> str:
+    """Join words, at least one, to a list.
+
+    Examples
+    --------
+    >>> joined(["one", "two", "three"])
+    'one, two and three'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> Iterator[str]:
+    r"""Align cells of a table: the first `left` columns to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(*aligned([("worker", "frames"), ("a:1:1", "98")]), sep="\n")
+    worker  frames
+    a:1:1       98
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        yield "  ".join(
+            cell.ljust(width) if k < left else cell.rjust(width)
+            for k, (cell, width) in enumerate(cells)
+        )
+
+
 def shortened(text: str, most: int = 300) -> str:
-    """A text without its middle, if it is long.
-
-    Parameters
-    ----------
-    text : str
-        Of any length.
-    most : int
-        Characters to keep.
-
-    Returns
-    -------
-    str
+    """Cut the middle out of a text of more characters than `most`.
 
     Examples
     --------
@@ -103,22 +150,8 @@ def shortened(text: str, most: int = 300) -> str:
     return f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
 
 
-def _not_finite(value: float) -> str:
-    return "–" if math.isnan(value) else "∞"
-
-
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """What names are sorted by so that numbers in them count as such.
-
-    Parameters
-    ----------
-    name : str
-        Of a worker, or a host.
-
-    Returns
-    -------
-    list of tuple
-        To be compared with those of other names.
+    """Key to sort names by, so that numbers in them count as such.
 
     Examples
     --------
@@ -130,19 +163,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
-    """Names of hosts, as short as tells them apart.
-
-    Parameters
-    ----------
-    hosts : sequence of str
-        Their full names.
-    most : int
-        Characters, if that tells them apart.
-
-    Returns
-    -------
-    dict of str to str
-        By full name.
+    """Shorten names of hosts as far as they can still be told apart; by full name.
 
     Examples
     --------
@@ -162,136 +183,3 @@ def short_names(hosts: Sequence[str], *, most: int = 18) -> dict[str, str]:
         if len(set(short.values())) == len(short):
             return short
     return whole
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One thing to know, and what to do about it.
-
-    Attributes
-    ----------
-    kind : str
-        One word or two: what it is about.
-    text : str
-        A short paragraph.
-    numbers : dict of str to float
-        On which it rests: attributes of the report, seconds, or shares from 0 to 1.
-    heuristic : str
-        Its number in Khoshlessan et al. 2020; empty for what is not among theirs.
-    """
-
-    kind: str
-    text: str
-    numbers: dict[str, float]
-    heuristic: str = ""
-
-
-def seconds(value: float) -> str:
-    """A time with two digits or three.
-
-    Parameters
-    ----------
-    value : float
-        s.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> seconds(0.00123), seconds(1.234), seconds(123.4), seconds(7300)
-    ('1.2 ms', '1.2 s', '123 s', '2.0 h')
-    """
-    if value >= 3600:
-        return f"{value / 3600:.1f} h"
-    if value >= 100:
-        return f"{value:.0f} s"
-    if value >= 0.1 or value <= 0:
-        return f"{value:.2g} s" if value < 10 else f"{value:.1f} s"
-    return f"{1e3 * value:.2g} ms"
-
-
-def percent(share: float) -> str:
-    """A share of the whole.
-
-    Parameters
-    ----------
-    share : float
-        From 0 to 1.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> percent(0.256), percent(0.004)
-    ('26 %', '0.4 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
-
-
-def rate(value: float) -> str:
-    """Bytes a second.
-
-    Parameters
-    ----------
-    value : float
-        bytes/s.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> rate(1.234e9), rate(689.2e6), rate(1.2e3)
-    ('1.2 GB/s', '689 MB/s', '1.2 kB/s')
-    """
-    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if value >= one[1]), ("kB", 1e3))
-    number = value / factor
-    return f"{number:.{0 if number >= 100 else 1}f} {unit}/s"
-
-
-def times(ratio: float) -> str:
-    """A ratio with two digits.
-
-    Parameters
-    ----------
-    ratio : float
-        Not negative.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> times(0.0213), times(1.26), times(12.6), times(1260), times(float("inf"))
-    ('0.021', '1.3', '13', '1,300', 'any number of')
-    """
-    if math.isinf(ratio):
-        return "any number of"
-    return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
-
-
-def joined(words: Sequence[str]) -> str:
-    """Words as one list.
-
-    Parameters
-    ----------
-    words : sequence of str
-        At least one.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> joined(["one", "two", "three"])
-    'one, two and three'
-    """
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last

@@ -1,4 +1,4 @@
-"""Advice about a run: parts of it are done and timed, and the whole is predicted from them."""
+"""Advice about a run: sample runs are timed, and the whole is predicted from them."""
 
 import math
 import os
@@ -14,47 +14,22 @@ import numpy as np
 from paceline._util.files import size_in_words
 from paceline._util.machine import available_cpus
 from paceline.errors import UnsupportedError
-from paceline.performance.text import percent
+from paceline.performance.components import AT_BLOCKS
+from paceline.performance.text import aligned, percent
 from paceline.runner import analyses_of
-from paceline.scaling.forecast import MAKERS, Findings, Forecast, Pace, Recoded, measure, recoded
-from paceline.scaling.rehearse import Costs, Rehearsal, disk_rates
+from paceline.scaling.forecast import (
+    MAKERS,
+    Findings,
+    Forecast,
+    Pace,
+    Recoded,
+    measure,
+    recoded,
+)
+from paceline.scaling.sample_run import Costs, SampleRun, disk_rates
 from paceline.schedule.interfaces import Transform
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.chain import Chain
-
-
-class Outline:
-    """Number and times of all frames, by those in the middle of one file.
-
-    Parameters
-    ----------
-    chain : paceline.trajectory.chain.Chain
-        A sample.
-
-    Attributes
-    ----------
-    n_frames : int
-        Number of frames, about.
-    """
-
-    def __init__(self, chain: Chain):
-        self._chain = chain
-        self.n_frames = chain.n_expected
-
-    def times(self) -> np.ndarray:
-        """Times of all frames, ps, if they are as far apart as those that are known.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (n_frames,)
-            NaN where no time is known.
-        """
-        known = self._chain.times()
-        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
-        # Medians: a file may hold the times of several runs.
-        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
-        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
-
 
 #: More workers pay off as long as each does so much of what one alone does.
 EFFICIENT = 0.7
@@ -62,11 +37,20 @@ EFFICIENT = 0.7
 WAITING = 0.5
 #: Workers for each processor that are asked about where they wait.
 PER_CPU_WAITING = 8
+#: Characters of a line of sentences.
+WIDTH = 88
+#: Another file is worth a word where it saves this part of the time.
+WORTHWHILE = 0.2
+#: Part of what is read from memory that should be there.
+RESIDENT = 0.95
+
+#: Components of a frame's cost in sentences.
+_ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What a run would take, and what would help; print it for the words.
+    """Advice about a run: its time by number of workers, and what would help; print it for text.
 
     Attributes
     ----------
@@ -85,14 +69,14 @@ class Advice:
     is_sample : bool
         Whether the file has no index yet, and only frames in its middle were looked for.
     cached : float or None
-        How much of what the run reads was in memory before, from 0 to 1; None where that is not
-        told.
+        Share of what the run reads that was in memory before, from 0 to 1; None where it is
+        unknown.
     findings : Findings
-        What was measured.
+        Results of the sample runs.
     rates : tuple of float or None
         Bytes a second that one reader gets from the disk, and two together.
     forecast : Forecast
-        How times follow from that.
+        Arithmetic that predicts times from these.
     others : tuple of Recoded
         The same frames in other files.
     cpus : int
@@ -100,7 +84,7 @@ class Advice:
     asked : int or None
         Workers that the user asked about.
     seconds : float
-        What it took to find all this.
+        Time that all this took.
     """
 
     what: str
@@ -122,12 +106,12 @@ class Advice:
 
     @property
     def backend(self) -> str:
-        """Where blocks would be computed."""
+        """Backend that blocks would be computed on."""
         return self.findings.backend
 
     @property
     def waits(self) -> bool:
-        """Whether the analysis waits for something that is no processor."""
+        """True where the analysis waits for something that is no processor."""
         return self.findings.waiting > WAITING
 
     @cached_property
@@ -140,7 +124,7 @@ class Advice:
         return tuple(sorted(powers | {2, self.cpus} | ({self.asked} if self.asked else set())))
 
     def t_total(self, n_workers: int, file: str = "now") -> float:
-        """How long the run would take.
+        """Predict how long the run would take.
 
         Parameters
         ----------
@@ -169,11 +153,11 @@ class Advice:
 
     @property
     def _share(self) -> float:
-        """Of the bytes, what is taken to be in memory."""
+        """Share of the bytes that is taken to be in memory."""
         return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
 
     def efficiency(self, n_workers: int) -> float:
-        """What each of so many workers does of what one alone does."""
+        """Work of each of so many workers over that of one alone."""
         return self.t_total(1) / (n_workers * self.t_total(n_workers))
 
     @cached_property
@@ -188,23 +172,23 @@ class Advice:
 
     @property
     def pace(self) -> Pace:
-        """What frames cost where most bytes are now."""
+        """Cost of frames where most bytes are now."""
         disk = self.findings.from_disk
         return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
 
     @property
     def costs(self) -> Costs:
-        """What a frame costs one of `n_workers`, now."""
+        """Cost of a frame for one of `n_workers`, now."""
         return self.pace.costs(self.n_workers)
 
     @property
     def bound(self) -> str:
-        """What takes most of a worker's time: "read", "decode", "transform", "compute", "rest"."""
+        """Largest part of a worker's time: "read", "decode", "transform", "compute" or "rest"."""
         parts = self.costs.parts
         return max(parts, key=parts.__getitem__)
 
     def t_other(self, file: Recoded, where: str) -> float:
-        """How long the run would take on another file, by `n_workers`.
+        """Predict how long the run would take on another file, by `n_workers`.
 
         Parameters
         ----------
@@ -226,7 +210,7 @@ class Advice:
         return self.forecast.t_recoded(self.findings.in_memory, file, self.n_workers, rate)
 
     def t_convert(self, file: Recoded) -> float:
-        """Making another file by `n_workers`, s, but for what the disk takes to write it."""
+        """Time to make another file by `n_workers`, s, but for what the disk takes to write it."""
         decoding = self.forecast.t_convert(file, self.n_workers)
         if self.rates is None or self.cached is None:
             return decoding
@@ -247,277 +231,23 @@ class Advice:
         ]
 
     def __str__(self) -> str:
-
-        return told(self)
-
-
-#: Characters of a line of sentences.
-WIDTH = 88
-#: Another file is worth a word where it saves this part of the time.
-WORTHWHILE = 0.2
-#: What is read from memory should be there: but for so much.
-RESIDENT = 0.95
-
-_DOING = {
-    "read": "reading bytes",
-    "decode": "decoding frames",
-    "transform": "transforming positions",
-    "compute": "the analysis itself",
-    "rest": "dealing blocks, and waiting for the interpreter",
-}
+        return _text(self)
 
 
-def told(advice: "Advice") -> str:
-    """All of it.
+class Outline:
+    """Number and times of all frames, by those in the middle of one file."""
 
-    Parameters
-    ----------
-    advice : Advice
-        The numbers.
+    def __init__(self, chain: Chain):
+        self._chain = chain
+        self.n_frames = chain.n_expected
 
-    Returns
-    -------
-    str
-        Several paragraphs, without a line break at the end.
-    """
-    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
-    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
-    return "\n\n".join(filter(None, texts))
-
-
-def _wrapped(line: str) -> str:
-    """An item of a list on as many lines as it takes."""
-    if not line.startswith("- "):
-        return line
-    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _subject(advice: "Advice") -> Iterator[str]:
-    first, *more = map(os.path.basename, advice.files)
-    names = f"{first} and {len(more)} more" if more else first
-    about = "about " if advice.is_sample else ""
-    size = f", {size_in_words(advice.size)}" if advice.size else ""
-    yield (
-        f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
-        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
-    )
-    workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
-    yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
-    if advice.is_sample:
-        yield "the number of frames is estimated: the file has no index yet (paceline index)"
-    yield from _where(advice)
-
-
-def _where(advice: "Advice") -> Iterator[str]:
-    """Where the bytes are."""
-    resident = advice.findings.resident
-    if resident is not None and resident < RESIDENT:
-        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
-    if advice.cached is None:
-        yield "how much of what it reads is in memory now is not known here"
-    elif advice.findings.from_disk is None:
-        yield (
-            f"{percent(advice.cached)} of what it reads is in memory now; how fast the rest comes "
-            "from the disk could not be measured"
-        )
-    else:
-        yield f"{percent(advice.cached)} of what it reads is in memory now"
-
-
-def _frame(advice: "Advice") -> Iterator[str]:
-    """What a frame costs."""
-    columns = {"memory": advice.findings.in_memory}
-    if advice.findings.from_disk is not None:
-        columns["disk"] = advice.findings.from_disk
-    counts = (1,) if advice.backend == "serial" else (1, 2)
-    heads = [f"{where} ×{n}" for where in columns for n in counts]
-    costs = [pace.costs(n) for pace in columns.values() for n in counts]
-    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
-    rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
-    yield from _aligned([("µs a frame, from, × workers", *heads), *rows])
-    yield f"{size_in_words(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
-    if advice.rates is not None:
-        one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
-        yield f"one reader gets {one} from the disk, two together {two}"
-
-
-def _times(advice: "Advice") -> Iterator[str]:
-    """The whole run."""
-    heads = ["workers", "from memory", "from the disk", "now", "efficiency"]
-    rows = [
-        (str(n), *(_seconds(value) for value in times), f"{efficiency:.2f}")
-        for n, *times, efficiency in advice.rows()
-    ]
-    yield from _aligned([tuple(heads), *rows])
-
-
-def _verdict(advice: "Advice") -> Iterator[str]:
-    """What bounds it, and how many workers pay off."""
-    costs, best = advice.costs, advice.n_workers
-    share = costs.parts[advice.bound] / costs.seconds
-    yield f"- {percent(share)} of the time of {_each(best)} is {_DOING[advice.bound]}."
-    if advice.waits and advice.bound == "compute":
-        yield (
-            "- The analysis waits for something other than a processor: more workers than the "
-            f"{advice.cpus} CPUs pay off."
-        )
-    if advice.backend != "serial":
-        yield _paying(advice)
-    yield from _lock(advice)
-
-
-def _paying(advice: "Advice") -> str:
-    best = advice.n_workers
-    time = f"{_seconds(advice.t_total(best))}"
-    beyond = [n for n in advice.workers if n > best]
-    if beyond:
-        more = (
-            f"with {beyond[0]} ({_seconds(advice.t_total(beyond[0]))}) each would do "
-            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
-        )
-    elif best > 2:
-        more = "beyond 2 this is estimated"
-    else:
-        more = f"this process may use {advice.cpus} CPUs"
-    workers = "1 worker pays" if best == 1 else f"{best} workers pay"
-    return f"- {workers} off: {time}; {more}."
-
-
-def _lock(advice: "Advice") -> Iterator[str]:
-    """Threads that hold each other up, and whether processes do not."""
-    processes = advice.findings.processes
-    if processes is None:
-        return
-    threads = advice.findings.in_memory
-    slower = threads.two.costs.compute / threads.one.costs.compute
-    one = f"Each of two threads computes for {slower:.1f} times as long as one alone"
-    by_processes = advice.forecast.t_total(processes, 2)
-    by_threads = advice.t_total(2, "memory")
-    start = f"{_seconds(processes.two.fixed)} for their start among it"
-    if by_processes < by_threads:
-        yield (
-            f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
-            f"{_seconds(by_processes)} in place of {_seconds(by_threads)}, {start}: "
-            "backend processes."
-        )
-    elif processes.two.costs.seconds < threads.two.costs.seconds / (1 + WORTHWHILE):
-        yield (
-            f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
-            f"but 2 of them would take {_seconds(by_processes)} of so short a run, {start}."
-        )
-    else:
-        yield f"- {one}, and so does each of two processes: other work slows this machine down."
-
-
-def _other_files(advice: "Advice") -> Iterator[str]:
-    """Other formats and layouts."""
-    if not advice.others:
-        return
-    best = advice.n_workers
-    heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
-    here = (
-        f"this file ({advice.format})",
-        size_in_words(advice.size),
-        size_in_words(round(advice.findings.in_memory.one.n_bytes)),
-        _seconds(advice.t_total(best, "memory")),
-        _seconds(advice.t_total(best, "disk")),
-        "-",
-    )
-    rows = [
-        (
-            _name(file),
-            size_in_words(round(file.frame_bytes * advice.n_frames)),
-            size_in_words(round(file.n_bytes)),
-            _seconds(advice.t_other(file, "memory")),
-            _seconds(advice.t_other(file, "disk")),
-            _seconds(advice.t_convert(file)),
-        )
-        for file in advice.others
-    ]
-    yield from _aligned([(*heads, "from the disk", "to make it"), here, *rows])
-    yield ""
-    yield from _best_file(advice)
-    yield _splitting(advice)
-
-
-def _best_file(advice: "Advice") -> Iterator[str]:
-    """The file that would save most, if one does."""
-    # Files of which the disk's part is not known are compared by the rest.
-    from_disk = advice.pace is advice.findings.from_disk and advice.rates is not None
-    where = "disk" if from_disk else "memory"
-    now = advice.t_total(advice.n_workers, where)
-    best = min(advice.others, key=lambda file: advice.t_other(file, where))
-    saved = now - advice.t_other(best, where)
-    if saved < WORTHWHILE * now:
-        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
-        return
-    runs = math.ceil(advice.t_convert(best) / saved)
-    after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
-    rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
-    yield (
-        f"- {_name(best)}{rounded}, would take {_seconds(now - saved)} in place of "
-        f"{_seconds(now)}; making it costs {_seconds(advice.t_convert(best))} and what the disk "
-        f"takes to write it, and pays off {after}."
-    )
-
-
-def _splitting(advice: "Advice") -> str:
-    opening = _seconds(advice.findings.in_memory.two.opening)
-    return (
-        "- Splitting the file would change nothing on this machine: workers read one file side by "
-        f"side, and opening it takes each {opening}."
-    )
-
-
-def _elsewhere(advice: "Advice") -> Iterator[str]:
-    """What one machine cannot tell."""
-    one = advice.findings.in_memory.one
-    costs = one.costs
-    computing = costs.compute + costs.transform + costs.rest
-    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
-    yield (
-        f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
-        f"--decode {_given(costs.decode)} --compute {_given(computing)} \\\n"
-        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
-    )
-
-
-def _name(file: "Recoded") -> str:
-    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
-
-
-def _workers(n: int) -> str:
-    return "1 worker" if n == 1 else f"{n} workers"
-
-
-def _each(n: int) -> str:
-    return "the worker" if n == 1 else f"each of {n} workers"
-
-
-def _seconds(value: float) -> str:
-    """A time that a person can take in."""
-    if math.isnan(value):
-        return "-"
-    if value < 0.1:
-        return f"{value * 1e3:.1f} ms"
-    if value < 100:
-        return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
-    if value < 6000:
-        return f"{value / 60:.1f} min"
-    return f"{value / 3600:.1f} h"
-
-
-def _given(value: float) -> str:
-    """A time as `paceline predict` takes it."""
-    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
-    return f"{float(f'{value * factor:.3g}'):g}{unit}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        yield "  ".join((first.ljust(widths[0]), *cells))
+    def times(self) -> np.ndarray:
+        """Times of all frames, ps, if they are as far apart as those that are known."""
+        known = self._chain.times()
+        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
+        # Medians: a file may hold the times of several runs.
+        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
+        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
 
 
 def advise(
@@ -532,7 +262,7 @@ def advise(
     transforms: Sequence[Transform] = (),
     on_error: str = "raise",
 ) -> Advice:
-    """Tell what a run would take, what bounds it, and what would help; in some seconds.
+    """Measure in some seconds what a run would take, what bounds it, and what would help.
 
     A few blocks from the middle of the trajectory are analysed by one worker and by two, from
     memory and from the disk, and the whole run is predicted from that (see `paceline.model`). The
@@ -559,7 +289,7 @@ def advise(
     Returns
     -------
     Advice
-        Print it for the words; its attributes are the numbers.
+        Print it for the text; its attributes are the numbers.
 
     Raises
     ------
@@ -592,24 +322,24 @@ def advise(
     if any(one.atomgroup.universe is not universe for one in asked):
         raise UnsupportedError("advice is about the analyses of one Universe at a time")
     chosen = choose_frames(_n_frames(universe), start, stop, step, frames)
-    rehearsal = Rehearsal(asked, transforms, chosen, skip_damaged=on_error == "skip")
-    if not rehearsal.trajectory.shareable:
+    sample = SampleRun(asked, transforms, chosen, skip_damaged=on_error == "skip")
+    if not sample.trajectory.shareable:
         backend = "serial"
     # Before anything is read or let go of.
-    cached = rehearsal.in_memory_now()
-    findings = measure(rehearsal, backend or "threads")
+    cached = sample.in_memory_now()
+    findings = measure(sample, backend or "threads")
     what = " and ".join(one.name for one in asked)
-    return _advice(rehearsal, findings, what, len(chosen), cached, n_workers, begun)
+    return _advice(sample, findings, what, len(chosen), cached, n_workers, begun)
 
 
 def _n_frames(universe: Any) -> int:
-    """Frames of a trajectory, estimated where only some of them were looked for."""
+    """Count frames of a trajectory, or estimate them where only some were looked for."""
     chain = getattr(universe.trajectory, "chain", None)
     return universe.trajectory.n_frames if chain is None else chain.n_expected
 
 
 def _advice(
-    rehearsal: Rehearsal,
+    sample: SampleRun,
     findings: Findings,
     what: str,
     n_frames: int,
@@ -617,8 +347,8 @@ def _advice(
     n_workers: int | None,
     begun: float,
 ) -> Advice:
-    """All that was measured, put together."""
-    trajectory = rehearsal.trajectory
+    """Put together all that was measured."""
+    trajectory = sample.trajectory
     chain = getattr(trajectory, "chain", None)
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
@@ -628,17 +358,250 @@ def _advice(
         format="read by MDAnalysis" if chain is None else chain.files[0].format,
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
-        n_wanted=rehearsal.source.n_wanted,
+        n_wanted=sample.source.n_wanted,
         n_frames=n_frames,
-        is_sample=rehearsal.is_sample,
+        is_sample=sample.is_sample,
         cached=cached,
         findings=findings,
         rates=None if largest is None else disk_rates(largest),
-        forecast=Forecast(n_frames, rehearsal.block_frames),
-        others=tuple(
-            [] if chain is None else recoded(chain, rehearsal.source, rehearsal.middle(64))
-        ),
+        forecast=Forecast(n_frames, sample.block_frames),
+        others=tuple([] if chain is None else recoded(chain, sample.source, sample.middle(64))),
         cpus=available_cpus(),
         asked=n_workers,
         seconds=time.perf_counter() - begun,
     )
+
+
+def _text(advice: Advice) -> str:
+    """Write several paragraphs, without a line break at the end."""
+    paragraphs = (_subject, _frame, _times, _verdict, _other_files, _elsewhere)
+    texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
+    return "\n\n".join(filter(None, texts))
+
+
+def _wrapped(line: str) -> str:
+    """Wrap an item of a list."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _subject(advice: Advice) -> Iterator[str]:
+    first, *more = map(os.path.basename, advice.files)
+    names = f"{first} and {len(more)} more" if more else first
+    about = "about " if advice.is_sample else ""
+    size = f", {size_in_words(advice.size)}" if advice.size else ""
+    yield (
+        f"{advice.what} of {advice.n_wanted} of {advice.n_atoms} atoms in {about}"
+        f"{advice.n_frames} frame{'s' * (advice.n_frames != 1)} of {names} ({advice.format}{size})"
+    )
+    workers = "1 worker" if advice.backend == "serial" else f"1 and 2 {advice.backend}"
+    yield f"measured in {advice.seconds:.1f} s with {workers}, in the middle of the trajectory"
+    if advice.is_sample:
+        yield "the number of frames is estimated: the file has no index yet (paceline index)"
+    yield from _where(advice)
+
+
+def _where(advice: Advice) -> Iterator[str]:
+    """Say where the bytes are."""
+    resident = advice.findings.resident
+    if resident is not None and resident < RESIDENT:
+        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
+    if advice.cached is None:
+        yield "how much of what it reads is in memory now is not known here"
+    elif advice.findings.from_disk is None:
+        yield (
+            f"{percent(advice.cached)} of what it reads is in memory now; how fast the rest comes "
+            "from the disk could not be measured"
+        )
+    else:
+        yield f"{percent(advice.cached)} of what it reads is in memory now"
+
+
+def _frame(advice: Advice) -> Iterator[str]:
+    """Table of what a frame costs."""
+    columns = {"memory": advice.findings.in_memory}
+    if advice.findings.from_disk is not None:
+        columns["disk"] = advice.findings.from_disk
+    counts = (1,) if advice.backend == "serial" else (1, 2)
+    heads = [f"{where} ×{n}" for where in columns for n in counts]
+    costs = [pace.costs(n) for pace in columns.values() for n in counts]
+    rows = [(name, *(f"{one.parts[name] * 1e6:.1f}" for one in costs)) for name in costs[0].parts]
+    rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
+    yield from aligned([("µs a frame, from, × workers", *heads), *rows])
+    yield f"{size_in_words(round(advice.findings.in_memory.one.n_bytes))} are read of a frame"
+    if advice.rates is not None:
+        one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
+        yield f"one reader gets {one} from the disk, two together {two}"
+
+
+def _times(advice: Advice) -> Iterator[str]:
+    """Table of the whole run."""
+    heads = ["workers", "from memory", "from the disk", "now", "efficiency"]
+    rows = [
+        (str(n), *(_seconds(value) for value in times), f"{efficiency:.2f}")
+        for n, *times, efficiency in advice.rows()
+    ]
+    yield from aligned([tuple(heads), *rows])
+
+
+def _verdict(advice: Advice) -> Iterator[str]:
+    """Say what bounds the run, and how many workers pay off."""
+    costs, best = advice.costs, advice.n_workers
+    share = costs.parts[advice.bound] / costs.seconds
+    yield f"- {percent(share)} of the time of {_each(best)} is {_ACTIVITIES[advice.bound]}."
+    if advice.waits and advice.bound == "compute":
+        yield (
+            "- The analysis waits for something other than a processor: more workers than the "
+            f"{advice.cpus} CPUs pay off."
+        )
+    if advice.backend != "serial":
+        yield _paying(advice)
+    yield from _lock(advice)
+
+
+def _paying(advice: Advice) -> str:
+    best = advice.n_workers
+    time = f"{_seconds(advice.t_total(best))}"
+    beyond = [n for n in advice.workers if n > best]
+    if beyond:
+        more = (
+            f"with {beyond[0]} ({_seconds(advice.t_total(beyond[0]))}) each would do "
+            f"{percent(advice.efficiency(beyond[0]))} of what one does alone"
+        )
+    elif best > 2:
+        more = "beyond 2 this is estimated"
+    else:
+        more = f"this process may use {advice.cpus} CPUs"
+    workers = "1 worker pays" if best == 1 else f"{best} workers pay"
+    return f"- {workers} off: {time}; {more}."
+
+
+def _lock(advice: Advice) -> Iterator[str]:
+    """Say whether threads hold each other up, and processes do not."""
+    processes = advice.findings.processes
+    if processes is None:
+        return
+    threads = advice.findings.in_memory
+    slower = threads.two.costs.compute / threads.one.costs.compute
+    one = f"Each of two threads computes for {slower:.1f} times as long as one alone"
+    by_processes = advice.forecast.t_total(processes, 2)
+    by_threads = advice.t_total(2, "memory")
+    start = f"{_seconds(processes.two.fixed)} for their start among it"
+    if by_processes < by_threads:
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
+            f"{_seconds(by_processes)} in place of {_seconds(by_threads)}, {start}: "
+            "backend processes."
+        )
+    elif processes.two.costs.seconds < threads.two.costs.seconds / (1 + WORTHWHILE):
+        yield (
+            f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
+            f"but 2 of them would take {_seconds(by_processes)} of so short a run, {start}."
+        )
+    else:
+        yield f"- {one}, and so does each of two processes: other work slows this machine down."
+
+
+def _other_files(advice: Advice) -> Iterator[str]:
+    """Table of other formats and layouts."""
+    if not advice.others:
+        return
+    best = advice.n_workers
+    heads = (f"with {_workers(best)}", "size", "read a frame", "from memory")
+    here = (
+        f"this file ({advice.format})",
+        size_in_words(advice.size),
+        size_in_words(round(advice.findings.in_memory.one.n_bytes)),
+        _seconds(advice.t_total(best, "memory")),
+        _seconds(advice.t_total(best, "disk")),
+        "-",
+    )
+    rows = [
+        (
+            _name(file),
+            size_in_words(round(file.frame_bytes * advice.n_frames)),
+            size_in_words(round(file.n_bytes)),
+            _seconds(advice.t_other(file, "memory")),
+            _seconds(advice.t_other(file, "disk")),
+            _seconds(advice.t_convert(file)),
+        )
+        for file in advice.others
+    ]
+    yield from aligned([(*heads, "from the disk", "to make it"), here, *rows])
+    yield ""
+    yield from _best_file(advice)
+    yield _splitting(advice)
+
+
+def _best_file(advice: Advice) -> Iterator[str]:
+    """Name the file that would save most, if one does."""
+    # Files of which the disk's part is not known are compared by the rest.
+    from_disk = advice.pace is advice.findings.from_disk and advice.rates is not None
+    where = "disk" if from_disk else "memory"
+    now = advice.t_total(advice.n_workers, where)
+    best = min(advice.others, key=lambda file: advice.t_other(file, where))
+    saved = now - advice.t_other(best, where)
+    if saved < WORTHWHILE * now:
+        yield f"- No other file would save more than {percent(WORTHWHILE)} of the time."
+        return
+    runs = math.ceil(advice.t_convert(best) / saved)
+    after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
+    rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
+    yield (
+        f"- {_name(best)}{rounded}, would take {_seconds(now - saved)} in place of "
+        f"{_seconds(now)}; making it costs {_seconds(advice.t_convert(best))} and what the disk "
+        f"takes to write it, and pays off {after}."
+    )
+
+
+def _splitting(advice: Advice) -> str:
+    opening = _seconds(advice.findings.in_memory.two.opening)
+    return (
+        "- Splitting the file would change nothing on this machine: workers read one file side by "
+        f"side, and opening it takes each {opening}."
+    )
+
+
+def _elsewhere(advice: Advice) -> Iterator[str]:
+    """Say what one machine cannot tell."""
+    one = advice.findings.in_memory.one
+    costs = one.costs
+    computing = costs.compute + costs.transform + costs.rest
+    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
+    yield (
+        f"  paceline predict --frames {advice.n_frames} --bytes {one.n_bytes:.0f} "
+        f"--decode {_given(costs.decode)} --compute {_given(computing)} \\\n"
+        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
+    )
+
+
+def _name(file: Recoded) -> str:
+    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
+
+
+def _workers(n: int) -> str:
+    return "1 worker" if n == 1 else f"{n} workers"
+
+
+def _each(n: int) -> str:
+    return "the worker" if n == 1 else f"each of {n} workers"
+
+
+def _seconds(value: float) -> str:
+    """Format a time for a person."""
+    if math.isnan(value):
+        return "-"
+    if value < 0.1:
+        return f"{value * 1e3:.1f} ms"
+    if value < 100:
+        return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+    if value < 6000:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:.1f} h"
+
+
+def _given(value: float) -> str:
+    """Format a time for `paceline predict`."""
+    unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
+    return f"{float(f'{value * factor:.3g}'):g}{unit}"

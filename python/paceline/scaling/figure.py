@@ -1,53 +1,69 @@
-"""The figure of a scaling measurement."""
+"""Figures and tables of scaling, measured and predicted."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paceline._util.files import new_file
-from paceline.analysis.results import FIGURE_STYLE
-from paceline.performance.components import COLOURS
-from paceline.scaling.measure import Point, ScalingRun, Spread, points
+import numpy as np
 
-#: Parts of a worker's time: column, name and colour, in task and out of it. What reports do not
-#: tell apart, or show as bars alone, has a colour of its own.
-IN_TASK = {
-    "t_io mean (s)": ("read", COLOURS["read"]),
-    "t_decode mean (s)": ("decode", COLOURS["decode"]),
-    "t_transform mean (s)": ("transform", COLOURS["transform"]),
-    "t_compute mean (s)": ("compute", COLOURS["compute"]),
-    "t_open mean (s)": ("open", COLOURS["open"]),
-    "t_overhead mean (s)": ("rest", COLOURS["rest"]),
+from paceline._util.files import new_file
+from paceline.analysis.results import FIGURE_STYLE, Table
+from paceline.performance.components import (
+    ABANDONED,
+    AROUND,
+    AT_BLOCKS,
+    COMM,
+    COMPUTE,
+    DECODE,
+    OPEN,
+    READ,
+    STARTUP,
+    WAIT,
+    Component,
+)
+from paceline.scaling.measure import (
+    COMMAND,
+    TOTAL,
+    Point,
+    ScalingRun,
+    Statistics,
+    column_of,
+    points,
+)
+from paceline.scaling.predict import Prediction
+
+#: Waiting, light in reports, is darker here, where it is a line.
+_WAIT = replace(WAIT, colour="#5b6770")
+#: Components by column: on blocks, and off them.
+IN_TASK = {column_of(part): part for part in AT_BLOCKS}
+SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUND)}
+#: Components by attribute of a `Prediction`.
+PREDICTED = {
+    "t_start": STARTUP,
+    "t_open": OPEN,
+    "t_io": READ,
+    "t_decode": DECODE,
+    "t_comp": COMPUTE,
+    "t_wait": _WAIT,
+    "t_comm": COMM,
 }
-SCHEDULER = {
-    "t_abandoned mean (s)": ("abandoned", COLOURS["abandoned"]),
-    "t_startup mean (s)": ("start-up", "#d55e00"),
-    "t_wait mean (s)": ("wait", "#7f3c8d"),
-    "t_around (s)": ("plan, collect", "#000000"),
-}
+#: Colours of curves that are compared: Okabe and Ito's, which most can tell apart.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 #: Parts that are less than this of the total at every number of workers are left out.
 NEGLIGIBLE = 0.01
 #: Inches: the width of a page, and the height of one mode's panels.
 WIDTH, HEIGHT = 7.2, 4.6
 
+#: Predictions by schedule and layout; the first of each is the one that speed-up is relative to.
+Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
-def draw(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
-    """Draw total time, speed-up, efficiency and what the time went to.
 
-    Parameters
-    ----------
-    runs : sequence of ScalingRun
-        Of one backend; each mode has panels of its own.
-    title : str
-        What was measured.
-    cpus : int
-        How many there are: more workers share them.
+def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
+    """Draw runs of one backend: total time, speed-up, efficiency, and components of the time.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Error bars are standard deviations over repeats.
+    Each mode has panels of its own. Error bars are standard deviations over repeats.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -63,23 +79,8 @@ def draw(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
     return figure
 
 
-def save(figure: Any, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Write a figure in the format that the name's ending tells.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        The figure.
-    path : path-like
-        Ending in .pdf, .png, .svg or another that matplotlib knows.
-    overwrite : bool
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    FileExistsError
-        The file exists and is not to be overwritten.
-    """
+def save_figure(figure: Any, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Write a figure in the format that the name's ending tells."""
     from matplotlib import rc_context
 
     with (
@@ -89,8 +90,75 @@ def save(figure: Any, path: str | os.PathLike, *, overwrite: bool = False) -> No
         figure.savefig(file, format=Path(path).suffix[1:].lower())
 
 
+def table_of_predictions(curves: Curves) -> Table:
+    """Make a table of predictions, one a row."""
+    titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
+    titles += [f"{part} (s)" for part in PREDICTED]
+    columns: dict[str, list[Any]] = {title: [] for title in titles}
+    for (schedule, layout), found in curves.items():
+        first = found[0]
+        for one in found:
+            speed_up = first.n_workers * first.t_total / one.t_total
+            times = [getattr(one, part) for part in PREDICTED]
+            numbers = [one.t_total, speed_up, speed_up / one.n_workers, *times]
+            # A prediction is not known to more digits than these.
+            row = [schedule, layout, one.n_workers, *(float(f"{value:.4g}") for value in numbers)]
+            for title, value in zip(titles, row, strict=True):
+                columns[title].append(value)
+    return Table(
+        {title: np.array(values) for title, values in columns.items()},
+        x="workers",
+        y={"t_total (s)": "t_total"},
+        y_label="t_total (s)",
+    )
+
+
+def save_predictions(curves: Curves, path: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Draw t_total against workers; of a single curve, its parts as well."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
+        figure = Figure()
+        axes = figure.subplots()
+        _draw_curves(curves, axes)
+        with new_file(path, overwrite=overwrite, binary=True) as file:
+            figure.savefig(file, format=Path(path).suffix[1:].lower())
+
+
+def _draw_curves(curves: Curves, axes: Any) -> None:
+    """Draw predictions into axes, which become logarithmic."""
+    first = next(iter(curves.values()))
+    workers = [one.n_workers for one in first]
+    ideal = [first[0].t_total * first[0].n_workers / n for n in workers]
+    lowest = ideal[-1] / 10
+    axes.plot(workers, ideal, color="0.5", linestyle=":", label="perfect scaling")
+    if len(curves) == 1:
+        axes.plot(workers, [one.t_total for one in first], color="black", label="t_total")
+        for name, part in PREDICTED.items():
+            times = [getattr(one, name) for one in first]
+            if max(times) > lowest:
+                axes.plot(workers, times, color=part.colour, label=part.label)
+    else:
+        for k, ((schedule, layout), found) in enumerate(curves.items()):
+            style = "--" if schedule == "static" else "-"
+            axes.plot(
+                [one.n_workers for one in found],
+                [one.t_total for one in found],
+                color=CYCLE[k % len(CYCLE)],
+                linestyle=style,
+                label=f"{schedule}, {layout}",
+            )
+    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="predicted time (s)")
+    axes.set_ylim(bottom=lowest)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
+
+
 def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None:
-    """Six panels: four curves, bars, and what their colours mean."""
+    """Draw six panels: four curves, bars, and a legend."""
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
     _draw_total(total, mode, some)
@@ -113,9 +181,9 @@ def _draw_mode(figure: Any, mode: str, some: Sequence[Point], cpus: int) -> None
 
 def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> None:
     counts = [point.workers for point in some]
-    for column, style in (("t_total (s)", "o-"), ("t_command (s)", "s--")):
+    for column, style in ((TOTAL, "o-"), (COMMAND, "s--")):
         _curve(axes, counts, [point.columns[column] for point in some], style, _colour_of(column))
-    first = some[0].columns["t_total (s)"].mean
+    first = some[0].columns[TOTAL].mean
     ideal = [first * (counts[0] / n if mode == "strong" else 1.0) for n in counts]
     axes.plot(counts, ideal, ":", color="0.5")
     axes.set_yscale("log")
@@ -125,7 +193,7 @@ def _draw_total(axes: Any, mode: str, some: Sequence[Point]) -> None:
 
 def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> None:
     counts = [point.workers for point in some]
-    for prefix, column, style in (("", "t_total (s)", "o-"), ("command_", "t_command (s)", "s--")):
+    for prefix, column, style in (("", TOTAL, "o-"), ("command_", COMMAND, "s--")):
         spreads = [getattr(point, f"{prefix}{name}") for point in some]
         _curve(axes, counts, spreads, style, _colour_of(column))
     if name == "speed_up":
@@ -137,20 +205,20 @@ def _draw_ratios(axes: Any, some: Sequence[Point], name: str, title: str) -> Non
     axes.set_ylabel(title)
 
 
-def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, tuple[str, str]]) -> None:
+def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> None:
     """Each part of the mean worker's time; thin lines for the worker that has most of it."""
     counts = [point.workers for point in some]
-    for column, (_, colour) in shown.items():
+    for column, part in shown.items():
         spreads = [point.columns[column] for point in some]
         # A logarithmic axis has no place for nothing.
         kept = [(n, one) for n, one in zip(counts, spreads, strict=True) if one.mean > 0]
-        _curve(axes, [n for n, _ in kept], [one for _, one in kept], "o-", colour)
+        _curve(axes, [n for n, _ in kept], [one for _, one in kept], "o-", part.colour)
         most = column.replace("mean", "max")
         if most != column:
             axes.plot(
                 counts,
                 [point.columns[most].mean or float("nan") for point in some],
-                color=colour,
+                color=part.colour,
                 linewidth=0.5,
             )
     axes.set_yscale("log")
@@ -158,23 +226,23 @@ def _draw_parts(axes: Any, some: Sequence[Point], shown: Mapping[str, tuple[str,
     axes.set_ylabel("time of a worker (s)")
 
 
-def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, tuple[str, str]]) -> None:
+def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, Component]) -> None:
     """The same, added up to the total time: in task below, the scheduler's above."""
     places = range(len(some))
     below = [0.0] * len(some)
-    for column, (_, colour) in shown.items():
+    for column, part in shown.items():
         values = [max(point.columns[column].mean, 0.0) for point in some]
         hatch = "////" if column in SCHEDULER else None
         axes.bar(
             *(places, values),
             bottom=below,
-            color=colour,
+            color=part.colour,
             hatch=hatch,
             edgecolor="white",
             linewidth=0.3,
         )
         below = [a + b for a, b in zip(below, values, strict=True)]
-    totals = [point.columns["t_total (s)"] for point in some]
+    totals = [point.columns[TOTAL] for point in some]
     spread = [one.sd for one in totals]
     axes.errorbar(places, [one.mean for one in totals], spread, fmt="none", color="k", capsize=2)
     axes.set_xticks(places, [f"{point.workers}" for point in some])
@@ -182,17 +250,17 @@ def _draw_bars(axes: Any, some: Sequence[Point], shown: Mapping[str, tuple[str, 
 
 
 def _draw_legend(
-    axes: Any, some: Sequence[Point], shown: Mapping[str, tuple[str, str]], cpus: int
+    axes: Any, some: Sequence[Point], shown: Mapping[str, Component], cpus: int
 ) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     ideal = "ideal" if some[0].workers == 1 else f"ideal, of {some[0].workers} workers"
     lines: list[Any] = [
-        Line2D([], [], color=_colour_of("t_total (s)"), marker="o", markersize=3, label="the run"),
+        Line2D([], [], color=_colour_of(TOTAL), marker="o", markersize=3, label="the run"),
         Line2D(
             *([], []),
-            color=_colour_of("t_command (s)"),
+            color=_colour_of(COMMAND),
             marker="s",
             markersize=3,
             linestyle="--",
@@ -202,14 +270,14 @@ def _draw_legend(
     ]
     if some[-1].workers > cpus:
         lines.append(Line2D([], [], color="0.8", linewidth=0.8, label=f"all {cpus} CPUs"))
-    for column, (name, colour) in shown.items():
+    for column, part in shown.items():
         out = column in SCHEDULER
-        name = f"{name} (scheduler)" if out else f"{name} (in task)"
+        name = f"{part.label} (scheduler)" if out else f"{part.label} (in task)"
         lines.append(
-            Patch(facecolor=colour, hatch="////" if out else None, edgecolor="w", label=name)
+            Patch(facecolor=part.colour, hatch="////" if out else None, edgecolor="w", label=name)
         )
     lines.append(Line2D([], [], color="k", linewidth=0.5, label="worker with most of it"))
-    n = max(point.columns["t_total (s)"].n for point in some)
+    n = max(point.columns[TOTAL].n for point in some)
     title = f"mean ± standard deviation of {n}" if n > 1 else "one run each: no error bars"
     axes.axis("off")
     axes.legend(
@@ -224,24 +292,23 @@ def _draw_legend(
     )
 
 
-def _worth_showing(some: Sequence[Point]) -> dict[str, tuple[str, str]]:
-    """Parts that are not negligible."""
+def _worth_showing(some: Sequence[Point]) -> dict[str, Component]:
+    """Components that are not negligible."""
     return {
-        column: how
-        for column, how in {**IN_TASK, **SCHEDULER}.items()
+        column: part
+        for column, part in {**IN_TASK, **SCHEDULER}.items()
         if any(
-            point.columns[column].mean > NEGLIGIBLE * point.columns["t_total (s)"].mean
-            for point in some
+            point.columns[column].mean > NEGLIGIBLE * point.columns[TOTAL].mean for point in some
         )
     }
 
 
 def _colour_of(column: str) -> str:
-    return "k" if column == "t_total (s)" else "0.45"
+    return "k" if column == TOTAL else "0.45"
 
 
 def _curve(
-    axes: Any, counts: Sequence[int], spreads: Sequence[Spread], style: str, colour: str
+    axes: Any, counts: Sequence[int], spreads: Sequence[Statistics], style: str, colour: str
 ) -> None:
     axes.errorbar(
         counts,

@@ -1,4 +1,4 @@
-"""Parts of a run by one worker and by two, from memory and from the disk."""
+"""Forecast a run from sample runs by one worker and by two, and from frames in other formats."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from paceline.backends.threads import Threads
 from paceline.block import DAMAGED_STEP, Decoded, field_bits
 from paceline.errors import PacelineError, WorkerError
 from paceline.scaling.predict import FrameCost, predict
-from paceline.scaling.rehearse import Costs, Measured, Rehearsal
+from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
 from paceline.scaling.systems import FILE_SYSTEMS, FileSystem
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import (
@@ -32,12 +32,75 @@ from paceline.trajectory.source import (
     extents_in,
 )
 
+#: Backends that can be measured, by name.
+MAKERS: dict[str, Callable[[int], Backend]] = {
+    "threads": Threads,
+    "processes": Processes,
+    "serial": lambda _: Serial(),
+}
+#: Seconds that one measurement takes, about; rounds of them, and seconds for all rounds. Of slow
+#: functions there are fewer.
+_SECONDS, _ROUNDS, _PATIENCE = 0.25, 3, 2.0
+#: Where a frame takes longer, s, reading it from the disk is not measured.
+_SLOW = 0.5
+#: Bytes that are read from the disk in one measurement, at the most.
+_COLD_BYTES = 48 << 20
+#: Threads hold each other up where each of two computes for so much longer than one alone, and
+#: that is most of its time.
+_HELD_UP, _BY_COMPUTING = 1.25, 0.5
 #: Positions of the frames that are encoded, at the most, bytes; and how many frames.
 _BYTES, _FRAMES = 32 << 20, 64
 #: Seconds for which each kind of file is read, in some rounds, of which the fastest counts.
 _RECODING_SECONDS, _RECODING_ROUNDS = 0.02, 3
 #: Formats by what they hold.
 _OF_POSITIONS, _OF_MOTION = ("XTC", "DCD"), ("NetCDF",)
+
+#: Times by one worker, and by two.
+Pair = tuple[SampleTimes, SampleTimes]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Cost of a frame by number of workers.
+
+    Attributes
+    ----------
+    one, two : SampleTimes
+        With one worker, and with two; the same where there can be only one.
+    busy : float
+        Processor time of a frame, s.
+    cpus : int
+        Processors that workers share.
+    """
+
+    one: SampleTimes
+    two: SampleTimes
+    busy: float
+    cpus: int
+
+    def costs(self, n_workers: int) -> Costs:
+        """Cost of a frame for one of so many workers.
+
+        What two workers cost each other, each further one costs them once more, as it does where
+        they take turns at something (Gunther 1993, the serial fraction). Together they get no more
+        processor time than there is.
+        """
+        if n_workers == 1:
+            return self.one.costs
+        two = self.two.costs
+        if n_workers == 2:
+            return two
+        parts = {
+            name: value + (n_workers - 2) * max(0.0, value - self.one.costs.parts[name])
+            for name, value in two.parts.items()
+        }
+        costs = Costs(**parts)
+        lacking = n_workers / self.cpus * self.busy - costs.seconds
+        return replace(costs, rest=costs.rest + max(0.0, lacking))
+
+    def fixed(self, n_workers: int) -> float:
+        """Time of such a run whatever its length, s."""
+        return self.one.fixed if n_workers == 1 else self.two.fixed
 
 
 @dataclass(frozen=True)
@@ -68,22 +131,224 @@ class Recoded:
     writing: float
 
 
-def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recoded]:
-    """What files of other kinds would make of some frames.
+@dataclass(frozen=True)
+class Forecast:
+    """Arithmetic that predicts how long a run takes.
 
-    Parameters
+    Attributes
     ----------
-    chain : paceline.trajectory.chain.Chain
-        The files that there are.
-    source : FrameSource
-        How their frames are read: the atoms and fields that are wanted.
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers; a few of them are taken.
+    n_frames : int
+        Of the run.
+    block_frames : callable
+        Frames of a block for so many workers.
+    """
 
-    Returns
-    -------
-    list of Recoded
-        Without the kind that there is, and those that cannot hold such frames.
+    n_frames: int
+    block_frames: Callable[[int], int]
+
+    def t_total(self, pace: Pace, n_workers: int) -> float:
+        """Time of the run on the file that there is, s."""
+        cost = _frame_cost(pace.costs(n_workers), pace.one.n_bytes)
+        return self._predict(cost, n_workers, FILE_SYSTEMS["memory"], pace.fixed(n_workers))
+
+    def t_recoded(self, pace: Pace, file: Recoded, n_workers: int, rate: float | None) -> float:
+        """Time of the run on another file, s; `rate`: bytes per second, if it is on disk."""
+        alone, beside = file.reading
+        reading = alone if n_workers == 1 else max(alone, beside)
+        costs = replace(pace.costs(n_workers), read=reading, decode=0.0)
+        system = FILE_SYSTEMS["memory"]
+        if rate is not None:
+            system = FileSystem(server_bandwidth=rate)
+            # Bytes come while others are decoded: only what takes longer is waited for.
+            stall = max(0.0, file.n_bytes / rate - costs.seconds)
+            costs = replace(costs, read=reading + stall)
+        cost = _frame_cost(costs, file.n_bytes)
+        return self._predict(cost, n_workers, system, pace.fixed(n_workers))
+
+    def t_convert(self, file: Recoded, n_workers: int) -> float:
+        """Time to make another file, s, but for what the disk takes to write it."""
+        cost = FrameCost(read=0.0, decode=0.0, compute=file.writing, bytes=file.frame_bytes)
+        return self._predict(cost, n_workers, FILE_SYSTEMS["memory"], 0.0)
+
+    def _predict(
+        self, cost: FrameCost, n_workers: int, system: FileSystem, t_start: float
+    ) -> float:
+        return predict(
+            cost,
+            self.n_frames,
+            n_workers,
+            file_system=system,
+            block_frames=self.block_frames(n_workers),
+            t_start=t_start,
+        ).t_total
+
+
+def _frame_cost(costs: Costs, n_bytes: float) -> FrameCost:
+    """Convert costs to the model's terms."""
+    compute = costs.transform + costs.compute + costs.rest
+    return FrameCost(read=costs.read, decode=costs.decode, compute=compute, bytes=n_bytes)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings of sample runs.
+
+    Attributes
+    ----------
+    backend : str
+        Backend of the workers.
+    in_memory : Pace
+        With the bytes in memory.
+    from_disk : Pace or None
+        With the bytes on the disk; None where they could not be put out of memory.
+    processes : Pace or None
+        By processes, in memory, where threads were seen to hold each other up.
+    resident : float or None
+        How much of what was read from memory is there; None where that is not told.
+    waiting : float
+        Part of a frame's time in which the analysis wants no processor, as if it slept.
+    """
+
+    backend: str
+    in_memory: Pace
+    from_disk: Pace | None
+    processes: Pace | None
+    resident: float | None
+    waiting: float
+
+
+def measure(sample: SampleRun, backend: str) -> Findings:
+    """Measure sample runs."""
+    make, most = MAKERS[backend], 1 if backend == "serial" else 2
+    seconds, waiting = _first_look(sample)
+    n_frames = max(1, round(_SECONDS / seconds))
+    if seconds * sample.together < _PATIENCE:
+        # Of frames that are stored as one, some would seem to take what all take.
+        n_frames = max(1, round(n_frames / sample.together)) * sample.together
+    disk = None
+    if sample.trajectory.shareable and seconds < _SLOW:
+        disk = _cold(sample, make, most, n_frames)
+    memory = _warm(sample, make, range(1, most + 1), n_frames)
+    processes = None
+    if backend == "threads" and _held_up(*memory):
+        # A function that cannot be sent has threads alone.
+        with contextlib.suppress(WorkerError):
+            processes = _warm(sample, Processes, range(2, 3), n_frames)
+    if disk is not None:
+        # Workers were started for these, and found running by those that came later.
+        memory = _with_start_of(memory, disk)
+    busy, cpus = (1 - waiting) * memory[0].costs.seconds, available_cpus()
+    return Findings(
+        backend=backend,
+        in_memory=Pace(*memory, busy, cpus),
+        from_disk=Pace(*disk, busy, cpus) if disk else None,
+        processes=Pace(*processes, busy, cpus) if processes else None,
+        resident=sample.in_memory(_from_memory(sample, n_frames * most)),
+        waiting=waiting,
+    )
+
+
+def _first_look(sample: SampleRun) -> tuple[float, float]:
+    """Estimate the time of a frame, s, and the part of it that the analysis waits, as if it slept.
+
+    Standing in line for a processor on a busy machine is not waiting. A machine that stands still
+    for a moment looks as if the analysis waited: the least of some looks counts.
+
+    Of one frame, which may take long, then of more as long as that is soon done.
+    """
+    seconds = waiting = 0.0
+    for n_frames in sorted({max(n, sample.together) for n in (1, 16, 256)}):
+        if seconds * n_frames > _SECONDS:
+            break
+        looks = [_look(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
+        seconds, waiting = (min(values) for values in zip(*looks, strict=True))
+    return seconds, waiting
+
+
+def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
+    """Time of each of so many frames, s, and the part of it that the analysis waits."""
+    frames = sample.middle(n_frames)
+    before = perf_counter(), *_thread_seconds()
+    found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.together))
+    after = perf_counter(), *_thread_seconds()
+    wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
+    idle = wall - on_cpu - in_line - found.costs.read * len(frames)
+    return found.costs.seconds, max(0.0, idle) / (wall - in_line)
+
+
+def _thread_seconds() -> tuple[float, float]:
+    """Seconds that this thread has had a processor, and stood in line for one."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            # What it tells of having a processor is of the last tick, and short looks end before.
+            _, in_line, _ = file.read().split()
+    except (OSError, ValueError):  # not Linux, or built without it
+        in_line = "0"
+    return thread_time(), int(in_line) / 1e9
+
+
+def _cold(
+    sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
+) -> Pair | None:
+    """Measure from the disk, each time with frames of its own; None where they stay in memory."""
+    found = []
+    for n_workers in range(1, most + 1):
+        n = min(n_frames * n_workers, _cold_frames(sample))
+        frames = sample.middle(n, part=n_workers - 1, parts=2)
+        if not sample.drop(frames):
+            return None
+        block = sample.block_of(len(frames) // n_workers)
+        found.append(sample.run(make(n_workers), frames, block))
+    return found[0], found[-1]
+
+
+def _cold_frames(sample: SampleRun) -> int:
+    """Frames that one measurement reads from the disk, at the most."""
+    return max(1, int(_COLD_BYTES / max(sample.frame_bytes, 1.0)))
+
+
+def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
+    """Take frames to be read from memory: the same again where that would be too much of it."""
+    return np.resize(sample.middle(min(n, 2 * _cold_frames(sample))), n)
+
+
+def _warm(sample: SampleRun, make: Callable[[int], Backend], counts: range, n_frames: int) -> Pair:
+    """Measure from memory, by so many workers: the median of some rounds."""
+    found: dict[int, list[SampleTimes]] = {n_workers: [] for n_workers in counts}
+    last = counts[-1]
+    block = sample.block_of(n_frames)
+    fixed = 0.0
+    if n_frames > 1:
+        fixed = sample.run(make(last), _from_memory(sample, n_frames * last), block).fixed
+    end = perf_counter() + _PATIENCE
+    while len(found[last]) < _ROUNDS and not (found[last] and perf_counter() > end):
+        for n_workers, taken in found.items():
+            frames = _from_memory(sample, n_frames * n_workers)
+            taken.append(sample.run(make(n_workers), frames, block))
+    one, two = (SampleTimes.middle(found[n_workers]) for n_workers in (counts[0], last))
+    # Workers were started for the first of all.
+    return one, replace(two, fixed=max(two.fixed, fixed))
+
+
+def _with_start_of(pair: Pair, first: Pair) -> Pair:
+    """Replace start times by those of when workers were first started."""
+    one, two = (
+        replace(later, fixed=max(later.fixed, sooner.fixed))
+        for later, sooner in zip(pair, first, strict=True)
+    )
+    return one, two
+
+
+def _held_up(one: SampleTimes, two: SampleTimes) -> bool:
+    """Return whether two threads hold each other up in computing, as if for the interpreter."""
+    computing = two.costs.compute > _BY_COMPUTING * two.costs.seconds
+    return computing and two.costs.compute > _HELD_UP * one.costs.compute
+
+
+def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recoded]:
+    """Encode some frames in other formats, and measure these.
+
+    Without the format that there is, and those that cannot hold such frames.
     """
     n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
     extents = chain.extents(frames[:n_frames])
@@ -107,7 +372,7 @@ def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recod
 
 
 def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[Decoded, float]:
-    """Frames with all their atoms, without damaged ones, and seconds that each took."""
+    """Decode whole frames, without damaged ones; and seconds that each took."""
     everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
     decoded = Decoded.room_for(np.arange(len(extents)), chain.n_atoms, source.fields)
     begun = time.perf_counter()
@@ -151,7 +416,7 @@ def _recode(
 def _encode(
     whole: Decoded, columns: np.ndarray, format: str, fields: Sequence[str]
 ) -> tuple[bytes, bytes]:
-    """What a file of these frames begins with, and the frames."""
+    """Encode the head of a file of these frames, and the frames."""
     has_cell = bool(whole.dimensions.any())
     encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
     positions, velocities, forces = (
@@ -164,19 +429,19 @@ def _encode(
 
 
 def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
-    """Seconds in which one of several workers reads a frame, and bytes that it reads of it."""
+    """Measure seconds in which one of several workers reads a frame, and bytes of it."""
     extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
-    hands = [source.open() for _ in range(n_workers)]
+    readers = [source.open() for _ in range(n_workers)]
     rooms = [
-        Decoded.room_for(np.arange(len(extents)), source.n_wanted, source.fields) for _ in hands
+        Decoded.room_for(np.arange(len(extents)), source.n_wanted, source.fields) for _ in readers
     ]
-    cost = hands[0].read(extents, rooms[0], skip=False)
+    cost = readers[0].read(extents, rooms[0], skip=False)
     times = max(1, int(_RECODING_SECONDS / ((cost.read + cost.decode) / 1e9)))
 
     def read(worker: int) -> float:
         begun = time.perf_counter()
         for _ in range(times):
-            hands[worker].read(extents, rooms[worker], skip=False)
+            readers[worker].read(extents, rooms[worker], skip=False)
         return (time.perf_counter() - begun) / times / len(extents)
 
     with ThreadPoolExecutor(n_workers) as threads:
@@ -184,316 +449,3 @@ def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple
         n_rounds = _RECODING_ROUNDS if times > 1 else 1
         rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
     return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What a frame costs, depending on how many workers are at work.
-
-    Attributes
-    ----------
-    one, two : Measured
-        With one worker, and with two; the same where there can be only one.
-    busy : float
-        Processor time of a frame, s.
-    cpus : int
-        Processors that workers share.
-    """
-
-    one: Measured
-    two: Measured
-    busy: float
-    cpus: int
-
-    def costs(self, n_workers: int) -> Costs:
-        """What a frame costs one of so many workers.
-
-        What two workers cost each other, each further one costs them once more, as it does where
-        they take turns at something (Gunther 1993, the serial fraction). Together they get no more
-        processor time than there is.
-        """
-        if n_workers == 1:
-            return self.one.costs
-        two = self.two.costs
-        if n_workers == 2:
-            return two
-        parts = {
-            name: value + (n_workers - 2) * max(0.0, value - self.one.costs.parts[name])
-            for name, value in two.parts.items()
-        }
-        costs = Costs(**parts)
-        lacking = n_workers / self.cpus * self.busy - costs.seconds
-        return replace(costs, rest=costs.rest + max(0.0, lacking))
-
-    def fixed(self, n_workers: int) -> float:
-        """What such a run takes whatever its length, s."""
-        return self.one.fixed if n_workers == 1 else self.two.fixed
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """How long a run takes.
-
-    Attributes
-    ----------
-    n_frames : int
-        Of the run.
-    block_frames : callable
-        Frames of a block for so many workers.
-    """
-
-    n_frames: int
-    block_frames: Callable[[int], int]
-
-    def t_total(self, pace: Pace, n_workers: int) -> float:
-        """Of the file that there is, s.
-
-        Parameters
-        ----------
-        pace : Pace
-            What its frames cost.
-        n_workers : int
-            Workers.
-        """
-        cost = _frame_cost(pace.costs(n_workers), pace.one.n_bytes)
-        return self._predict(cost, n_workers, FILE_SYSTEMS["memory"], pace.fixed(n_workers))
-
-    def t_recoded(self, pace: Pace, file: Recoded, n_workers: int, rate: float | None) -> float:
-        """Of another file, s.
-
-        Parameters
-        ----------
-        pace : Pace
-            What frames cost of the file that there is, in memory.
-        file : Recoded
-            The other one.
-        n_workers : int
-            Workers.
-        rate : float or None
-            Bytes a second from the disk; None where the file is in memory.
-        """
-        alone, beside = file.reading
-        reading = alone if n_workers == 1 else max(alone, beside)
-        costs = replace(pace.costs(n_workers), read=reading, decode=0.0)
-        system = FILE_SYSTEMS["memory"]
-        if rate is not None:
-            system = FileSystem(server_bandwidth=rate)
-            # Bytes come while others are decoded: only what takes longer is waited for.
-            stall = max(0.0, file.n_bytes / rate - costs.seconds)
-            costs = replace(costs, read=reading + stall)
-        cost = _frame_cost(costs, file.n_bytes)
-        return self._predict(cost, n_workers, system, pace.fixed(n_workers))
-
-    def t_convert(self, file: Recoded, n_workers: int) -> float:
-        """Making another file, s, but for what the disk takes to write it."""
-        cost = FrameCost(read=0.0, decode=0.0, compute=file.writing, bytes=file.frame_bytes)
-        return self._predict(cost, n_workers, FILE_SYSTEMS["memory"], 0.0)
-
-    def _predict(
-        self, cost: FrameCost, n_workers: int, system: FileSystem, t_start: float
-    ) -> float:
-        return predict(
-            cost,
-            self.n_frames,
-            n_workers,
-            file_system=system,
-            block_frames=self.block_frames(n_workers),
-            t_start=t_start,
-        ).t_total
-
-
-def _frame_cost(costs: Costs, n_bytes: float) -> FrameCost:
-    """In the model's terms."""
-    compute = costs.transform + costs.compute + costs.rest
-    return FrameCost(read=costs.read, decode=costs.decode, compute=compute, bytes=n_bytes)
-
-
-#: Seconds that one measurement takes, about; rounds of them, and seconds for all rounds. Of slow
-#: functions there are fewer.
-_SECONDS, _ROUNDS, _PATIENCE = 0.25, 3, 2.0
-#: Where a frame takes longer, s, reading it from the disk is not measured.
-_SLOW = 0.5
-#: Bytes that are read from the disk in one measurement, at the most.
-_COLD_BYTES = 48 << 20
-#: Threads hold each other up where each of two computes for so much longer than one alone, and
-#: that is most of its time.
-_HELD_UP, _BY_COMPUTING = 1.25, 0.5
-
-#: By one worker, and by two.
-Pair = tuple[Measured, Measured]
-
-MAKERS: dict[str, Callable[[int], Backend]] = {
-    "threads": Threads,
-    "processes": Processes,
-    "serial": lambda _: Serial(),
-}
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What was measured.
-
-    Attributes
-    ----------
-    backend : str
-        Who worked.
-    in_memory : Pace
-        With the bytes in memory.
-    from_disk : Pace or None
-        With the bytes on the disk; None where they could not be put out of memory.
-    processes : Pace or None
-        By processes, in memory, where threads were seen to hold each other up.
-    resident : float or None
-        How much of what was read from memory is there; None where that is not told.
-    waiting : float
-        Part of a frame's time in which the analysis wants no processor, as if it slept.
-    """
-
-    backend: str
-    in_memory: Pace
-    from_disk: Pace | None
-    processes: Pace | None
-    resident: float | None
-    waiting: float
-
-
-def measure(rehearsal: Rehearsal, backend: str) -> Findings:
-    """Measure parts of a run.
-
-    Parameters
-    ----------
-    rehearsal : Rehearsal
-        The run.
-    backend : {"threads", "processes", "serial"}
-        Who works.
-
-    Returns
-    -------
-    Findings
-    """
-    make, most = MAKERS[backend], 1 if backend == "serial" else 2
-    seconds, waiting = _first_look(rehearsal)
-    n_frames = max(1, round(_SECONDS / seconds))
-    if seconds * rehearsal.together < _PATIENCE:
-        # Of frames that are stored as one, some would seem to take what all take.
-        n_frames = max(1, round(n_frames / rehearsal.together)) * rehearsal.together
-    disk = None
-    if rehearsal.trajectory.shareable and seconds < _SLOW:
-        disk = _cold(rehearsal, make, most, n_frames)
-    memory = _warm(rehearsal, make, range(1, most + 1), n_frames)
-    processes = None
-    if backend == "threads" and _held_up(*memory):
-        # A function that cannot be sent has threads alone.
-        with contextlib.suppress(WorkerError):
-            processes = _warm(rehearsal, Processes, range(2, 3), n_frames)
-    if disk is not None:
-        # Workers were started for these, and found running by those that came later.
-        memory = _with_start_of(memory, disk)
-    busy, cpus = (1 - waiting) * memory[0].costs.seconds, available_cpus()
-    return Findings(
-        backend=backend,
-        in_memory=Pace(*memory, busy, cpus),
-        from_disk=Pace(*disk, busy, cpus) if disk else None,
-        processes=Pace(*processes, busy, cpus) if processes else None,
-        resident=rehearsal.in_memory(_from_memory(rehearsal, n_frames * most)),
-        waiting=waiting,
-    )
-
-
-def _first_look(rehearsal: Rehearsal) -> tuple[float, float]:
-    """What a frame takes, s, about, and which part of it the analysis waits, as if it slept.
-
-    Standing in line for a processor on a busy machine is not waiting. A machine that stands still
-    for a moment looks as if the analysis waited: the least of some looks counts.
-
-    Of one frame, which may take long, then of more as long as that is soon done.
-    """
-    seconds = waiting = 0.0
-    for n_frames in sorted({max(n, rehearsal.together) for n in (1, 16, 256)}):
-        if seconds * n_frames > _SECONDS:
-            break
-        looks = [_look(rehearsal, n_frames) for _ in range(_ROUNDS if seconds else 1)]
-        seconds, waiting = (min(values) for values in zip(*looks, strict=True))
-    return seconds, waiting
-
-
-def _look(rehearsal: Rehearsal, n_frames: int) -> tuple[float, float]:
-    """What each of so many frames takes, s, and which part of it the analysis waits."""
-    frames = rehearsal.middle(n_frames)
-    before = perf_counter(), *_thread_seconds()
-    found = rehearsal.run(Serial(), frames, max(min(n_frames, 16), rehearsal.together))
-    after = perf_counter(), *_thread_seconds()
-    wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
-    idle = wall - on_cpu - in_line - found.costs.read * len(frames)
-    return found.costs.seconds, max(0.0, idle) / (wall - in_line)
-
-
-def _thread_seconds() -> tuple[float, float]:
-    """For how long this thread has had a processor, and stood in line for one."""
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            # What it tells of having a processor is of the last tick, and short looks end before.
-            _, in_line, _ = file.read().split()
-    except (OSError, ValueError):  # not Linux, or built without it
-        in_line = "0"
-    return thread_time(), int(in_line) / 1e9
-
-
-def _cold(
-    rehearsal: Rehearsal, make: Callable[[int], Backend], most: int, n_frames: int
-) -> Pair | None:
-    """From the disk; each measurement has frames of its own."""
-    found = []
-    for n_workers in range(1, most + 1):
-        n = min(n_frames * n_workers, _cold_frames(rehearsal))
-        frames = rehearsal.middle(n, part=n_workers - 1, parts=2)
-        if not rehearsal.drop(frames):
-            return None
-        block = rehearsal.block_of(len(frames) // n_workers)
-        found.append(rehearsal.run(make(n_workers), frames, block))
-    return found[0], found[-1]
-
-
-def _cold_frames(rehearsal: Rehearsal) -> int:
-    """Frames that one measurement reads from the disk, at the most."""
-    return max(1, int(_COLD_BYTES / max(rehearsal.frame_bytes, 1.0)))
-
-
-def _from_memory(rehearsal: Rehearsal, n: int) -> np.ndarray:
-    """So many frames to be read from memory: the same again where that would be too much of it."""
-    return np.resize(rehearsal.middle(min(n, 2 * _cold_frames(rehearsal))), n)
-
-
-def _warm(
-    rehearsal: Rehearsal, make: Callable[[int], Backend], counts: range, n_frames: int
-) -> Pair:
-    """From memory, by so many workers: the median of some rounds."""
-    found: dict[int, list[Measured]] = {n_workers: [] for n_workers in counts}
-    last = counts[-1]
-    block = rehearsal.block_of(n_frames)
-    fixed = 0.0
-    if n_frames > 1:
-        fixed = rehearsal.run(make(last), _from_memory(rehearsal, n_frames * last), block).fixed
-    end = perf_counter() + _PATIENCE
-    while len(found[last]) < _ROUNDS and not (found[last] and perf_counter() > end):
-        for n_workers, taken in found.items():
-            frames = _from_memory(rehearsal, n_frames * n_workers)
-            taken.append(rehearsal.run(make(n_workers), frames, block))
-    one, two = (Measured.middle(found[n_workers]) for n_workers in (counts[0], last))
-    # Workers were started for the first of all.
-    return one, replace(two, fixed=max(two.fixed, fixed))
-
-
-def _with_start_of(pair: Pair, first: Pair) -> Pair:
-    """With what starting workers took when they were first wanted."""
-    one, two = (
-        replace(later, fixed=max(later.fixed, sooner.fixed))
-        for later, sooner in zip(pair, first, strict=True)
-    )
-    return one, two
-
-
-def _held_up(one: Measured, two: Measured) -> bool:
-    """Whether two threads hold each other up in computing, as where they need the interpreter."""
-    computing = two.costs.compute > _BY_COMPUTING * two.costs.seconds
-    return computing and two.costs.compute > _HELD_UP * one.costs.compute

@@ -1,4 +1,4 @@
-"""Predictions for many numbers of workers, and how many of them pay."""
+"""Model of a run: predictions of its time for any number of workers."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -20,10 +20,13 @@ from paceline.scaling.systems import (
 from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 from paceline.schedule.scheduler import OVERDUE, SHORTEST
 
+#: A worker should save at least so much of what it could.
+EFFICIENCY = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class FrameCost:
-    """What one frame costs a worker that has the machine to itself.
+    """Cost of one frame for a worker that has the machine to itself.
 
     Attributes
     ----------
@@ -110,44 +113,9 @@ class FrameCost:
         return self.read + self.decode + self.compute
 
 
-def queued(alone: float, service: float, n_workers: float) -> float:
-    """Time of a frame where workers take turns at something for a part of it.
-
-    A closed queue: each worker spends `alone - service` by itself, then waits for its turn, which
-    takes `service`. Found by Schweitzer's approximation of mean value analysis (Schweitzer 1979,
-    Bard 1979), which has a closed form for one queue. It is exact for one worker, and for many it
-    tends to `n_workers * service`: then the thing is always busy, and more workers gain nothing.
-
-    Parameters
-    ----------
-    alone : float
-        Time of a frame for a worker alone, s, its turn included.
-    service : float
-        How long its turn takes, s. If that is longer than `alone`, the frame was measured where
-        there was no turn to wait for, and takes no less than it.
-    n_workers : float
-        Who take turns.
-
-    Returns
-    -------
-    float
-        Time of a frame, s.
-
-    Examples
-    --------
-    >>> queued(alone=1.0, service=0.1, n_workers=1)
-    1.0
-    >>> f"{queued(alone=1.0, service=0.1, n_workers=10):.2f} {queued(1.0, 0.1, 1000):.1f}"
-    '1.25 100.0'
-    """
-    own = max(0.0, alone - service)
-    busy = n_workers * service
-    return (own + busy + math.sqrt((own - busy) ** 2 + 4 * own * service)) / 2
-
-
 @dataclass(frozen=True, slots=True)
 class Unevenness:
-    """How workers differ.
+    """Differences between workers.
 
     Attributes
     ----------
@@ -182,114 +150,14 @@ class Unevenness:
         return 1 - self.slow_fraction + self.slow_fraction / self.slow_factor
 
 
-def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
-    """When the last of equal shares is done, expected.
-
-    Parameters
-    ----------
-    share : float
-        What a share takes a worker that is not slow, s.
-    n_workers : int
-        Who have a share.
-    uneven : Unevenness
-        How workers differ.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Examples
-    --------
-    >>> static_time(10.0, 100, Unevenness(slow_fraction=0.5, slow_factor=3))
-    30.0
-    """
-    some_slow = 1 - (1 - uneven.slow_fraction) ** n_workers
-    # Blom's approximation: the largest of so many normal deviates.
-    largest = NormalDist().inv_cdf((n_workers - 0.375) / (n_workers + 0.25))
-    return share * (1 + uneven.spread * largest + (uneven.slow_factor - 1) * some_slow)
-
-
-def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
-    """When the last block is done where workers take the next as they come free, expected.
-
-    Nobody is idle until no block is left; then workers are in the midst of one each. The last of
-    them to end is almost a block's time away, and a slow one's block is done once more by another
-    when it is overdue.
-
-    Parameters
-    ----------
-    share : float
-        All work divided by the workers, for one that is not slow, s.
-    block : float
-        What a block takes it, s.
-    n_workers : int
-        Who take blocks.
-    uneven : Unevenness
-        How workers differ.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Examples
-    --------
-    >>> dynamic_time(10.0, 0.1, 1, Unevenness())
-    10.0
-    """
-    none_left = (share - block / 2) / uneven.pace
-    n_slow = uneven.slow_fraction * n_workers
-    n_others = n_workers - n_slow
-    repeated = max(OVERDUE * block, SHORTEST) + block
-    last_slow = min(uneven.slow_factor * block, repeated) * n_slow / (n_slow + 1)
-    last = max(block * n_others / (n_others + 1), last_slow)
-    return none_left + last
-
-
-def opened_in_time(work: Callable[[int], float], n_workers: int, t_open: float) -> int:
-    """How many of those who open the file one after another find blocks left to do.
-
-    Who has opened it works while others wait for their turn. The last of n who is in time opens it
-    when the others are done: n (n - 1) / 2 opens take as long as all work.
-
-    Parameters
-    ----------
-    work : callable
-        From a number of workers to the time that all blocks take them together, s.
-    n_workers : int
-        Who open the file.
-    t_open : float
-        An open, s.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> opened_in_time(lambda n: 100.0, 1000, 1.0), opened_in_time(lambda n: 100.0, 1000, 0.0)
-    (14, 1000)
-    """
-    in_time = 1
-    while True:
-        more = n_workers
-        if t_open > 0:
-            more = min(n_workers, int(0.5 + math.sqrt(0.25 + 2 * work(in_time) / t_open)))
-        if more <= in_time:
-            return in_time
-        in_time = more
-
-
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a run is expected to take, seconds: the parts add up to `t_total`.
+    """Expected time of a run, seconds: the parts add up to `t_total`.
 
     Attributes
     ----------
     n_workers : int
-        Who share the work.
+        Workers that share the work.
     t_start : float
         Until the first worker can begin.
     t_open : float
@@ -430,76 +298,6 @@ def predict(
     )
 
 
-def _check_choices(schedule: str, layout: str) -> None:
-    for what, chosen, known in (("schedule", schedule, SCHEDULES), ("layout", layout, LAYOUTS)):
-        if chosen not in known:
-            raise UnsupportedError(f"{what}: expected one of {', '.join(known)}, found {chosen!r}")
-
-
-def _check_numbers(least: int, **numbers: float | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and not least <= value < math.inf:
-            raise UnsupportedError(f"{name}: expected {least} or more, found {value}")
-
-
-def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Choose the frames of a block, about as `paceline.schedule.plan.make_plan` does.
-
-    Parameters
-    ----------
-    cost : FrameCost
-        Of one frame.
-    n_frames : int
-        Frames of the run.
-    n_workers : int
-        Who share them.
-
-    Returns
-    -------
-    int
-        At least those of a small system's leaf.
-    """
-    wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
-    size = LEAF_FRAMES
-    while 2 * size <= wanted:
-        size *= 2
-    return size
-
-
-def _frame_time(
-    cost: FrameCost,
-    system: FileSystem,
-    layout: Layout,
-    n_workers: int,
-    on_a_node: int,
-    requests: float,
-) -> float:
-    """Time of a frame, waiting for others included; `requests` are those of a frame."""
-    servers = system.stripe_count
-    if layout == "split":
-        servers = min(system.servers, n_workers * system.stripe_count)
-    at_server = cost.bytes / system.server_bandwidth + requests * system.t_request
-    queues = [
-        (at_server / servers, n_workers),
-        (cost.bytes / system.node_bandwidth, on_a_node),
-    ]
-    if layout == "shared":
-        queues.append((requests * system.t_lock, on_a_node))
-    # Who waits in the longest queue comes to the others when they are short.
-    return max(queued(cost.seconds, service, n) for service, n in queues)
-
-
-def _gathering(network: Network, n_bytes: float, n_workers: int, per_node: int | None) -> float:
-    """Bring results to one process, over a tree; a node's own cross no network."""
-    if n_workers <= (per_node or n_workers):
-        return 0.0
-    return math.ceil(math.log2(n_workers)) * network.latency + n_bytes / network.bandwidth
-
-
-#: A worker should save at least so much of what it could.
-EFFICIENCY = 0.5
-
-
 def sweep(
     cost: FrameCost, n_frames: int, n_workers: Iterable[int], **options: Any
 ) -> list[Prediction]:
@@ -527,16 +325,6 @@ def sweep(
 def doublings(most: int) -> list[int]:
     """Numbers of workers that give an evenly spaced curve: 1, 2, 4 … and the most.
 
-    Parameters
-    ----------
-    most : int
-        The last.
-
-    Returns
-    -------
-    list of int
-        In order.
-
     Examples
     --------
     >>> doublings(24)
@@ -547,17 +335,7 @@ def doublings(most: int) -> list[int]:
 
 
 def fastest(predictions: Sequence[Prediction]) -> Prediction:
-    """Find the shortest run; of equal ones, that with the fewest workers.
-
-    Parameters
-    ----------
-    predictions : sequence of Prediction
-        At least one.
-
-    Returns
-    -------
-    Prediction
-    """
+    """Find the shortest run; of equal ones, that with the fewest workers."""
     return min(predictions, key=lambda found: (found.t_total, found.n_workers))
 
 
@@ -595,3 +373,132 @@ def last_that_pays(
             break
         best = found
     return best
+
+
+def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
+    """Choose the frames of a block, about as `paceline.schedule.plan.make_plan` does."""
+    wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
+    size = LEAF_FRAMES
+    while 2 * size <= wanted:
+        size *= 2
+    return size
+
+
+def _check_choices(schedule: str, layout: str) -> None:
+    for what, chosen, known in (("schedule", schedule, SCHEDULES), ("layout", layout, LAYOUTS)):
+        if chosen not in known:
+            raise UnsupportedError(f"{what}: expected one of {', '.join(known)}, found {chosen!r}")
+
+
+def _check_numbers(least: int, **numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and not least <= value < math.inf:
+            raise UnsupportedError(f"{name}: expected {least} or more, found {value}")
+
+
+def _frame_time(
+    cost: FrameCost,
+    system: FileSystem,
+    layout: Layout,
+    n_workers: int,
+    on_a_node: int,
+    requests: float,
+) -> float:
+    """Time of a frame, waiting for others included; `requests` are those of a frame."""
+    servers = system.stripe_count
+    if layout == "split":
+        servers = min(system.servers, n_workers * system.stripe_count)
+    at_server = cost.bytes / system.server_bandwidth + requests * system.t_request
+    queues = [
+        (at_server / servers, n_workers),
+        (cost.bytes / system.node_bandwidth, on_a_node),
+    ]
+    if layout == "shared":
+        queues.append((requests * system.t_lock, on_a_node))
+    # Who waits in the longest queue comes to the others when they are short.
+    return max(queued(cost.seconds, service, n) for service, n in queues)
+
+
+def queued(alone: float, service: float, n_workers: float) -> float:
+    """Time of a frame where workers take turns at something for a part of it.
+
+    A closed queue: each worker spends `alone - service` by itself, then waits for its turn, which
+    takes `service`. Found by Schweitzer's approximation of mean value analysis (Schweitzer 1979,
+    Bard 1979), which has a closed form for one queue. It is exact for one worker, and for many it
+    tends to `n_workers * service`: then the thing is always busy, and more workers gain nothing.
+
+    Examples
+    --------
+    >>> queued(alone=1.0, service=0.1, n_workers=1)
+    1.0
+    >>> f"{queued(alone=1.0, service=0.1, n_workers=10):.2f} {queued(1.0, 0.1, 1000):.1f}"
+    '1.25 100.0'
+    """
+    own = max(0.0, alone - service)
+    busy = n_workers * service
+    return (own + busy + math.sqrt((own - busy) ** 2 + 4 * own * service)) / 2
+
+
+def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
+    """Expected time until the last of equal shares is done; `share` is that of a worker, s.
+
+    Examples
+    --------
+    >>> static_time(10.0, 100, Unevenness(slow_fraction=0.5, slow_factor=3))
+    30.0
+    """
+    some_slow = 1 - (1 - uneven.slow_fraction) ** n_workers
+    # Blom's approximation: the largest of so many normal deviates.
+    largest = NormalDist().inv_cdf((n_workers - 0.375) / (n_workers + 0.25))
+    return share * (1 + uneven.spread * largest + (uneven.slow_factor - 1) * some_slow)
+
+
+def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
+    """Expected time until the last block is done, s, if workers take blocks as they come free.
+
+    `share` is all work divided by the workers, `block` a block, s of a worker that is not slow.
+
+    Nobody is idle until no block is left; then workers are in the midst of one each. The last of
+    them to end is almost a block's time away, and a slow one's block is done once more by another
+    when it is overdue.
+
+    Examples
+    --------
+    >>> dynamic_time(10.0, 0.1, 1, Unevenness())
+    10.0
+    """
+    none_left = (share - block / 2) / uneven.pace
+    n_slow = uneven.slow_fraction * n_workers
+    n_others = n_workers - n_slow
+    repeated = max(OVERDUE * block, SHORTEST) + block
+    last_slow = min(uneven.slow_factor * block, repeated) * n_slow / (n_slow + 1)
+    last = max(block * n_others / (n_others + 1), last_slow)
+    return none_left + last
+
+
+def opened_in_time(work: Callable[[int], float], n_workers: int, t_open: float) -> int:
+    """Number of workers that find blocks left to do, where they open the file one after another.
+
+    A worker that has opened it works while others wait for their turn. The last of n that is in
+    time opens it when the others are done: n (n - 1) / 2 opens take as long as all work.
+
+    Examples
+    --------
+    >>> opened_in_time(lambda n: 100.0, 1000, 1.0), opened_in_time(lambda n: 100.0, 1000, 0.0)
+    (14, 1000)
+    """
+    in_time = 1
+    while True:
+        more = n_workers
+        if t_open > 0:
+            more = min(n_workers, int(0.5 + math.sqrt(0.25 + 2 * work(in_time) / t_open)))
+        if more <= in_time:
+            return in_time
+        in_time = more
+
+
+def _gathering(network: Network, n_bytes: float, n_workers: int, per_node: int | None) -> float:
+    """Bring results to one process, over a tree; a node's own cross no network."""
+    if n_workers <= (per_node or n_workers):
+        return 0.0
+    return math.ceil(math.log2(n_workers)) * network.latency + n_bytes / network.bandwidth

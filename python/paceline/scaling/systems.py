@@ -1,4 +1,4 @@
-"""What is given of a system: figures for file systems and networks, ways to share the work."""
+"""Figures for file systems and networks, and ways to share files and work."""
 
 import math
 from dataclasses import dataclass, fields
@@ -14,14 +14,14 @@ LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """Where files lie.
+    """File system that the trajectory lies on.
 
     Attributes
     ----------
     servers : int
         Disks or servers that hold data.
     stripe_count : int
-        Those among which one file is divided.
+        Disks or servers among which one file is divided.
     server_bandwidth : float
         Bytes per second from one of them.
     node_bandwidth : float
@@ -91,7 +91,7 @@ class FileSystem:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How results come back.
+    """Network over which results come back.
 
     Attributes
     ----------

@@ -14,6 +14,7 @@ import numpy as np
 from paceline._util.page_cache import cached_share, cached_share_of_all, drop_from_cache
 from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
+from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.interfaces import Analysis, Transform
@@ -23,85 +24,19 @@ from paceline.schedule.trajectory_run import TrajectoryRun
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
-#: Of a file of so few bytes a rate would tell nothing.
+#: A rate of a file of fewer bytes would mean nothing.
 _LEAST = 4 << 20
 #: Less than this in memory counts as nothing: reading elsewhere may bring in some pages.
 _DROPPED = 0.05
-
-
-def let_go(path: str, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Let the next read of some bytes of a file come from the disk.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    ranges : sequence of (int, int)
-        Offset and size of each row of bytes.
-
-    Returns
-    -------
-    bool
-        Whether they are known to be out of memory now.
-    """
-    try:
-        drop_from_cache(path, ranges)
-    except UnsupportedError:
-        return False
-    left = cached_share(path, ranges)
-    return left is not None and left < _DROPPED
-
-
-def disk_rates(path: str) -> tuple[float, float] | None:
-    """Bytes a second that one reader gets, and that two get together, that are not in memory.
-
-    Parameters
-    ----------
-    path : str
-        A file. Some of its bytes are let go of, and read.
-
-    Returns
-    -------
-    tuple of float or None
-        None where the bytes stay in memory, or the system does not tell.
-    """
-    size = os.path.getsize(path)
-    n_bytes = min(_BYTES, size // 8)
-    if n_bytes < _LEAST:
-        return None
-    # Away from the middle, where frames are read.
-    starts = [size // 8, size // 4, 5 * size // 8]
-    if not let_go(path, [(start, n_bytes) for start in starts]):
-        return None
-    one = _rate(path, starts[:1], n_bytes)
-    return one, _rate(path, starts[1:], n_bytes)
-
-
-def _rate(path: str, starts: list[int], n_bytes: int) -> float:
-    """Bytes a second of several readers together."""
-    begun = time.perf_counter()
-    with ThreadPoolExecutor(len(starts)) as readers:
-        read = readers.map(lambda start: _read(path, start, n_bytes), starts)
-        return sum(read) / (time.perf_counter() - begun)
-
-
-def _read(path: str, start: int, n_bytes: int) -> int:
-    """Read for a while, once at the least; how many bytes came."""
-    buffer, done = bytearray(_CALL), 0
-    end = time.perf_counter() + _SECONDS
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        while True:
-            done += os.preadv(descriptor, [buffer], start + done)
-            if done >= n_bytes or time.perf_counter() >= end:
-                return done
-    finally:
-        os.close(descriptor)
+#: Blocks that each worker does at the least, so that a slow one does not stand for all.
+_BLOCKS = 3
+#: Frames that are looked for in memory.
+_LOOKS = 256
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What one frame costs one worker, seconds.
+    """Cost of one frame for one worker, seconds.
 
     Attributes
     ----------
@@ -121,18 +56,18 @@ class Costs:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Sum of the parts, s."""
         return sum(self.parts.values())
 
     @property
     def parts(self) -> dict[str, float]:
-        """Each part by its name."""
+        """Parts by name, s."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a part of a run told.
+class SampleTimes:
+    """Times of a sample run.
 
     Attributes
     ----------
@@ -143,7 +78,7 @@ class Measured:
     opening : float
         Opening the file by one worker, s.
     fixed : float
-        What such a run takes whatever its length: planning, starting workers, opening, ending, s.
+        Time of such a run whatever its length: planning, starting workers, opening, ending, s.
     """
 
     costs: Costs
@@ -153,74 +88,14 @@ class Measured:
 
     @classmethod
     def middle(cls, several: Sequence[Self]) -> Self:
-        """The median of several, by what a frame takes."""
+        """Median of several, by time of a frame."""
         return sorted(several, key=lambda one: one.costs.seconds)[(len(several) - 1) // 2]
 
 
-def measured(timings: Timings, t_open: float) -> Measured:
-    """What the timings of a part of a run tell of a frame.
+class SampleRun:
+    """A run of which short parts can be done; the analyses are left as they are.
 
-    Parameters
-    ----------
-    timings : Timings
-        Of the part.
-    t_open : float
-        What looking at the trajectory took before, s.
-
-    Returns
-    -------
-    Measured
-    """
-    blocks_of: dict[str, list[BlockTiming]] = {}
-    for block in sorted(timings.blocks, key=lambda block: block.start):
-        blocks_of.setdefault(block.worker, []).append(block)
-    n_frames = timings.n_frames
-    # From a worker's first block until its last: then the others may still be at work.
-    spans = sum(own[-1].end - own[0].start for own in blocks_of.values())
-    names = ("read", "decode", "transform", "compute")
-    parts = {name: sum(getattr(block, name) for block in timings.blocks) for name in names}
-    opening = sum(block.open for block in timings.blocks)
-    parts["rest"] = max(0, spans - opening - sum(parts.values()))
-    opening_each = opening / len(blocks_of) / 1e9
-    begun = min(own[0].start for own in blocks_of.values())
-    at_work = (max(own[-1].end for own in blocks_of.values()) - begun) / 1e9
-    return Measured(
-        costs=Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
-        n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
-        opening=opening_each,
-        fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
-    )
-
-
-#: Blocks that each worker does at the least, so that one that is slow does not tell of all.
-_BLOCKS = 3
-#: Frames that are looked for in memory.
-_LOOKS = 256
-
-
-class Rehearsal:
-    """A run, parts of which can be done; the analyses are left as they are.
-
-    Parameters
-    ----------
-    analyses : sequence of Analysis
-        Of one Universe.
-    transforms : sequence of Transform
-        What is done to positions first.
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frames of the whole run.
-    skip_damaged : bool
-        Whether to leave out frames that cannot be read.
-
-    Attributes
-    ----------
-    is_sample : bool
-        Whether only some frames of the trajectory are known.
-
-    Raises
-    ------
-    UnsupportedError
-        An analysis writes files: it would write one.
+    `is_sample` is true where only some frames of the trajectory are known.
     """
 
     def __init__(
@@ -232,7 +107,7 @@ class Rehearsal:
         skip_damaged: bool,
     ):
         begun = time.perf_counter()
-        self._pass = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
+        self._run = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
@@ -242,7 +117,7 @@ class Rehearsal:
             self.is_sample = True
             self._frames = _readable(frames, self._chain.n_frames)
         self._deal(frames, 1, None)
-        for analysis, part in zip(analyses, self._pass.job.analyses, strict=True):
+        for analysis, part in zip(analyses, self._run.job.analyses, strict=True):
             if part.per_block:
                 raise UnsupportedError(
                     f"{analysis.name} would write a file; ask for advice about an analysis"
@@ -251,26 +126,17 @@ class Rehearsal:
     @property
     def trajectory(self) -> Any:
         """The trajectory, opened: a `Trajectory`."""
-        return self._pass.trajectory
+        return self._run.trajectory
 
     @property
     def source(self) -> Any:
-        """Where a worker's frames come from: a `FrameSource`."""
-        return self._pass.job.source
+        """Source of a worker's frames: a `FrameSource`."""
+        return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Frames about the middle of those that the run analyses.
+        """Take at most `n` frames about the middle of those that the run analyses.
 
-        Parameters
-        ----------
-        n : int
-            How many, at the most.
-        part, parts : int
-            Which of so many rows of neighbours, none of which holds a frame of another.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n,)
+        Of several `parts`, which are rows of neighbours, none has a frame of another.
         """
         n = min(n, max(1, len(self._frames) // parts))
         first = max(0, (len(self._frames) - n * parts) // 2 + n * part)
@@ -288,54 +154,40 @@ class Rehearsal:
 
     def run(
         self, backend: Backend, frames: np.ndarray, block_frames: int | None = None
-    ) -> Measured:
-        """Do some frames.
-
-        Parameters
-        ----------
-        backend : Backend
-            Who does them.
-        frames : numpy.ndarray of int64, shape (n_frames,)
-            Frame numbers; they may be repeated.
-        block_frames : int, optional
-            Frames dealt at a time: any number. By default as many as the plan has it.
-
-        Returns
-        -------
-        Measured
-        """
+    ) -> SampleTimes:
+        """Analyse some frames, which may be repeated, in blocks of any size."""
         begun = time.monotonic_ns()
         self._deal(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
         with ExitStack() as receivers:
-            self._pass.start_collecting(0, timings, receivers)
-            tasks = self._pass.tasks(0, backend.n_workers)
+            self._run.start_collecting(0, timings, receivers)
+            tasks = self._run.tasks(0, backend.n_workers)
             # Closed at once, also by an error here: workers would go on.
-            with closing(backend.run([self._pass.job], tasks)) as outcomes:
+            with closing(backend.run([self._run.job], tasks)) as outcomes:
                 for outcome in outcomes:
                     # Blocks that were abandoned count for nothing; MPI alone gathers.
                     if isinstance(outcome, BlockResult):
-                        self._pass.collected.add(outcome)
+                        self._run.collected.add(outcome)
         timings.end = time.monotonic_ns()
-        return measured(timings, self._t_open)
+        return sample_times(timings, self._t_open)
 
     def _deal(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
-        self._pass.prepare(
+        self._run.prepare(
             frames,
             skip_damaged=self._skip_damaged,
             n_workers=n_workers,
             block_frames=block_frames,
         )
-        leaf = self._pass.plan.leaf_frames
+        leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
             # Of slow functions a whole leaf would take too long. What is merged is thrown away.
             leaves = Leaves(block_frames)
-            self._pass.plan = Plan(frames, leaves, block_frames)
-            self._pass.job = replace(self._pass.job, leaves=leaves)
+            self._run.plan = Plan(frames, leaves, block_frames)
+            self._run.job = replace(self._run.job, leaves=leaves)
 
     @property
     def _wanted_bytes(self) -> float:
-        """To be read of a frame, about."""
+        """Bytes to be read of a frame, about."""
         atoms = getattr(self.source, "atoms", None)
         every = np.arange(self.trajectory.n_atoms)
         return self.trajectory.frame_bytes(every if atoms is None else atoms)
@@ -380,7 +232,7 @@ class Rehearsal:
         return found
 
     def in_memory(self, frames: np.ndarray) -> float | None:
-        """How much of what is read of some frames is in memory; None where that is not told."""
+        """Share in memory of what is read of some frames; None where it is unknown."""
         if not self.trajectory.shareable:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
@@ -398,18 +250,92 @@ class Rehearsal:
         return sum(shares) / len(shares)
 
     def in_memory_now(self) -> float | None:
-        """How much of what the whole run reads is in memory; None where that is not told."""
+        """Share in memory of what the whole run reads; None where it is unknown."""
         if not self.is_sample:
             return self.in_memory(self._run_frames)
         return cached_share_of_all({file.path for file in self.trajectory.chain.files})
 
     def drop(self, frames: np.ndarray) -> bool:
-        """Let some frames come from the disk when they are read next; whether they will."""
-        dropped = [let_go(path, some) for path, some in self._ranges(frames).items()]
+        """Drop frames from memory, to be read from the disk; return whether they will."""
+        dropped = [_drop(path, some) for path, some in self._ranges(frames).items()]
         return bool(dropped) and all(dropped)
 
 
 def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
-    """Of a sample, frames that are as far apart as those of the run."""
+    """Frames of a sample that are as far apart as those of the run."""
     stride = max(1, round((frames[-1] - frames[0]) / max(len(frames) - 1, 1)))
     return np.arange(0, n_known, stride, dtype=np.int64)
+
+
+def sample_times(timings: Timings, t_open: float) -> SampleTimes:
+    """Compute what a frame costs from the timings of a sample run, and `t_open`, s, before it."""
+    blocks_of: dict[str, list[BlockTiming]] = {}
+    for block in sorted(timings.blocks, key=lambda block: block.start):
+        blocks_of.setdefault(block.worker, []).append(block)
+    n_frames = timings.n_frames
+    # From a worker's first block until its last: then the others may still be at work.
+    spans = sum(own[-1].end - own[0].start for own in blocks_of.values())
+    parts = {
+        part.attribute: sum(getattr(block, part.attribute) for block in timings.blocks)
+        for part in (READ, DECODE, TRANSFORM, COMPUTE)
+    }
+    opening = sum(block.open for block in timings.blocks)
+    parts[OVERHEAD.label] = max(0, spans - opening - sum(parts.values()))
+    opening_each = opening / len(blocks_of) / 1e9
+    begun = min(own[0].start for own in blocks_of.values())
+    at_work = (max(own[-1].end for own in blocks_of.values()) - begun) / 1e9
+    return SampleTimes(
+        costs=Costs(**{name: value / n_frames / 1e9 for name, value in parts.items()}),
+        n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
+        opening=opening_each,
+        fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
+    )
+
+
+def disk_rates(path: str) -> tuple[float, float] | None:
+    """Bytes per second from the disk by one reader, and by two together.
+
+    None where the bytes stay in memory, or the system does not say.
+    """
+    size = os.path.getsize(path)
+    n_bytes = min(_BYTES, size // 8)
+    if n_bytes < _LEAST:
+        return None
+    # Away from the middle, where frames are read.
+    starts = [size // 8, size // 4, 5 * size // 8]
+    if not _drop(path, [(start, n_bytes) for start in starts]):
+        return None
+    one = _rate(path, starts[:1], n_bytes)
+    return one, _rate(path, starts[1:], n_bytes)
+
+
+def _rate(path: str, starts: list[int], n_bytes: int) -> float:
+    """Bytes per second of several readers together."""
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(len(starts)) as readers:
+        read = readers.map(lambda start: _read(path, start, n_bytes), starts)
+        return sum(read) / (time.perf_counter() - begun)
+
+
+def _read(path: str, start: int, n_bytes: int) -> int:
+    """Read for a while, once at the least; return the number of bytes."""
+    buffer, done = bytearray(_CALL), 0
+    end = time.perf_counter() + _SECONDS
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        while True:
+            done += os.preadv(descriptor, [buffer], start + done)
+            if done >= n_bytes or time.perf_counter() >= end:
+                return done
+    finally:
+        os.close(descriptor)
+
+
+def _drop(path: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Drop byte ranges of a file from memory; return whether they are known to be gone."""
+    try:
+        drop_from_cache(path, ranges)
+    except UnsupportedError:
+        return False
+    left = cached_share(path, ranges)
+    return left is not None and left < _DROPPED

@@ -1,6 +1,6 @@
-"""Workers that take blocks, event by event: what the closed formulas are checked against.
+"""Simulate workers that take blocks, event by event, to check the closed formulas of the model.
 
-Blocks are dealt as `paceline.schedule.scheduler.Scheduler` assigns them, by a clock of its own.
+Blocks are assigned as `paceline.schedule.scheduler.Scheduler` assigns them, by a simulated clock.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from paceline.schedule.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a simulated run went.
+    """Result of a simulated run.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def simulate(blocks: Sequence[float], slowness: Sequence[float]) -> Course:
 
 
 class _Run:
-    """One simulated run: its clock, and what a `Dealer` would know."""
+    """One simulated run: its clock, and the state of its scheduler."""
 
     def __init__(self, blocks: Sequence[float], slowness: Sequence[float]):
         self._blocks = blocks
@@ -116,7 +116,7 @@ class _Run:
             self._paces.append(now - self._since[block])
 
     def _next_overdue(self, now: float) -> tuple[float, int] | None:
-        """When a block is overdue next, and how many times it was dealt again."""
+        """Time when a block is overdue next, and the number of times it was dealt again."""
         allowed = UNKNOWN
         if self._paces:
             allowed = max(SHORTEST, OVERDUE * statistics.median_low(self._paces))

@@ -1,0 +1,190 @@
+"""Steps of commands that analyse: open the system, run over the frames asked for, save results."""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import MDAnalysis
+import numpy as np
+
+from paceline import transform
+from paceline._util.files import refuse_clashes, refuse_impossible
+from paceline.analysis.results import refuse_unknown_ending, refuse_unknown_figure
+from paceline.checkpoint import Checkpoint
+from paceline.cli.options import Bound, given, hdf5_options
+from paceline.errors import SelectionError
+from paceline.universe import Universe
+
+#: Error of times that is taken for rounding, relative to the largest.
+ROUNDING = 1e-6
+
+
+def open_universe(args: argparse.Namespace) -> Any:
+    """Open the Universe of the command, once its outputs are known to be possible."""
+    refuse_clashes(args.output, args.plot, args.report, args.checkpoint)
+    for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
+        if path is not None:
+            refuse(path)
+            refuse_impossible(path, overwrite=args.overwrite)
+    refuse_impossible_report(args)
+    return Universe(args.topology, *args.trajectory, **chain_options(args))
+
+
+def chain_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Keywords for a Universe: how it takes its trajectories."""
+    # MDAnalysis's own readers know `continuous` for chains of files alone, and none of HDF5's.
+    continuous = {"continuous": True} if args.continuous else {}
+    return {**continuous, **given(args, "dt"), **hdf5_options(args)}
+
+
+def selected(universe: Any, text: str) -> Any:
+    """Select at least one atom; `SelectionError` where that is not possible."""
+    try:
+        atoms = universe.select_atoms(text)
+    except MDAnalysis.SelectionError as error:
+        raise SelectionError(f"{text!r} is no selection: {error}") from None
+    except AttributeError as error:
+        # MDAnalysis's way to say that a topology has no residues' names, for one.
+        raise SelectionError(
+            f"{text!r} asks for what the topology does not tell ({error}): give another --select, "
+            "such as all, or another topology"
+        ) from None
+    if len(atoms) == 0:
+        raise SelectionError(f"no atoms match {text!r}")
+    return atoms
+
+
+def transforms_of(args: argparse.Namespace) -> list[Any]:
+    """Make the transformations asked for, in the order in which they make sense."""
+    chosen: list[Any] = []
+    if args.unwrap:
+        chosen.append(transform.unwrap())
+    if args.center is not None:
+        chosen.append(transform.center(args.center))
+    if args.wrap:
+        chosen.append(transform.wrap(compound="fragments"))
+    if args.fit is not None:
+        chosen.append(transform.fit(args.fit))
+    return chosen
+
+
+def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
+    """Frame numbers between two bounds, in increasing order.
+
+    An end that is a frame is itself left out, one that is a time is not. `ValueError` is raised
+    where no frame has a time between the bounds.
+    """
+    first, earliest = _split(begin, -np.inf)
+    last, latest = _split(end, np.inf)
+    numbers = np.arange(trajectory.n_frames)[first:last]
+    if np.isinf([earliest, latest]).all():
+        return numbers
+    return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
+
+
+def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
+    """The frame and the time of a bound, one of which says nothing."""
+    if bound is None:
+        return None, no_time
+    kind, value = bound
+    return (int(value), no_time) if kind == "frame" else (None, value)
+
+
+def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
+    """Mask of the times (ps) between two, these included."""
+    known = times[np.isfinite(times)]
+    if len(known) == 0:
+        raise ValueError("no frame lies between the times asked for: none has a time")
+    # Files keep times, or the time between frames, in single precision and units of their own:
+    # 95 ps may be 94.99999 ps. But a tenth of the time between frames is no rounding.
+    slack = min(ROUNDING * np.abs(known).max(), np.ptp(known) / len(known) / 10)
+    inside = (times >= earliest - slack) & (times <= latest + slack)
+    if not inside.any():
+        raise ValueError(
+            "no frame lies between the times asked for: those of the trajectory go from "
+            f"{known.min():g} to {known.max():g} ps"
+        )
+    return inside
+
+
+def _times(trajectory: Any) -> np.ndarray:
+    """Times of all frames, ps; from the index, if there is one."""
+    times = getattr(trajectory, "times", None)
+    return times() if times else np.array([ts.time for ts in trajectory])
+
+
+def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
+    """Run an analysis and write the results that were asked for."""
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if args.checkpoint is not None:
+            # Until the results are where they were wanted: a disk may be full.
+            kept = stack.enter_context(Checkpoint(args.checkpoint))
+        run_analysis(args, universe, analysis, checkpoint=kept)
+        with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
+            _save(args, analysis.results)
+        save_report(args, analysis.timings)
+        if kept is not None:
+            kept.finish()
+
+
+def run_analysis(
+    args: argparse.Namespace,
+    universe: Any,
+    analysis: Any,
+    *,
+    checkpoint: Any = None,
+    most_frames: int | None = None,
+) -> None:
+    """Run an analysis over the frames that were asked for, and list what was left out."""
+    frames = frames_between(universe.trajectory, args.begin, args.end)[:: args.step]
+    analysis.run(
+        backend=args.backend,
+        n_workers=args.n_workers,
+        frames=frames[:most_frames],
+        transforms=transforms_of(args),
+        on_error=args.on_error,
+        checkpoint=checkpoint,
+    )
+    analysis.results.provenance["command"] = args.command_line
+    for frame, reason in analysis.damaged:
+        print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
+    if args.timings:
+        print(analysis.timings, file=sys.stderr)
+
+
+def _save(args: argparse.Namespace, results: Any) -> None:
+    """Write results where they are wanted."""
+    if args.plot is not None:
+        results.save_figure(args.plot, overwrite=args.overwrite)
+    if args.output is not None:
+        results.save(args.output, overwrite=args.overwrite)
+    else:
+        # Last: who reads it may stop reading, and that ends the command.
+        results.write_table(sys.stdout, delimiter="\t")
+        sys.stdout.flush()
+
+
+def refuse_impossible_report(args: argparse.Namespace) -> None:
+    """Raise where the report that is asked for cannot be made."""
+    if args.report is None:
+        return
+    from paceline.performance.html import refuse_unknown_report
+
+    if not _is_table(args.report):
+        refuse_unknown_report(args.report, "timings as .csv")
+    refuse_impossible(args.report, overwrite=args.overwrite)
+
+
+def save_report(args: argparse.Namespace, timings: Any) -> None:
+    """Write the report that is asked for, if one is."""
+    if args.report is None:
+        return
+    save = timings.to_csv if _is_table(args.report) else timings.report
+    save(args.report, overwrite=args.overwrite)
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
