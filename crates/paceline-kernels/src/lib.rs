@@ -27,6 +27,7 @@ pub mod superpose;
 mod tests;
 pub mod transform;
 pub mod unwrap;
+pub mod validity;
 pub mod wrap;
 
 /// Which atoms of a block a kernel works on, in its own order; repetition is allowed.

@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::reader::{BlockArrays, Cost, cost_of};
+use super::reader::{BlockArrays, Cost};
 use super::{OrRaise, indices};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
@@ -223,9 +223,7 @@ impl ChunkReader {
             skip,
             whole,
         };
-        let out = arrays.as_slices()?;
-        let report = py.detach(|| self.lock()?.read(request, out)).or_raise(py)?;
-        Ok(cost_of(report))
+        arrays.read(py, |out| self.lock()?.read(request, out))
     }
 }
 

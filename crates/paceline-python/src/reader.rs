@@ -16,6 +16,7 @@ use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
+use paceline_kernels::validity;
 
 /// Per-worker reader of a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -56,22 +57,43 @@ pub(super) struct BlockArrays<'py> {
 }
 
 impl BlockArrays<'_> {
-    pub(super) fn as_slices(&mut self) -> PyResult<BlockOut<'_>> {
-        let numbers = match &mut self.judgements {
-            Some(judgements) => Numbers::Judged(rows_of(judgements, "judgements")?),
+    /// Read a block into the arrays, checking each frame where there is an array for that.
+    pub(super) fn read(
+        &mut self,
+        py: Python<'_>,
+        read: impl FnOnce(BlockOut<'_>) -> Result<BlockReport> + Send,
+    ) -> PyResult<Cost> {
+        let times = self.times.as_slice_mut()?;
+        let judgements = match &mut self.judgements {
+            Some(judgements) => Some(rows_of(judgements, "judgements")?),
+            None => None,
+        };
+        if judgements
+            .as_ref()
+            .is_some_and(|rows| rows.len() != times.len())
+        {
+            return Err(PyValueError::new_err(
+                "judgements must have a row for each time",
+            ));
+        }
+        let numbers = match judgements {
+            Some(rows) => Numbers::Visited(Box::new(move |row, numbers, held| {
+                rows[row] = validity::check(numbers, held);
+            })),
             None => Numbers::Kept {
                 positions: slice_of(&mut self.positions)?,
                 velocities: slice_of(&mut self.velocities)?,
                 forces: slice_of(&mut self.forces)?,
             },
         };
-        Ok(BlockOut {
+        let out = BlockOut {
             numbers,
             dimensions: rows_of(&mut self.dimensions, "dimensions")?,
-            times: self.times.as_slice_mut()?,
+            times,
             steps: self.steps.as_slice_mut()?,
             fields: self.fields.as_slice_mut()?,
-        })
+        };
+        Ok(cost_of(py.detach(|| read(out)).or_raise(py)?))
     }
 }
 
@@ -98,7 +120,7 @@ fn slice_of<'a>(array: &'a mut Option<PyReadwriteArray3<'_, f32>>) -> PyResult<&
 /// Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 pub(super) type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
 
-pub(super) fn cost_of(report: BlockReport) -> Cost {
+fn cost_of(report: BlockReport) -> Cost {
     let skipped = report.skipped.into_iter();
     let skipped = skipped
         .map(|(row, error)| (row, error.to_string()))
@@ -165,12 +187,9 @@ impl Reader {
         required: u8,
         skip: bool,
     ) -> PyResult<Cost> {
-        let (extents, out) = (extents.as_slices()?, block.as_slices()?);
+        let extents = extents.as_slices()?;
         let required = Fields::from_bits(required);
-        let report = py
-            .detach(|| self.lock()?.read(extents, out, required, skip))
-            .or_raise(py)?;
-        Ok(cost_of(report))
+        block.read(py, |out| self.lock()?.read(extents, out, required, skip))
     }
 }
 

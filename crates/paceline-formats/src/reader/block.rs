@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::judge::{Judgement, judge};
 use crate::error::{Error, Result};
 use crate::{Fields, FrameOut};
 
@@ -38,7 +37,6 @@ impl Extents<'_> {
 }
 
 /// Where a block goes: one row a frame.
-#[derive(Debug)]
 pub struct BlockOut<'a> {
     pub numbers: Numbers<'a>,
     /// Å and degrees; zeros where a frame has no cell.
@@ -66,7 +64,7 @@ impl BlockOut<'_> {
                     && velocities.len() == room(wanted.velocities, n)
                     && forces.len() == room(wanted.forces, n)
             }
-            Numbers::Judged(judgements) => judgements.len() == n,
+            Numbers::Visited(_) => true,
         };
         let fits = fits
             && self.dimensions.len() == n
@@ -106,8 +104,8 @@ impl BlockOut<'_> {
     /// Make a row say that nothing is known of its frame.
     pub(super) fn blank(&mut self, row: usize, width: usize) {
         self.keep(row, width, Fields::default());
-        if let Numbers::Judged(judgements) = &mut self.numbers {
-            judgements[row] = judge([&[]; 3], Fields::default());
+        if let Numbers::Visited(visit) = &mut self.numbers {
+            visit(row, [&[]; 3], Fields::default());
         }
         self.dimensions[row].fill(f32::NAN);
         self.times[row] = f64::NAN;
@@ -115,8 +113,11 @@ impl BlockOut<'_> {
     }
 }
 
+/// Called with each frame of a block in turn: its row, its positions, velocities and forces, and
+/// which of them it holds. A frame that could not be read has no numbers and holds nothing.
+pub type Visitor<'a> = dyn FnMut(usize, [&[f32]; 3], Fields) + Send + 'a;
+
 /// What becomes of the numbers of a frame's atoms.
-#[derive(Debug)]
 pub enum Numbers<'a> {
     /// They are kept. A field that is not wanted has no room.
     Kept {
@@ -127,9 +128,8 @@ pub enum Numbers<'a> {
         /// frames × atoms wanted × 3, kJ/(mol·Å).
         forces: &'a mut [f32],
     },
-    /// They are judged, frame by frame, while the processor has them at hand, and then forgotten.
-    /// Kept for a whole block first, they took 3 times as long to judge.
-    Judged(&'a mut [Judgement]),
+    /// They are shown, frame by frame, while the processor has them at hand, and then forgotten.
+    Visited(Box<Visitor<'a>>),
 }
 
 /// What a block cost, and which of its frames could not be read.
@@ -148,7 +148,7 @@ pub(super) struct Rows<'a> {
     out: BlockOut<'a>,
     /// Numbers of a frame in each field.
     width: usize,
-    /// Positions, velocities and forces of the frame at hand, where they are judged.
+    /// Positions, velocities and forces of the frame at hand, where they are visited.
     scratch: [Vec<f32>; 3],
 }
 
@@ -167,7 +167,7 @@ impl<'a> Rows<'a> {
         out.check(n, n_wanted, wanted)?;
         let width = 3 * n_wanted;
         let mut scratch = std::mem::take(scratch);
-        if let Numbers::Judged(_) = &out.numbers {
+        if let Numbers::Visited(_) = &out.numbers {
             let wanted = [wanted.positions, wanted.velocities, wanted.forces];
             for (values, wanted) in scratch.iter_mut().zip(wanted) {
                 values.resize(if wanted { width } else { 0 }, 0.0);
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
                 velocities,
                 forces,
             } => [positions, velocities, forces].map(|values| row_of_mut(values, row, width)),
-            Numbers::Judged(_) => self.scratch.each_mut().map(|values| &mut values[..]),
+            Numbers::Visited(_) => self.scratch.each_mut().map(|values| &mut values[..]),
         };
         FrameOut {
             positions,
@@ -206,11 +206,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Note what a decoded row's frame holds, and NaN in place of what it does not; or judge it.
+    /// Note what a decoded row's frame holds, and NaN in place of what it does not; or show it.
     pub fn keep(&mut self, row: usize, held: Fields) {
         self.out.keep(row, self.width, held);
-        if let Numbers::Judged(judgements) = &mut self.out.numbers {
-            judgements[row] = judge(self.scratch.each_ref().map(|values| &values[..]), held);
+        if let Numbers::Visited(visit) = &mut self.out.numbers {
+            visit(row, self.scratch.each_ref().map(|values| &values[..]), held);
         }
     }
 

@@ -2,7 +2,6 @@
 
 mod block;
 pub mod chunks;
-mod judge;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,8 +14,7 @@ use crate::error::{Error, Fault, Result};
 use crate::source::{GAP, Source};
 use crate::{Decoder, Fields, Layout};
 
-pub use self::block::{BlockOut, BlockReport, Extents, Numbers};
-pub use self::judge::Judgement;
+pub use self::block::{BlockOut, BlockReport, Extents, Numbers, Visitor};
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +32,7 @@ pub struct BlockReader {
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
-    /// One frame's positions, velocities and forces, once numbers were judged and not kept.
+    /// One frame's positions, velocities and forces, once numbers were visited and not kept.
     scratch: [Vec<f32>; 3],
     /// What stands in the buffer, one range of the file after another.
     ranges: Vec<Range<u64>>,
@@ -111,7 +109,7 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
-    /// A wanted field that a frame does not hold is NaN there, or not judged; where it is
+    /// A wanted field that a frame does not hold is NaN there, or not visited; where it is
     /// `required`, the frame is refused.
     ///
     /// # Errors

@@ -196,25 +196,29 @@ fn a_damaged_frame_ends_the_block_or_is_left_out() {
 }
 
 #[test]
-fn each_frame_is_judged_by_its_own_numbers() {
+fn each_frame_is_visited_with_its_own_numbers() {
     let (_, mut reader) = reader(&[(0, FRAME)], 0);
     let frames = [12, 13, 200, 14];
-    let mut judged = [[7.0; 5]; 4];
-    let numbers = Numbers::Judged(&mut judged);
+    let mut visits = Vec::new();
+    let mut visit = |row: usize, numbers: [&[f32]; 3], held: Fields| {
+        visits.push((row, numbers.map(<[f32]>::to_vec), held));
+    };
+    let numbers = Numbers::Visited(Box::new(&mut visit));
     let (rows, report) = read_into(&mut reader, &frames, numbers, true).unwrap();
     assert_eq!(rows.fields, [1, 0, 1, 1]);
     assert_eq!(rows.steps, [12, i64::MIN, 200, 14]);
     assert_eq!(report.skipped.len(), 1);
-    for (row, reach) in [(0, 12.0), (2, 200.0), (3, 14.0)] {
-        assert_eq!(judged[row], [-1.0, -1.0, -1.0, reach, 0.0]);
+    assert_eq!(visits.len(), 4);
+    for (k, reach) in [(0, 12.0), (2, 200.0), (3, 14.0)] {
+        let (row, [positions, velocities, forces], held) = &visits[k];
+        assert_eq!((*row, *held), (k, Fields::POSITIONS));
+        let largest = positions.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        assert!(largest == reach && positions[..3].contains(&reach));
+        assert!(velocities.is_empty() && forces.is_empty());
     }
-    assert_eq!(judged[1][..3], [-1.0; 3]);
-    assert!(judged[1][3].is_nan() && judged[1][4].is_nan());
-    for n in [3, 5] {
-        let mut judged = vec![[7.0; 5]; n];
-        let refused = read_into(&mut reader, &frames, Numbers::Judged(&mut judged), true);
-        assert!(matches!(refused, Err(Error::Argument(_))));
-    }
+    let (row, numbers, held) = &visits[1];
+    assert_eq!((*row, *held), (1, Fields::default()));
+    assert!(numbers.iter().all(Vec::is_empty));
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn no_more_is_read_than_is_wanted_and_nothing_twice() {
 }
 
 #[test]
-fn judgements_are_those_of_the_numbers_whatever_the_layout() {
+fn frames_are_visited_with_their_numbers_whatever_the_layout() {
     for chunk in CHUNKS {
         let plan = Plan::new("<f4", &SHAPE, chunk, &[]);
         let broken = 2 * 150 + 3 * 41 + 1;
@@ -169,9 +169,12 @@ fn judgements_are_those_of_the_numbers_whatever_the_layout() {
         let file = plan.write_values(&values);
         let mut reader = file.open(&Atoms::all(50), None);
         let table = file.table(&[0, 2, -1, 3]);
-        let mut judged = [[7.0; 5]; 4];
+        let mut visited = vec![(Vec::new(), Fields::default()); 4];
+        let mut visit = |row: usize, numbers: [&[f32]; 3], held: Fields| {
+            visited[row] = (numbers[0].to_vec(), held);
+        };
         let out = BlockOut {
-            numbers: Numbers::Judged(&mut judged),
+            numbers: Numbers::Visited(Box::new(&mut visit)),
             dimensions: &mut [[0.0; 6]; 4],
             times: &mut [0.0; 4],
             steps: &mut [0; 4],
@@ -187,14 +190,12 @@ fn judgements_are_those_of_the_numbers_whatever_the_layout() {
         };
         reader.read(request, out).unwrap();
         for (k, row) in [(0, 0), (3, 3)] {
-            let frame = plan.expected(row);
-            let reach = frame.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
-            let place = frame.iter().position(|&x| x == reach).unwrap();
-            let wanted = [-1.0, -1.0, -1.0, f64::from(reach), (place / 3) as f64];
-            assert_eq!(judged[k], wanted, "{plan:?}");
+            assert_eq!(visited[k].0, plan.expected(row), "{plan:?}");
         }
-        assert_eq!(judged[1][..3], [41.0, -1.0, -1.0]);
-        assert!(judged[2][3].is_nan());
+        let odd = visited[1].0.iter().position(|x| !x.is_finite());
+        assert_eq!(odd.map(|place| place / 3), Some(41));
+        let held = visited.iter().map(|(_, held)| held.positions);
+        assert!(held.eq([true, true, false, true]), "{plan:?}");
     }
 }
 

@@ -14,7 +14,6 @@ use self::ids::Ids;
 use self::io_context::IoContext;
 use self::io_context::SkippedFrames;
 use super::block::{BlockOut, BlockReport, Numbers, row_of, row_of_mut};
-use super::judge::judge;
 use super::{Ahead, ask_for};
 use crate::Fields;
 use crate::atom_set::Atoms;
@@ -38,7 +37,7 @@ pub struct ChunkReader {
     elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
-    /// Frames that are not kept as they were decoded: where they are judged, or atoms change
+    /// Frames that are not kept as they were decoded: where they are visited, or atoms change
     /// places.
     scratch: [Vec<f32>; 3],
     ahead: Ahead,
@@ -97,7 +96,7 @@ impl ChunkReader {
     /// Read and decode a block; its dimensions, times and steps are left as they are, but for
     /// frames that cannot be read.
     ///
-    /// A wanted field that a frame does not hold is NaN there, or not judged; where it is
+    /// A wanted field that a frame does not hold is NaN there, or not visited; where it is
     /// required, the frame is refused.
     ///
     /// # Errors
@@ -225,7 +224,7 @@ impl ChunkReader {
         batch.clamp(1, n.max(1))
     }
 
-    /// Decode some frames of the block into their rows, or judge them.
+    /// Decode some frames of the block into their rows, or show them.
     fn read_batch(
         &mut self,
         request: &ReadRequest<'_>,
@@ -291,7 +290,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Bring frame `k` of the scratch to its row, its atoms in our order, or judge it.
+    /// Bring frame `k` of the scratch to its row, its atoms in our order, or show it.
     fn bring(
         &mut self,
         request: &ReadRequest<'_>,
@@ -316,7 +315,7 @@ impl ChunkReader {
             }
         }
         match numbers {
-            Numbers::Judged(judgements) => judgements[row] = judge(frame, request.held(row)),
+            Numbers::Visited(visit) => visit(row, frame, request.held(row)),
             Numbers::Kept {
                 positions,
                 velocities,

@@ -1,11 +1,11 @@
-//! Whether the numbers of a frame can be true: all finite, and how far out the farthest is.
+//! Check the numbers of a frame: all are finite, and how far out the farthest is.
 
-use crate::Fields;
+use paceline_formats::Fields;
 
 /// Of positions, velocities and forces in turn the first atom with a number that is not finite
 /// (−1 for none); the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
 /// The last two are NaN where positions are not all finite, or not there.
-pub type Judgement = [f64; 5];
+pub type Validity = [f64; 5];
 
 /// Partial results that a compiler can compute side by side.
 const LANES: usize = 16;
@@ -15,9 +15,12 @@ type Lanes = [f32; LANES];
 /// at hand then.
 const STRETCH: usize = 256 * LANES;
 
-/// Judge what a frame holds and has room for: positions, velocities and forces.
-pub(super) fn judge(numbers: [&[f32]; 3], held: Fields) -> Judgement {
-    let mut judgement = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
+/// Check the positions, velocities and forces that a frame holds; empty where they are not wanted.
+///
+/// It is quick while the processor still has a frame that was just decoded: for a whole block at
+/// once it took 3 times as long. So call it from a [visitor](paceline_formats::reader::Visitor).
+pub fn check(numbers: [&[f32]; 3], held: Fields) -> Validity {
+    let mut validity = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
     let held = [held.positions, held.velocities, held.forces];
     for (field, values) in numbers.into_iter().enumerate() {
         if !held[field] || values.is_empty() {
@@ -25,13 +28,13 @@ pub(super) fn judge(numbers: [&[f32]; 3], held: Fields) -> Judgement {
         }
         match largest(values) {
             Ok((size, atom)) if field == 0 => {
-                (judgement[3], judgement[4]) = (f64::from(size), atom as f64);
+                (validity[3], validity[4]) = (f64::from(size), atom as f64);
             }
             Ok(_) => {}
-            Err(atom) => judgement[field] = atom as f64,
+            Err(atom) => validity[field] = atom as f64,
         }
     }
-    judgement
+    validity
 }
 
 /// The largest number without its sign, and the first atom that has it; or the first atom with
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_extreme_numbers_are_judged_too() {
+    fn few_and_extreme_numbers_are_checked_too() {
         assert_eq!(largest(&[0.0, 0.0, -0.0]), Ok((0.0, 0)));
         assert_eq!(largest(&[0.0, f32::MIN, 1e-40]), Ok((f32::MAX, 0)));
         assert_eq!(largest(&[f32::MAX; 9000]), Ok((f32::MAX, 0)));
@@ -144,19 +147,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_frame_holds_and_has_room_for_is_judged() {
+    fn only_what_a_frame_holds_and_has_room_for_is_checked() {
         let positions = vec![0.0, 1.0, 2.0, 3.0, -7.0, 5.0];
         let velocities = vec![0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0];
         let mut numbers = [positions, velocities, vec![]];
-        let judge = |numbers: &[Vec<f32>; 3], held| judge(numbers.each_ref().map(|x| &x[..]), held);
-        let judged = |bits| judge(&numbers, Fields::from_bits(bits));
-        assert_eq!(judged(0b111), [-1.0, 1.0, -1.0, 7.0, 1.0]);
-        assert_eq!(judged(0b101), [-1.0, -1.0, -1.0, 7.0, 1.0]);
-        for nothing in [judged(0b010), judge(&Default::default(), Fields::ALL)] {
+        let check = |numbers: &[Vec<f32>; 3], held| check(numbers.each_ref().map(|x| &x[..]), held);
+        let checked = |bits| check(&numbers, Fields::from_bits(bits));
+        assert_eq!(checked(0b111), [-1.0, 1.0, -1.0, 7.0, 1.0]);
+        assert_eq!(checked(0b101), [-1.0, -1.0, -1.0, 7.0, 1.0]);
+        for nothing in [checked(0b010), check(&Default::default(), Fields::ALL)] {
             assert!(nothing[3].is_nan() && nothing[4].is_nan(), "{nothing:?}");
         }
         numbers[0][0] = f32::INFINITY;
-        let broken = judge(&numbers, Fields::POSITIONS);
+        let broken = check(&numbers, Fields::POSITIONS);
         assert_eq!(broken[..3], [0.0, -1.0, -1.0]);
         assert!(broken[3].is_nan() && broken[4].is_nan(), "{broken:?}");
     }
