@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 # Tests side by side; modules that start many processes or measure time follow one another.
 JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rfEs
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs
 
 # rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
 CARGO_HOME ?= $(HOME)/.cargo
