@@ -6,9 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
-# Tests side by side; modules that start many processes or measure time follow one another.
+# Processes that run tests side by side; tests/conftest.py says what stays in one of them.
 JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
 
 # rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
 CARGO_HOME ?= $(HOME)/.cargo
@@ -91,6 +91,7 @@ cargo:
 	  exit 1; }
 
 lint-tools: cargo
-	@for tool in fmt clippy; do cargo $$tool --version > /dev/null 2>&1 || { \
-	  echo "cargo $$tool is missing; add it with: rustup component add rustfmt clippy" >&2; \
+	@for tool in rustfmt clippy; do cargo $${tool#rust} --version > /dev/null 2>&1 \
+	  || rustup component add $$tool || { \
+	  echo "cargo $${tool#rust} is missing; add it with: rustup component add $$tool" >&2; \
 	  exit 1; }; done
