@@ -22,7 +22,7 @@ PYTHON_FILES := python tests examples benchmarks
 .PHONY: help demo live test test-all check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
