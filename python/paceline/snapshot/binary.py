@@ -16,12 +16,12 @@ from paceline.snapshot.container import (
     Contents,
     Heading,
     Settings,
-    refuse_other_count,
-    refuse_rotated,
+    check_atom_count,
+    check_cell_orientation,
     spans,
 )
 from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
-from paceline.snapshot.output import Frame, Output, Piece, Series
+from paceline.snapshot.output import Frame, FrameSeries, Output, Piece
 
 #: Bytes of the numbers of each kind, and NumPy's name of it.
 _KINDS = {1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"} | {
@@ -155,7 +155,7 @@ _CELL_VARIABLES = ("cell_lengths", "cell_angles")
 _LONGEST_HEADER = 2**20
 
 
-class NetCDF(Series):
+class NetCDF(FrameSeries):
     """Write an Amber trajectory; a new one as CDF-5, with room for any size."""
 
     _header: Header
@@ -191,7 +191,7 @@ class NetCDF(Series):
     def _next(self, contents: Contents, heading: Heading) -> Frame:
         framing = [self._piece("time", [heading.time])]
         if contents.has_cell:
-            refuse_rotated(self._settings.path, heading.cell)
+            check_cell_orientation(self._settings.path, heading.cell)
             assert heading.cell is not None
             lengths, cosines = lengths_and_cosines(heading.cell)
             framing += [
@@ -231,7 +231,7 @@ class NetCDF(Series):
             self._understand(output.read(0, _LONGEST_HEADER))
         except BadHeader as reason:
             raise damaged(path, "", "a header of NetCDF-3", str(reason)) from None
-        refuse_other_count(path, self._header.dimensions.get("atom", 0), self._settings.n_atoms)
+        check_atom_count(path, self._header.dimensions.get("atom", 0), self._settings.n_atoms)
         contents = self._contents_of_records()
         self._end = self._first_record()
         counted = self._header.n_records
@@ -300,7 +300,7 @@ _LONGEST_TITLE = 2**20
 _AKMA = 0.04888821
 
 
-class Dcd(Series):
+class Dcd(FrameSeries):
     """Write a DCD file, little-endian, with markers of 4 bytes."""
 
     def __init__(self, settings: Settings):
@@ -325,7 +325,7 @@ class Dcd(Series):
         framing: list[Piece] = []
         first = self._end
         if contents.has_cell:
-            refuse_rotated(self._settings.path, heading.cell)
+            check_cell_orientation(self._settings.path, heading.cell)
             assert heading.cell is not None
             framing.append((first, _cell_record(heading.cell)))
             first += _CELL_RECORD.size
@@ -368,7 +368,7 @@ class Dcd(Series):
 
     def _open(self, output: Output) -> Contents:
         n_atoms, head_size = self._read_head(output)
-        refuse_other_count(self._settings.path, n_atoms, self._settings.n_atoms)
+        check_atom_count(self._settings.path, n_atoms, self._settings.n_atoms)
         contents = Contents(("positions",), bool(self._numbers[_CELL]))
         self._end = head_size
         size = _CELL_RECORD.size * contents.has_cell + 3 * (4 * n_atoms + 8)

@@ -102,17 +102,17 @@ class Container(ABC):
     def cut_back(self) -> None:
         """Leave only the frames that count."""
 
-    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+    def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
         """Read "names", "masses" or "charges" of atoms of a file that was there, if it has them.
 
         Atoms are counted from 0. Names are uint8 of shape (n_atoms, 8), filled up with blanks.
         """
         return None
 
-    def put_facts(self, first: int, facts: np.ndarray) -> None:
+    def put_properties(self, first: int, properties: np.ndarray) -> None:
         """Write what does not change of some atoms of a new file, before its first commit.
 
-        Atoms are counted from 0; `facts` are records of "name", "mass" (u) and "charge" (e).
+        Atoms are counted from 0; `properties` are records of "name", "mass" (u) and "charge" (e).
         """
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class Container(ABC):
         """Let go of the file."""
 
 
-def refuse_other(path: str, found: Contents, expected: Contents) -> None:
+def check_contents(path: str, found: Contents, expected: Contents) -> None:
     """Raise `UnwritableError` where a frame holds other things than the frames of its file."""
     for what, one, other in (
         ("", ", ".join(found.fields), ", ".join(expected.fields)),
@@ -134,7 +134,7 @@ def refuse_other(path: str, found: Contents, expected: Contents) -> None:
             )
 
 
-def refuse_other_count(path: str, found: int, expected: int) -> None:
+def check_atom_count(path: str, found: int, expected: int) -> None:
     """Raise `AtomCountError` where a file that is to grow has another number of atoms."""
     if found != expected:
         error = AtomCountError(
@@ -144,7 +144,7 @@ def refuse_other_count(path: str, found: int, expected: int) -> None:
         raise error
 
 
-def refuse_rotated(path: str, cell: np.ndarray | None) -> None:
+def check_cell_orientation(path: str, cell: np.ndarray | None) -> None:
     """Raise `UnwritableError` where lengths and angles of a cell do not determine its vectors."""
     if cell is not None and (np.triu(cell, 1).any() or not (np.diag(cell) > 0).all()):
         raise UnwritableError(

@@ -33,8 +33,8 @@ from paceline.snapshot.container import (
     Heading,
     Place,
     Settings,
-    refuse_other,
-    refuse_other_count,
+    check_atom_count,
+    check_contents,
 )
 from paceline.snapshot.deferred_file import ALIGNMENT, DeferredFile, RowCount, superblock_end
 from paceline.snapshot.output import Output
@@ -79,7 +79,7 @@ class H5MD(Container):
         """Make room for the next frame."""
         path = self._settings.path
         if self._contents is not None:
-            refuse_other(path, contents, self._contents)
+            check_contents(path, contents, self._contents)
         if self._last_step is not None and heading.step <= self._last_step:
             raise UnwritableError(
                 f"{path}: expected a step after {self._last_step}, found {heading.step}: in H5MD "
@@ -88,7 +88,7 @@ class H5MD(Container):
         if self._output is None:
             self._create_file(contents)
         else:
-            self._output.refuse_replaced()
+            self._output.check_not_replaced()
         self._contents, self._heading = contents, heading
         starts = tuple(self._allocate(self._file[values_path(field)]) for field in contents.fields)
         assert self._output is not None
@@ -143,14 +143,16 @@ class H5MD(Container):
             )
         ]
 
-    def put_facts(self, first: int, facts: np.ndarray) -> None:
+    def put_properties(self, first: int, properties: np.ndarray) -> None:
         """Write names, masses and charges of some atoms."""
         n_atoms = self._settings.n_atoms
-        for name in facts.dtype.names or ():
+        for name in properties.dtype.names or ():
             if property_path(name) not in self._file:
-                create_property(self._file, name, n_atoms, facts.dtype[name])
-            values = np.char.rstrip(facts[name]) if name == "name" else facts[name]
-            self._file[property_path(name)][first : first + len(facts)] = values
+                create_property(self._file, name, n_atoms, properties.dtype[name])
+            values = properties[name]
+            if name == "name":
+                values = np.char.rstrip(values)
+            self._file[property_path(name)][first : first + len(values)] = values
 
     def commit(self) -> None:
         """Write when the frame was, and count it."""
@@ -197,13 +199,13 @@ class H5MD(Container):
         finally:
             self._let_go()
 
-    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+    def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
         """Names, masses or charges of the atoms."""
-        where = property_path(_PROPERTIES[fact])
+        where = property_path(_PROPERTIES[name])
         if self._file is None or where not in self._file:
             return None
         values = self._file[where][first : first + n_atoms]
-        if fact != "names":
+        if name != "names":
             return values
         names = np.char.ljust(values.astype("S8"), 8).astype("S8")
         return names.view(np.uint8).reshape(-1, 8)
@@ -260,7 +262,7 @@ def _inspect(h5: Any, settings: Settings) -> _Existing:
         raise _unlike(settings.path, f"has no particles/{GROUP}/position/value")
     fields = tuple(field for field in ELEMENTS if ELEMENTS[field] in group)
     contents = Contents(fields, "edges" in group["box"])
-    refuse_other_count(settings.path, group["position/value"].shape[1], settings.n_atoms)
+    check_atom_count(settings.path, group["position/value"].shape[1], settings.n_atoms)
     for field in fields:
         _check_alike(group, ELEMENTS[field], settings)
     rows = frame_datasets(h5, fields, has_cell=contents.has_cell)

@@ -16,7 +16,14 @@ from paceline._util.files import (
     writing_to,
 )
 from paceline.errors import FileChangedError
-from paceline.snapshot.container import Container, Contents, Heading, Place, Settings, refuse_other
+from paceline.snapshot.container import (
+    Container,
+    Contents,
+    Heading,
+    Place,
+    Settings,
+    check_contents,
+)
 
 #: Errors of file systems that cannot reserve space.
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -97,7 +104,7 @@ class Output:
         with writing_to(self.path):
             os.fsync(self._descriptor)
 
-    def refuse_replaced(self) -> None:
+    def check_not_replaced(self) -> None:
         """Raise `FileChangedError` where the name is another file's or none's by now."""
         try:
             same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
@@ -141,7 +148,7 @@ class Frame(NamedTuple):
     end: int
 
 
-class Series(Container):
+class FrameSeries(Container):
     """File of frames one after another, behind a header that counts them."""
 
     def __init__(self, settings: Settings):
@@ -196,14 +203,14 @@ class Series(Container):
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Make room for the next frame."""
         if self._contents is not None:
-            refuse_other(self._settings.path, contents, self._contents)
+            check_contents(self._settings.path, contents, self._contents)
         if self._output is None:
             head = self._head(contents, heading)
             output = self._output = Output.new(self._settings.path)
             output.write(0, head)
             self._end = len(head)
         else:
-            self._output.refuse_replaced()
+            self._output.check_not_replaced()
         frame = self._frame = self._next(contents, heading)
         self._contents = contents
         # What a killed job left may be longer than this frame, and be read as frames behind it.

@@ -15,9 +15,9 @@ from paceline.snapshot.container import (
     Heading,
     Place,
     Settings,
-    refuse_other_count,
+    check_atom_count,
 )
-from paceline.snapshot.output import Frame, Output, Piece, Series
+from paceline.snapshot.output import Frame, FrameSeries, Output, Piece
 
 Made = TypeVar("Made")
 
@@ -81,7 +81,7 @@ class Config(Container):
             output.close()
 
 
-class History(Series):
+class History(FrameSeries):
     """Write a HISTORY, in records of 73 bytes."""
 
     _imcon: int
@@ -129,7 +129,7 @@ class History(Series):
         records = output.read(0, 7 * RECORD)
         numbers = self._numbers(records)
         keytrj, self._imcon, n_atoms, counted, _ = numbers
-        refuse_other_count(path, n_atoms, self._settings.n_atoms)
+        check_atom_count(path, n_atoms, self._settings.n_atoms)
         contents = Contents(_LEVELS[keytrj], self._imcon > 0)
         self._atom_size = RECORD * (2 + keytrj)
         self._first = self._end = 2 * RECORD
@@ -165,9 +165,9 @@ class History(Series):
     def _is_whole(self, output: Output, start: int) -> bool:
         return output.read(start, 8) == b"timestep"
 
-    def held(self, fact: str, first: int, n_atoms: int) -> np.ndarray | None:
+    def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
         """Read names of the first frame: frames have masses and charges of their own."""
-        if self._output is None or self.n_frames == 0 or fact != "names":
+        if self._output is None or self.n_frames == 0 or name != "names":
             return None
         start = self._first + self._frame_head + first * self._atom_size
         data = np.frombuffer(self._output.read(start, n_atoms * self._atom_size), dtype=np.uint8)

@@ -229,7 +229,7 @@ class WriteSession:
                     name,
                     values,
                     self._options.settings.n_atoms,
-                    lambda *which: container.held(*which),  # type: ignore[union-attr]
+                    lambda *which: container.stored_property(*which),  # type: ignore[union-attr]
                 )
                 self._to_compare.remove(name)
 
@@ -246,7 +246,7 @@ class WriteSession:
                 atoms.ids,
                 known,
                 self._options.settings.n_atoms,
-                lambda first, batch: container.put_facts(first, batch),  # type: ignore[union-attr]
+                lambda first, batch: container.put_properties(first, batch),  # type: ignore[union-attr]
             )
 
     def _cut_back(self) -> None:
