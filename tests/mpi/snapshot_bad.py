@@ -10,9 +10,9 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame, write_frames
 
+from paceline import _core
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot import Writer
-from paceline.snapshot.binary import parse_header
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
@@ -202,7 +202,7 @@ assert not writer._comm.is_open, "a communicator is left behind"
 
 # Records that lie over the header, or over each other.
 data = content(NETCDF)
-begin = parse_header(data).variables["time"].begin.to_bytes(8, "big")
+begin = _core.netcdf_header(NETCDF, data).variables["time"].begin.to_bytes(8, "big")
 for other in (64, int.from_bytes(begin, "big") + 8):
     if rank == 0:
         NETCDF.write_bytes(data.replace(begin, other.to_bytes(8, "big"), 1))
@@ -213,6 +213,18 @@ for other in (64, int.from_bytes(begin, "big") + 8):
     assert content(NETCDF) == changed
 if rank == 0:
     NETCDF.write_bytes(data)
+
+# A DCD file of CHARMM's own, whose cells are of another kind.
+data = content(DCD)
+if rank == 0:
+    DCD.write_bytes(data[:84] + (40).to_bytes(4, "little") + data[88:])
+world.Barrier()
+found = error_of(lambda: Writer(world, DCD, N_ATOMS, append=True))
+assert "UnsupportedError" in found, found
+assert "holds cells as matrices" in found, found
+world.Barrier()
+if rank == 0:
+    DCD.write_bytes(data)
 
 # A folder has the name.
 for kind in ENDINGS:

@@ -2,15 +2,12 @@
 
 import struct
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import field_bits
-from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError, UnwritableError
+from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.file import damaged
 from paceline.snapshot.container import (
     Contents,
@@ -23,147 +20,33 @@ from paceline.snapshot.container import (
 from paceline.snapshot.local_atoms import angles_of, lengths_and_cosines
 from paceline.snapshot.output import Frame, FrameSeries, Output, Piece
 
-#: Bytes of the numbers of each kind, and NumPy's name of it.
-_KINDS = {1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"} | {
-    7: ">u1",
-    8: ">u2",
-    9: ">u4",
-    10: ">i8",
-    11: ">u8",
-}
-
-
-class BadHeader(ValueError):
-    """Bytes contradict the format, or end too soon."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One variable of a NetCDF-3 file."""
-
-    #: Names.
-    dimensions: tuple[str, ...]
-    #: NumPy's name of its numbers' type.
-    kind: str
-    #: Text as bytes, else tuples of float.
-    attributes: Mapping[str, Any]
-    #: Offset, in the first record if it is one of the records.
-    begin: int
-
-
-@dataclass(frozen=True)
-class Header:
-    """Header of a NetCDF-3 file."""
-
-    #: 1, 2 or 5.
-    version: int
-    #: None where the size of the file tells.
-    n_records: int | None
-    #: Lengths; 0 of the records.
-    dimensions: Mapping[str, int]
-    #: Text as bytes, else tuples of float.
-    attributes: Mapping[str, Any]
-    variables: Mapping[str, Variable]
-    #: Bytes.
-    size: int
-
-    def count(self, n_records: int) -> bytes:
-        """Encode the number of records, which stands behind the version."""
-        return struct.pack(">q" if self.version == 5 else ">i", n_records)
-
-
-def parse_header(data: bytes) -> Header:
-    """Parse the first bytes of a file; raise `BadHeader` where they are no whole header."""
-    if data[:3] != b"CDF" or data[3:4] not in (b"\x01", b"\x02", b"\x05"):
-        raise BadHeader('expected "CDF" and a version of 1, 2 or 5')
-    cursor = _Cursor(data, data[3])
-    counted = cursor.count()
-    unknown = 2**64 - 1 if cursor.version == 5 else 2**32 - 1
-    lengths = {name: cursor.count() for name in cursor.names(10)}
-    attributes = cursor.attributes()
-    order = tuple(lengths)
-    variables = {name: cursor.variable(order) for name in cursor.names(11)}
-    n_records = None if counted == unknown else counted
-    return Header(cursor.version, n_records, lengths, attributes, variables, cursor.at)
-
-
-class _Cursor:
-    """Position in a header that is being parsed."""
-
-    def __init__(self, data: bytes, version: int):
-        self.version = version
-        self.at = 4
-        self._data = data
-
-    def take(self, size: int) -> bytes:
-        if size > len(self._data) - self.at:
-            raise BadHeader(f"expected {size} bytes at byte {self.at}, found the end")
-        self.at += size
-        return self._data[self.at - size : self.at]
-
-    def count(self) -> int:
-        size = 8 if self.version == 5 else 4
-        return int.from_bytes(self.take(size), "big")
-
-    def names(self, tag: int) -> Any:
-        """Yield the names of a list; what follows each is read before the next."""
-        found = int.from_bytes(self.take(4), "big")
-        n_entries = self.count()
-        if found not in (tag, 0) or (found == 0 and n_entries):
-            raise BadHeader(f"expected a list of tag {tag} before byte {self.at}, found {found}")
-        for _ in range(n_entries):
-            yield self._padded(self.count()).decode("utf-8", "backslashreplace")
-
-    def attributes(self) -> dict[str, Any]:
-        found = {}
-        for name in self.names(12):
-            kind, n_values = self._kind(), self.count()
-            width = int(kind[-1])
-            data = self._padded(width * n_values)
-            code = {"i": "bhiq", "u": "BHIQ", "f": "  fd"}.get(kind[1])
-            found[name] = (
-                data
-                if code is None
-                else struct.unpack(f">{n_values}{code[width.bit_length() - 1]}", data)
-            )
-        return found
-
-    def variable(self, order: tuple[str, ...]) -> Variable:
-        numbers = [self.count() for _ in range(min(self.count(), len(self._data)))]
-        if any(number >= len(order) for number in numbers):
-            raise BadHeader(f"expected one of {len(order)} dimensions before byte {self.at}")
-        attributes = self.attributes()
-        kind = self._kind()
-        self.count()
-        begin = int.from_bytes(self.take(4 if self.version == 1 else 8), "big")
-        return Variable(tuple(order[number] for number in numbers), kind, attributes, begin)
-
-    def _kind(self) -> str:
-        number = int.from_bytes(self.take(4), "big")
-        if number not in _KINDS:
-            raise BadHeader(f"expected a type of numbers before byte {self.at}, found {number}")
-        return _KINDS[number]
-
-    def _padded(self, size: int) -> bytes:
-        return self.take(size + -size % 4)[:size]
-
-
 #: Fields and the variables of Amber's convention that hold them.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
 _CELL_VARIABLES = ("cell_lengths", "cell_angles")
-#: Bytes in which a header ends, if it is one of a trajectory.
+#: Bytes in which a header ends, if it is one of a trajectory; a DCD title is as long at the most.
 _LONGEST_HEADER = 2**20
+#: The first record of DCD, with its markers: "CORD" and 20 numbers, and places of some of these.
+_FIRST = struct.Struct("<i4s20ii")
+_COUNT, _FIRST_STEP, _STRIDE, _STEPS = 0, 1, 2, 3
+_DELTA, _CELL, _FOUR_DIMS, _VERSION = 9, 10, 11, 19
+#: CHARMM writes shape matrices as cells; other programs give themselves this version at the most.
+_LAST_PRETENDED = 25
+_MOST = 2**31 - 1
+_MARKER = struct.Struct("<i")
+#: A cell's record: A, cos γ, B, cos β, cos α, C.
+_CELL_RECORD = struct.Struct("<i6di")
+#: ps in the unit of time of CHARMM.
+_AKMA = 0.04888821
 
 
 class NetCDF(FrameSeries):
     """Write an Amber trajectory; a new one as CDF-5, with room for any size."""
 
-    _header: Header
-    _record_size: int
+    _header: _core.NetcdfHeader
 
     def _head(self, contents: Contents, heading: Heading) -> bytes:
         head = self._new_head(contents, heading.time, heading.step)
-        self._understand(head)
+        self._parse(head)
         return head
 
     def _new_head(self, contents: Contents, time: float = 0.0, step: int = 0) -> bytes:
@@ -172,20 +55,17 @@ class NetCDF(FrameSeries):
         )
         return encoder.head(0, time, 0.0, step, 0)
 
-    def _understand(self, head: bytes) -> None:
-        self._header = parse_header(head)
+    def _parse(self, head: bytes, file_size: int | None = None) -> None:
+        self._header = _core.netcdf_header(self._settings.path, head, file_size)
         self._records = {
             name: variable
             for name, variable in self._header.variables.items()
-            if "frame" in variable.dimensions
+            if variable.in_records and variable.dimensions[0] == "frame"
         }
-        self._record_size = sum(map(self._size_of, self._records.values()))
 
-    def _size_of(self, variable: Variable) -> int:
-        """Bytes of a variable in a record."""
-        lengths = [self._header.dimensions[name] or 1 for name in variable.dimensions]
-        size = int(variable.kind[-1]) * int(np.prod(lengths, dtype=object))
-        # The only variable of the records has no gaps between them.
+    def _size_of(self, variable: _core.NetcdfVariable) -> int:
+        """Bytes of a variable in a record, with padding unless it is the only one."""
+        size = variable.size
         return size if len(self._records) == 1 else size + -size % 4
 
     def _next(self, contents: Contents, heading: Heading) -> Frame:
@@ -201,11 +81,11 @@ class NetCDF(FrameSeries):
                 )
             ]
         starts = tuple(self._place(_VARIABLES[field]) for field in contents.fields)
-        return Frame(starts, framing, self._end + self._record_size)
+        return Frame(starts, framing, self._end + self._header.record_size)
 
     def _place(self, name: str) -> int:
         """Find the offset of a variable in the next record."""
-        return self._records[name].begin + self.n_frames * self._record_size
+        return self._records[name].begin + self.n_frames * self._header.record_size
 
     def _piece(self, name: str, numbers: list[float] | np.ndarray) -> Piece:
         with np.errstate(over="ignore"):
@@ -223,19 +103,17 @@ class NetCDF(FrameSeries):
                 f"{self._settings.path}: CDF-{self._header.version} holds no more than 2147483647 "
                 "frames"
             )
-        return [(4, self._header.count(n_frames))]
+        count = struct.pack(">q" if self._header.version == 5 else ">i", n_frames)
+        return [(4, count)]
 
     def _open(self, output: Output) -> Contents:
         path = self._settings.path
-        try:
-            self._understand(output.read(0, _LONGEST_HEADER))
-        except BadHeader as reason:
-            raise damaged(path, "", "a header of NetCDF-3", str(reason)) from None
+        self._parse(output.read(0, _LONGEST_HEADER), output.size)
         check_atom_count(path, self._header.dimensions.get("atom", 0), self._settings.n_atoms)
         contents = self._contents_of_records()
         self._end = self._first_record()
         counted = self._header.n_records
-        self._count(output, self._record_size, output.size if counted is None else counted)
+        self._count(output, self._header.record_size, output.size if counted is None else counted)
         return contents
 
     def _first_record(self) -> int:
@@ -264,17 +142,15 @@ class NetCDF(FrameSeries):
             is_there = "a" if name in self._records else "no"
             raise self._unlike(f"has {is_there} variable {name!r}")
         contents = Contents(fields, has_cell)
-        expected = parse_header(self._new_head(contents)).variables
+        expected = _core.netcdf_header(self._settings.path, self._new_head(contents)).variables
         for name, variable in self._records.items():
-            shape = variable.dimensions[1:]
+            shape = tuple(variable.dimensions[1:])
             if name in _VARIABLES.values() and (variable.kind, shape) != (
                 ">f4",
                 ("atom", "spatial"),
             ):
                 raise self._unlike(f"has {name} of type {variable.kind[1:]} by {shape}")
-            scale, wanted = (
-                one.attributes.get("scale_factor", (1.0,)) for one in (variable, expected[name])
-            )
+            scale, wanted = (_scale_of(one) for one in (variable, expected[name]))
             if not np.allclose(scale, wanted, rtol=1e-6):
                 raise self._unlike(f"has {name} in another unit, scaled by {scale}")
         return contents
@@ -286,18 +162,10 @@ class NetCDF(FrameSeries):
         )
 
 
-#: The first record, with its markers: "CORD" and 20 numbers, and places of some of these.
-_FIRST = struct.Struct("<i4s20ii")
-_COUNT, _FIRST_STEP, _STRIDE, _STEPS, _FIXED = 0, 1, 2, 3, 8
-_DELTA, _CELL, _FOUR_DIMS, _VERSION = 9, 10, 11, 19
-_MOST = 2**31 - 1
-_MARKER = struct.Struct("<i")
-#: A cell's record: A, cos γ, B, cos β, cos α, C.
-_CELL_RECORD = struct.Struct("<i6di")
-#: Of a title, at the most, as our reader takes it.
-_LONGEST_TITLE = 2**20
-#: ps in the unit of time of CHARMM.
-_AKMA = 0.04888821
+def _scale_of(variable: _core.NetcdfVariable) -> tuple[float, ...]:
+    """Factor by which readers multiply a variable."""
+    scale = variable.attributes.get("scale_factor", (1.0,))
+    return (np.nan,) if isinstance(scale, bytes) else scale
 
 
 class Dcd(FrameSeries):
@@ -367,46 +235,39 @@ class Dcd(FrameSeries):
         return [(0, _FIRST.pack(84, b"CORD", *self._numbers, 84))]
 
     def _open(self, output: Output) -> Contents:
-        n_atoms, head_size = self._read_head(output)
+        header = self._parse(output)
+        n_atoms = header.n_atoms
         check_atom_count(self._settings.path, n_atoms, self._settings.n_atoms)
         contents = Contents(("positions",), bool(self._numbers[_CELL]))
-        self._end = head_size
-        size = _CELL_RECORD.size * contents.has_cell + 3 * (4 * n_atoms + 8)
-        self._count(output, size, self._numbers[_COUNT])
+        self._end = header.size
+        self._count(output, header.frame_size, self._numbers[_COUNT])
         if self.n_frames == 1:
             self._clock = [(self._time_of(0), self._numbers[_FIRST_STEP])]
         return contents
 
-    def _read_head(self, output: Output) -> tuple[int, int]:
-        """Parse the head; return the number of atoms, and bytes of the head."""
-        first = output.read(0, _FIRST.size)
-        if len(first) < _FIRST.size or first[:8] != b"\x54\0\0\0CORD":
-            raise self._damaged(0, "a little-endian DCD file with markers of 4 bytes", first[:12])
-        *_, last = numbers = list(_FIRST.unpack(first)[2:])
-        self._numbers = numbers[:-1]
-        if last != 84:
-            raise self._damaged(_FIRST.size - 4, "a record of 84 bytes", first[-4:])
-        for k, what in ((_FIXED, "fixed atoms"), (_FOUR_DIMS, "a fourth dimension")):
-            if self._numbers[k]:
-                raise UnsupportedError(f"{self._settings.path} has {what}: it cannot be continued")
+    def _parse(self, output: Output) -> _core.DcdHeader:
+        """Parse the header; raise where we do not continue its kind of DCD."""
+        path = self._settings.path
+        # Behind the longest title are the numbers of free atoms.
+        head = output.read(0, _LONGEST_HEADER + 4 * self._settings.n_atoms + 1024)
+        header = _core.dcd_header(path, head)
+        if header.big_endian or header.marker_size != 4:
+            found = repr(head[:12].decode("ascii", "backslashreplace"))
+            raise damaged(path, "", "a little-endian DCD file with markers of 4 bytes", found)
+        self._numbers = header.integers
+        for value, what in (
+            (header.n_fixed, "fixed atoms"),
+            (self._numbers[_FOUR_DIMS], "a fourth dimension"),
+        ):
+            if value:
+                raise UnsupportedError(f"{path} has {what}: it cannot be continued")
         if self._numbers[_VERSION] == 0:
+            raise UnsupportedError(f"{path} is of X-PLOR's kind of DCD: only CHARMM's is continued")
+        if self._numbers[_VERSION] > _LAST_PRETENDED and self._numbers[_CELL]:
             raise UnsupportedError(
-                f"{self._settings.path} is of X-PLOR's kind of DCD: only CHARMM's is continued"
+                f"{path} holds cells as matrices, as CHARMM writes them: it cannot be continued"
             )
-        (title,) = _MARKER.unpack(self._bytes(output, _FIRST.size, 4))
-        if not 4 <= title <= _LONGEST_TITLE:
-            raise self._damaged(_FIRST.size, "a title", str(title).encode())
-        at = _FIRST.size + 8 + title
-        marker, n_atoms, again = struct.unpack("<3i", self._bytes(output, at, 12))
-        if (marker, again) != (4, 4):
-            raise self._damaged(at, "a record of 4 bytes", str(marker).encode())
-        return n_atoms, at + 12
-
-    def _bytes(self, output: Output, offset: int, size: int) -> bytes:
-        data = output.read(offset, size)
-        if len(data) < size:
-            raise self._damaged(offset, "the rest of the head", b"the end of the file")
-        return data
+        return header
 
     def _is_whole(self, output: Output, start: int) -> bool:
         """Check a frame's markers, which are written behind its atoms."""
@@ -417,10 +278,6 @@ class Dcd(FrameSeries):
             output.read(record, 4) == output.read(record + 4 + size, 4) == marker
             for record in spans(first, [size + 8] * 2)
         )
-
-    def _damaged(self, offset: int, expected: str, found: bytes) -> DamagedFileError:
-        words = found.decode("ascii", "backslashreplace")
-        return damaged(self._settings.path, "", expected, repr(words), offset)
 
 
 def _cell_record(cell: np.ndarray) -> bytes:

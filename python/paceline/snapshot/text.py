@@ -23,6 +23,8 @@ Made = TypeVar("Made")
 
 #: Bytes of a record, with its line feed, and of an atom's name.
 RECORD, NAME = 73, 8
+#: Bytes in which the lines of a first atom end.
+_LONGEST_HEADER = 2**16
 #: Fields by keytrj.
 _LEVELS = (
     ("positions",),
@@ -126,16 +128,15 @@ class History(FrameSeries):
 
     def _open(self, output: Output) -> Contents:
         path = self._settings.path
-        records = output.read(0, 7 * RECORD)
-        numbers = self._numbers(records)
-        keytrj, self._imcon, n_atoms, counted, _ = numbers
+        header = self._parse(output)
+        self._imcon, n_atoms = header.imcon, header.n_atoms
         check_atom_count(path, n_atoms, self._settings.n_atoms)
-        contents = Contents(_LEVELS[keytrj], self._imcon > 0)
-        self._atom_size = RECORD * (2 + keytrj)
+        contents = Contents(_LEVELS[header.level], self._imcon > 0)
+        self._atom_size = RECORD * (2 + header.level)
         self._first = self._end = 2 * RECORD
         self._frame_head = 4 * RECORD
         size = self._frame_head + n_atoms * self._atom_size
-        self._count(output, size, counted)
+        self._count(output, size, header.n_frames or 0)
         for frame in {0, self.n_frames - 1} if self.n_frames else ():
             if not self._is_whole(output, self._first + frame * size):
                 raise UnsupportedError(
@@ -145,22 +146,21 @@ class History(FrameSeries):
                 )
         return contents
 
-    def _numbers(self, records: bytes) -> list[int]:
-        """Parse keytrj, imcon, atoms, frames and records in the second record."""
-        line = records[RECORD : 2 * RECORD]
-        try:
-            numbers = [int(word) for word in line.split()]
-        except ValueError:
-            numbers = []
-        whole = len(line) == RECORD and records[RECORD - 1] == line[-1] == ord("\n")
-        if not whole or len(numbers) != 5 or numbers[0] not in (0, 1, 2) or min(numbers) < 0:
-            found = line.decode("ascii", "backslashreplace").strip()
-            raise UnsupportedError(
-                f"{self._settings.path}: only a HISTORY of DL_POLY_4 or 5, in records of 73 bytes, "
-                f"can be continued: expected keytrj, imcon, atoms, frames and records at byte "
-                f"{RECORD}, found {found!r}"
-            )
-        return numbers
+    def _parse(self, output: Output) -> _core.HistoryHeader:
+        """Parse the header; raise where it is not in two records of 73 bytes."""
+        path = self._settings.path
+        head = output.read(0, _LONGEST_HEADER)
+        line = head[RECORD : 2 * RECORD]
+        whole = len(line) == RECORD and head[RECORD - 1] == line[-1] == ord("\n")
+        if whole and len(line.split()) == 5:
+            header = _core.history_header(path, head, output.size)
+            if header.level < len(_LEVELS):
+                return header
+        found = line.decode("ascii", "backslashreplace").strip()
+        raise UnsupportedError(
+            f"{path}: only a HISTORY of DL_POLY_4 or 5, in records of 73 bytes, can be continued: "
+            f"expected keytrj, imcon, atoms, frames and records at byte {RECORD}, found {found!r}"
+        )
 
     def _is_whole(self, output: Output, start: int) -> bool:
         return output.read(start, 8) == b"timestep"
