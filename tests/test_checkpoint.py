@@ -5,6 +5,8 @@ import collections
 import copy
 import functools
 import os
+import pickle
+import pickletools
 import re
 import signal
 import subprocess
@@ -284,6 +286,31 @@ def test_no_other_file_is_touched(atoms, tmp_path):
     with pytest.raises(CheckpointError, match=r"expected a checkpoint, .* found b'frame,RMSD"):
         RMSF(atoms).run(checkpoint=path)
     assert path.read_text() == "frame,RMSD\n0,1.5\n"
+
+
+def test_an_earlier_format_is_refused_and_kept(atoms, broken):
+    content = broken.read_bytes()
+    earlier = content.replace(MAGIC, b"paceline checkpoint 1\n", 1)
+    assert earlier != content
+    broken.write_bytes(earlier)
+    message = (
+        rf"^{broken}: this checkpoint was written by an earlier version of paceline, .* delete"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        go_on(atoms, broken)
+    assert broken.read_bytes() == earlier
+
+
+def test_records_name_no_module_of_ours(broken):
+    with Journal(broken) as journal:
+        _header, *records = journal.records()
+    assert len(records) == 4
+    for record in records:
+        _, _, nodes, *_ = pickle.loads(record)
+        for data in (record, *nodes.values()):
+            names = [text for _, text, _ in pickletools.genops(data) if isinstance(text, str)]
+            assert any("numpy" in name for name in names)
+            assert not any("paceline" in name for name in names)
 
 
 def test_a_torn_record_is_left_out(atoms, broken, whole):

@@ -1,4 +1,4 @@
-"""A row of decoded frames, as an analysis sees it."""
+"""Blocks: neighbouring decoded frames, as an analysis sees them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-#: What a frame may hold of its atoms; in the core each is a bit: 1, 2, 4.
+#: Fields that a frame may hold; in the core each is a bit: 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
 
-#: Numbers of a frame's judgement.
+#: Numbers of a frame's validity check.
 JUDGEMENT_COLUMNS = len(FIELDS) + 2
 
 #: Step number of a frame that was left out; no file can hold it.
@@ -18,22 +18,12 @@ DAMAGED_STEP = -(2**63)
 
 
 def field_bits(fields: Sequence[str]) -> int:
-    """Fields as the core counts them.
-
-    Parameters
-    ----------
-    fields : sequence of str
-        Out of `FIELDS`.
-
-    Returns
-    -------
-    int
-        One bit a field.
+    """Encode fields as the core's bits.
 
     Raises
     ------
     ValueError
-        There is no such field.
+        An unknown field.
 
     Examples
     --------
@@ -47,17 +37,7 @@ def field_bits(fields: Sequence[str]) -> int:
 
 
 def fields_in(bits: int) -> tuple[str, ...]:
-    """Fields that the core counted.
-
-    Parameters
-    ----------
-    bits : int
-        One bit a field.
-
-    Returns
-    -------
-    tuple of str
-        Out of `FIELDS`.
+    """Decode the core's bits to fields.
 
     Examples
     --------
@@ -68,7 +48,7 @@ def fields_in(bits: int) -> tuple[str, ...]:
 
 
 class Block:
-    """A row of frames, with the atoms that an analysis asked for.
+    """Neighbouring frames, with the atoms that an analysis needs.
 
     Its arrays are shared by all analyses of a run, and therefore read-only.
 
@@ -77,11 +57,11 @@ class Block:
     positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
         Å.
     velocities : the same
-        Å/ps; `AttributeError` where the analysis did not ask for them.
+        Å/ps; `AttributeError` if the analysis did not ask for them.
     forces : the same
-        kJ/(mol·Å); `AttributeError` where the analysis did not ask for them.
+        kJ/(mol·Å); `AttributeError` if the analysis did not ask for them.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-        Lengths of the cell (Å) and its angles (degrees); zeros where there is none.
+        Lengths of the cell (Å) and its angles (degrees); zeros for frames without a cell.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
@@ -89,7 +69,7 @@ class Block:
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     masses, charges, names : numpy.ndarray, shape (n_atoms,)
-        Of the atoms (u, e); `AttributeError` where the topology has none.
+        Attributes of the atoms (u, e); `AttributeError` if the topology has none.
     """
 
     def __init__(
@@ -120,7 +100,7 @@ class Block:
     def _decoded_field(self, field: str) -> np.ndarray:
         values = getattr(self._decoded, field)
         if values is None:
-            raise AttributeError(field)  # `__getattr__` is asked next, and has the words
+            raise AttributeError(field)  # `__getattr__` is called next, and has the message
         return values
 
     def _of_atoms(self, field: str) -> np.ndarray:
@@ -135,12 +115,12 @@ class Block:
 
     @property
     def raw(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """All decoded positions and the columns of them that are this block's (None: all)."""
+        """All decoded positions, and the columns of this block's atoms (None: all)."""
         return self._decoded_field("positions"), self._columns
 
     @property
     def judgements(self) -> np.ndarray:
-        """What was found of each frame, see `Decoded`: ndarray of float64, shape (n_frames, 5)."""
+        """Validity check of each frame, see `Decoded`: ndarray of float64, shape (n_frames, 5)."""
         return self._decoded_field("judgements")
 
     @property
@@ -165,7 +145,7 @@ class Block:
 
     @property
     def held(self) -> np.ndarray:
-        """What each frame holds, as `field_bits` counts it: ndarray of uint8, shape (n_frames,)."""
+        """Fields that each frame holds, see `field_bits`: ndarray of uint8, shape (n_frames,)."""
         return self._decoded.fields
 
     def __len__(self) -> int:
@@ -184,26 +164,26 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The arrays of a block: all atoms, and all fields, that any analysis asked for.
+    """Arrays that a block's frames are read into: all atoms and fields that any analysis needs.
 
     Attributes
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     positions, velocities, forces : numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
-        Å, Å/ps, kJ/(mol·Å); None where nobody asked for them, or only for judgements.
+        Å, Å/ps, kJ/(mol·Å); None if no analysis needs them, or only their validity check.
     judgements : numpy.ndarray of float64, shape (n_frames, 5), or None
-        Of positions, velocities and forces in turn the first atom with a number that is not
-        finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first atom that has
-        it. The last two are NaN where positions are not all finite. None where nobody asked.
+        Validity check: for positions, velocities and forces in turn the first atom with a number
+        that is not finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first
+        atom that has it. The last two are NaN if positions are not all finite.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Å and degrees.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
+        Step numbers of the simulation.
     fields : numpy.ndarray of uint8, shape (n_frames,)
-        What each frame holds, as `field_bits` counts it.
+        Fields that each frame holds, as `field_bits` encodes them.
     """
 
     frames: np.ndarray
@@ -220,23 +200,7 @@ class Decoded:
     def room_for(
         cls, frames: np.ndarray, n_atoms: int, fields: Sequence[str], *, judged: bool = False
     ) -> Self:
-        """Arrays to read frames into.
-
-        Parameters
-        ----------
-        frames : numpy.ndarray of int64, shape (n_frames,)
-            Frame numbers in the trajectory.
-        n_atoms : int
-            Atoms wanted.
-        fields : sequence of str
-            What is wanted of them.
-        judged : bool
-            Whether that is judged as it is read, and not kept.
-
-        Returns
-        -------
-        Decoded
-        """
+        """Allocate arrays for frames; with `judged`, for the validity check of fields alone."""
         n = len(frames)
         kept = () if judged else fields
         numbers = {
@@ -254,13 +218,7 @@ class Decoded:
         )
 
     def blank(self, row: int) -> None:
-        """Make a row say that its frame is left out; its time stays as it is.
-
-        Parameters
-        ----------
-        row : int
-            Of the block.
-        """
+        """Mark the frame of a row as left out; its time stays as it is."""
         for array in (self.positions, self.velocities, self.forces, self.dimensions):
             if array is not None:
                 array[row] = np.nan
@@ -268,7 +226,7 @@ class Decoded:
         self.fields[row] = 0
 
     def seal(self) -> None:
-        """Let nobody write to what all analyses of a run see."""
+        """Make all arrays read-only: all analyses of a run share them."""
         for array in self._arrays():
             if array is not None:
                 array.flags.writeable = False

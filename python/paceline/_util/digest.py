@@ -1,6 +1,8 @@
-"""Digests of what a run was asked for, the same in every process that is asked for the same.
+"""Digests of a run's parameters and functions, the same in every process that makes the same run.
 
-Pickles would not do: they differ with the order of a set, or with which strings are one object.
+A hash of a pickle would not do. That of a function defined in an importable module holds only its
+name, so that edited code passes; that of one defined in a script holds line numbers, so that a
+comment matters; and both differ with the order of sets and with which strings are one object.
 """
 
 import copyreg
@@ -14,30 +16,20 @@ from typing import Any
 
 import numpy as np
 
-#: Where Python and packages are, in any environment: what lies elsewhere is the user's own code.
+#: Folders of installed packages, in any environment: other modules are the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
-#: What of a class makes a difference to what its objects do.
+#: Attributes of a class that decide how its objects behave.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def digest(*things: Any) -> str:
-    """Digest of values, arrays, the user's own functions and classes, and objects of these.
+    """Digest values, arrays, the user's own functions and classes, and objects: 32 hex digits.
 
-    Of a function or class of the user's own it takes the code, and what of the same code it uses;
-    of those that installed packages define, the name alone. Of an object it takes what would be
-    pickled, and of one that cannot be pickled its class.
-
-    Parameters
-    ----------
-    *things : object
-        Of any kind.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
+    Functions and classes of the user's own enter by their code and all of their own code that they
+    use, those of installed packages by name. Objects enter by what would be pickled; those that
+    cannot be pickled by their class.
 
     Examples
     --------
@@ -53,7 +45,7 @@ def digest(*things: Any) -> str:
 
 
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """Bytes that say what a thing is; `seen` keeps what was met, so that no id is used twice."""
+    """Yield bytes that identify a thing; `seen` keeps all objects, so that no id is reused."""
     kind = type(thing)
     if kind in _PLAIN:
         yield f"{kind.__name__} {thing!r}".encode()
@@ -85,7 +77,7 @@ def _walk_all(things: Iterable[Any], seen: dict[int, tuple[int, Any]]) -> Iterat
 
 
 def _parts(thing: Any) -> Iterator[Any]:
-    """What a thing is made of."""
+    """Yield the parts of a thing."""
     if type(thing) in (list, tuple):
         yield from thing
     elif isinstance(thing, np.ndarray):
@@ -120,7 +112,7 @@ def _parts(thing: Any) -> Iterator[Any]:
 
 
 def _parts_of_object(thing: Any) -> Iterator[Any]:
-    """What would be pickled."""
+    """Yield all that would be pickled."""
     yield type(thing)
     try:
         registered = copyreg.dispatch_table.get(type(thing))
@@ -146,13 +138,13 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _parts_of_code(code: types.CodeType) -> Iterator[Any]:
-    """Without the places of its lines: comments may change."""
+    """Yield the parts of code without line numbers: comments may change."""
     yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield from code.co_consts
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
-    """Names that a function, or one within it, takes from its module."""
+    """Find the globals that a function, or one within it, uses."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -161,7 +153,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
-    """All names of globals and attributes in a function, and in those within it."""
+    """Yield all names of globals and attributes in a function, and in those within it."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -169,7 +161,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 
 
 def _used(thing: Any, names: set[str]) -> Any:
-    """What code that has these names uses of a global: of a module of the user's own, its parts."""
+    """Reduce a module of the user's own to its members among the names that code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing
     found = sorted(names & vars(thing).keys())
@@ -177,7 +169,7 @@ def _used(thing: Any, names: set[str]) -> Any:
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is the user's own, rather than an installed package's, or ours."""
+    """Check that a module is the user's own, neither an installed package's nor ours."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -12,46 +12,19 @@ from pathlib import Path
 
 
 def describe_machine(n_cpus: int) -> str:
-    """Processor, memory and load.
-
-    Parameters
-    ----------
-    n_cpus : int
-        CPUs that may be used.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Describe processor, memory and load in one line."""
     gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{_processor()}, {n_cpus} CPUs usable, {gb:.0f} GB, load {load}"
 
 
 def describe_system() -> str:
-    """Operating system and Python.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Describe operating system and Python in one line."""
     return f"{platform.platform()}, Python {platform.python_version()}"
 
 
 def describe_versions(packages: Iterable[str]) -> str:
-    """Versions of packages.
-
-    Parameters
-    ----------
-    packages : iterable of str
-        Names by which they are installed.
-
-    Returns
-    -------
-    str
-        One line.
+    """List versions of installed packages in one line.
 
     Examples
     --------
@@ -95,7 +68,7 @@ def current_command() -> str:
 
 
 def available_cpus() -> int:
-    """CPUs that this process may use: affinity, cgroup quota and SLURM's word, the least.
+    """Count the CPUs that this process may use: the least of affinity, cgroup quota and Slurm's.
 
     Returns
     -------
@@ -120,7 +93,7 @@ def available_cpus() -> int:
 def _cgroup_quotas(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> Iterator[int]:
-    """CPU quotas of this process's cgroup and those above it, rounded up."""
+    """Read the CPU quotas of this process's cgroup and its parents, rounded up."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,29 +1,18 @@
-"""How far a run has come: a bar on a terminal, a line a minute in a log."""
+"""Progress of a run: a bar on a terminal, a line per minute in a log."""
 
 import sys
 import time
 from types import TracebackType
 from typing import Any, Self
 
-#: Nothing is shown of what is over sooner, seconds.
+#: Nothing is shown of runs shorter than this, seconds.
 PATIENCE = 2.0
 #: Between the lines of a log, seconds.
 LOG_INTERVAL = 60.0
 
 
 class Progress:
-    """Count what is done of `total`, and show it on standard error.
-
-    Parameters
-    ----------
-    total : int
-        What there is to do.
-    unit : str
-        Of what.
-    show : bool, optional
-        Whether to show anything: a bar on a terminal, a line a minute elsewhere; so by default.
-    done : int
-        What was done before.
+    """Count units that are done of `total`, and show that on standard error unless `show` is False.
 
     Examples
     --------
@@ -55,26 +44,14 @@ class Progress:
         return self
 
     def set(self, done: int, total: int) -> None:
-        """Say how much is done, and of how much: for work whose size shows itself on the way.
-
-        Parameters
-        ----------
-        done, total : int
-            In units.
-        """
+        """Set the units done, and their total: for work whose size is found on the way."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total
         self.add(done - self._done)
 
     def add(self, n: int) -> None:
-        """Count more as done.
-
-        Parameters
-        ----------
-        n : int
-            In units.
-        """
+        """Count more units as done."""
         self._done += n
         now = time.monotonic()
         if self._bar is not None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from paceline.errors import Terminated
 
-#: What a signal does where nobody has chosen otherwise.
+#: Default handlers.
 _USUAL: dict[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
@@ -20,10 +20,9 @@ _USUAL: dict[signal.Signals, Any] = {
 
 
 class Stopping:
-    """While it is entered, SIGTERM raises `Terminated`, and Ctrl-C as ever `KeyboardInterrupt`.
+    """Context in which SIGTERM raises `Terminated`, and Ctrl-C as ever `KeyboardInterrupt`.
 
-    In the main thread, where alone signals arrive; and of the two only those that the program does
-    not handle itself.
+    It handles signals in the main thread only, and none that the program handles itself.
 
     Examples
     --------
@@ -38,7 +37,7 @@ class Stopping:
     143
     """
 
-    # Of all: a signal is the whole process's.
+    # Shared: a signal is the whole process's.
     _holding: ClassVar[bool] = False
     _pending: ClassVar[signal.Signals | None] = None
 
@@ -60,7 +59,7 @@ class Stopping:
     @staticmethod
     @contextmanager
     def held() -> Iterator[None]:
-        """Let the signals that any raises for wait until this is left."""
+        """Delay the signals until this is left."""
         Stopping._pending, Stopping._holding = None, True
         try:
             yield
@@ -78,7 +77,7 @@ class Stopping:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Ignore both, where another process that gets them too answers for this one."""
+    """Ignore both signals: another process that gets them too ends this one."""
     former = _handle_by(signal.SIG_IGN)
     try:
         yield
@@ -87,7 +86,7 @@ def deaf() -> Iterator[None]:
 
 
 def _handle_by(handler: Any) -> dict[signal.Signals, Any]:
-    """Handle the signals that are handled as usual; what handled them."""
+    """Replace the default handlers; return those that were replaced."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {
@@ -109,13 +108,7 @@ def _raise(number: signal.Signals) -> None:
 
 
 def how_to_go_on() -> str:
-    """Tell how a run that was stopped goes on: with the command that this is, where it is one.
-
-    Returns
-    -------
-    str
-        Half a sentence.
-    """
+    """Describe in half a sentence how a stopped run resumes: by its command, if it is one."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
         return "the same call goes on from there"

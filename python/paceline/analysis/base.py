@@ -1,9 +1,9 @@
-"""What every analysis is made of, and one for any function.
+"""Base class of analyses, and the analysis of any function.
 
-An analysis has two halves. The one that the user holds knows MDAnalysis's objects: it names its
-atoms (`indices`), makes the other half (`prepare`) and turns what comes back into results
-(`finish`). The other half travels to the workers: a small object with `compute`, and with `merge`
-where all frames give one result.
+An analysis has two halves. The user's half knows MDAnalysis's objects: it names its atoms
+(`indices`), makes the worker's half (`prepare`) and turns what comes back into results (`finish`).
+The worker's half is sent to the workers: a small object with `compute`, and with `merge` if all
+frames give one result.
 """
 
 import platform
@@ -18,11 +18,11 @@ from paceline.block import Block, field_bits
 from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.schedule.interfaces import PerBlock, PerFrame, Reduction, Transform
-from paceline.transform.base import refuse_updating
+from paceline.transform.base import check_static
 
 
 class AnalysisBase:
-    """An analysis of the atoms of one group.
+    """Base class of analyses.
 
     Parameters
     ----------
@@ -32,29 +32,29 @@ class AnalysisBase:
     Attributes
     ----------
     fields : sequence of str
-        What a block shall have of the atoms: "positions", "velocities", "forces". A frame that
-        does not hold all of it is refused.
+        Fields that a block must have: "positions", "velocities", "forces". A frame that lacks one
+        is an error.
     optional_fields : sequence of str
-        What else a block shall have; NaN where a frame does not hold it (see `Block.held`).
+        Further fields; NaN where a frame does not hold them (see `Block.held`).
     frames_together : int
-        Frames that blocks must not part: each begins at a multiple of it. A power of two, or
-        reductions of the same run are summed in another order, and may differ in their last bit.
+        Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
+        summed in another order, and may differ in their last bit.
     transforms : sequence of Transform
-        What the present run does to positions first; `prepare` sees it.
+        Transformations of the present run; set before `prepare`.
     skip_damaged : bool
-        Whether the present run leaves out frames that cannot be read; `prepare` sees it.
+        True if the present run leaves out frames that cannot be read; set before `prepare`.
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers that the last run analysed, or the present one; `prepare` sees them.
+        Frame numbers of the last run, or of the present one; set before `prepare`.
     times : numpy.ndarray of float64, shape (n_frames,)
         Their times, ps; NaN for frames that were left out.
     damaged : list of (int, str)
         Frames that were left out, and why.
     timings : Timings
-        Who did what, when, for how long.
+        Timings of the last run.
     provenance : dict
-        The files that were read; `prepare` sees it.
+        The files that are read; set before `prepare`.
 
     Raises
     ------
@@ -93,28 +93,28 @@ class AnalysisBase:
     provenance: dict[str, Any]
 
     def __init__(self, atomgroup: Any):
-        refuse_updating(atomgroup, type(self).__name__)
+        check_static(atomgroup, type(self).__name__)
         self.atomgroup = atomgroup.atoms
         self.results = Results()
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name in error messages."""
         return type(self).__name__
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms wanted, as the computation wants them: ndarray of int64, shape (n_atoms,)."""
+        """Atoms in the order of the computation: ndarray of int64, shape (n_atoms,)."""
         return self.atomgroup.indices
 
     @property
     def attributes(self) -> Mapping[str, np.ndarray]:
-        """What of the atoms, beside positions, a block shall have: ndarrays, shape (n_atoms, …)."""
+        """Attributes of the atoms that a block must have: ndarrays, shape (n_atoms, …)."""
         return {}
 
     @property
     def outputs(self) -> Sequence[str]:
-        """Files that a run makes by itself."""
+        """Files that a run writes by itself."""
         return ()
 
     @property
@@ -123,7 +123,7 @@ class AnalysisBase:
         return len(self.frames)
 
     def parameters(self) -> dict[str, Any]:
-        """What was asked for, for the record that is saved with the results."""
+        """Parameters, for the record that is saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup)}
 
     def prepare(self) -> PerFrame | Reduction | PerBlock:
@@ -132,7 +132,7 @@ class AnalysisBase:
         Returns
         -------
         object
-            With `compute(block)`; and with `merge(left, right)` where all frames give one result.
+            With `compute(block)`; and with `merge(left, right)` if all frames give one result.
             It is pickled, and must hold no MDAnalysis object.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
@@ -186,17 +186,7 @@ class AnalysisBase:
 
 
 def describe_atoms(atomgroup: Any) -> str:
-    """Number of atoms, and their indices where they are few runs.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup
-        The atoms.
-
-    Returns
-    -------
-    str
-        One line.
+    """Describe atoms in one line: their number, and their indices as few ranges.
 
     Examples
     --------
@@ -211,17 +201,7 @@ def describe_atoms(atomgroup: Any) -> str:
 
 
 def describe_frames(frames: np.ndarray) -> str:
-    """Frames as start:stop:step where they are that, else their number and the ends.
-
-    Parameters
-    ----------
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers, at least one.
-
-    Returns
-    -------
-    str
-        One line.
+    """Describe frames in one line: as start:stop:step, else their number, first and last.
 
     Examples
     --------
@@ -237,7 +217,7 @@ def describe_frames(frames: np.ndarray) -> str:
 
 
 class TimeSeries(AnalysisBase):
-    """Any function of a block of frames.
+    """Apply any function to blocks of frames.
 
     Parameters
     ----------
@@ -248,14 +228,14 @@ class TimeSeries(AnalysisBase):
     atomgroup : AtomGroup or Universe
         Atoms whose positions the function sees, in this order.
     fields : sequence of str
-        What of the atoms the function sees: "positions", "velocities", "forces". Only that is
+        Fields that the function needs: "positions", "velocities", "forces". Only these are
         decoded.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        What the function returned. Where damaged frames were left out, their rows are NaN, and
-        whole numbers become float64 for that.
+        Rows that the function returned. Rows of damaged frames that were left out are NaN;
+        integers become float64 for that.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -266,7 +246,7 @@ class TimeSeries(AnalysisBase):
     TypeError
         The function cannot be called.
     ValueError
-        There is no such field.
+        An unknown field.
 
     Examples
     --------
@@ -311,7 +291,7 @@ class TimeSeries(AnalysisBase):
 
     @property
     def name(self) -> str:
-        """What errors call it: by the function's name."""
+        """Name in error messages, with the function's."""
         return f"{super().name} of {self._function_name}"
 
     def parameters(self) -> dict[str, Any]:
@@ -339,6 +319,8 @@ class TimeSeries(AnalysisBase):
 
 
 class _Function:
+    """Worker's half of `TimeSeries`."""
+
     def __init__(self, function: Callable[[Block], Any]):
         self._function = function
 

@@ -12,12 +12,12 @@ from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.interfaces import Reduction
-from paceline.transform.base import refuse_updating
+from paceline.transform.base import check_static
 
-#: What `rdf` is called in tables and figures, by its norm.
+#: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
 
-#: What atoms that share it are excluded by, and its name in the topology.
+#: Values of `exclude_same`, and the attributes of the topology that they compare.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 
 
@@ -27,10 +27,10 @@ class InterRDF(AnalysisBase):
     .. math:: g_{ab}(r) = \frac{V}{N_a N_b} \sum_{i=1}^{N_a} \sum_{j=1}^{N_b}
               \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle
 
-    Distances are those of the nearest images in each frame's own cell, or plain ones where a frame
-    has none. They are rounded as MDAnalysis rounds them, so that the counts are its own: of what a
-    file holds to 0.01 Å, many distances lie exactly between two bins. Where `g1` and `g2` share
-    atoms, the distance 0 of an atom to itself counts, too, as it does there.
+    Distances are those of the nearest images in each frame's own cell, or plain ones in a frame
+    without a cell. They are rounded as MDAnalysis rounds them, so that the counts agree: in files
+    with a precision of 0.01 Å, many distances lie exactly between two bins. If `g1` and `g2` share
+    atoms, the distance 0 of an atom to itself counts, as in MDAnalysis.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ class InterRDF(AnalysisBase):
     nbins : int
         Number of bins.
     range : (float, float)
-        Where the first bin begins and the last one ends, Å.
+        Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Whether `results.rdf` is :math:`g_{ab}(r)`; the density of atoms of `g2` around each pair's
-        first atom, summed over `g1` (Å⁻³); or the number of pairs, each per frame.
+        Make `results.rdf` :math:`g_{ab}(r)`; the density of atoms of `g2` around each pair's first
+        atom, summed over `g1` (Å⁻³); or the number of pairs, each per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule, of which so many atoms in a row are in `g1` and `g2`.
     exclude_same : {"residue", "segment", "chain"}, optional
@@ -92,7 +92,7 @@ class InterRDF(AnalysisBase):
         exclude_same: str | None = None,
     ):
         super().__init__(g1)
-        refuse_updating(g2, type(self).__name__)
+        check_static(g2, type(self).__name__)
         self.g1, self.g2 = g1.atoms, g2.atoms
         if self.g1.universe is not self.g2.universe:
             raise UnsupportedError("InterRDF: g1 and g2 must be atoms of the same Universe")
@@ -125,7 +125,7 @@ class InterRDF(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Say which pairs there are, and how they are counted."""
+        """Collect the groups, and the way to count their pairs."""
         first, second = self._labels or (None, None)
         same = np.array_equal(self.g1.indices, self.g2.indices)
         same = same and (self._labels is None or np.array_equal(*self._labels))
@@ -147,7 +147,7 @@ class InterRDF(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), **arrays)
 
     def _norms(self, value: "_Counted") -> np.ndarray:
-        """What the count of each bin is divided by."""
+        """Compute the norm of each bin."""
         norms = np.full(self.nbins, float(value.n_frames))
         if self.norm != "none":
             norms *= 4 / 3 * math.pi * np.diff(self._edges**3)
@@ -159,7 +159,7 @@ class InterRDF(AnalysisBase):
         return norms
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Labels of the atoms of both groups, if atoms of the same one make no pair."""
+        """Label the atoms of both groups, if pairs of the same label are excluded."""
         if self.exclude_same is not None:
             if self.exclude_same not in SHARED:
                 raise ValueError(
@@ -194,7 +194,7 @@ class InterRDF(AnalysisBase):
 
 
 class _Group(NamedTuple):
-    """How many atoms there are, and their labels."""
+    """Number of atoms of a group, and their labels."""
 
     n_atoms: int
     labels: np.ndarray | None
@@ -209,7 +209,7 @@ class _Counted(NamedTuple):
 
 
 class _Distances:
-    """Distances between the atoms of two groups, which follow each other in a block."""
+    """Count distances between the atoms of two groups, which follow each other in a block."""
 
     def __init__(
         self, edges: np.ndarray, groups: Sequence[_Group], *, same: bool, needs_cell: bool
@@ -250,7 +250,7 @@ class _Distances:
 
 
 def _edges(nbins: Any, range: Sequence[float]) -> np.ndarray:
-    """Borders of the bins, Å, as NumPy's histograms have them."""
+    """Compute the borders of the bins, Å, as NumPy's histograms do."""
     if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
         raise ValueError(f"nbins must be a whole number of at least 1, not {nbins!r}")
     limits = np.asarray(range, dtype=np.float64)

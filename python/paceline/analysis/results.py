@@ -1,4 +1,4 @@
-"""Results: arrays by name, as in MDAnalysis, that can be saved, tabulated and plotted."""
+"""Results of analyses: arrays by name, as in MDAnalysis, to be saved, tabulated and plotted."""
 
 import csv
 import os
@@ -12,7 +12,7 @@ import numpy as np
 from paceline._util.files import new_file
 from paceline.errors import UnsupportedError
 
-#: A figure of one column of a journal: inches, and points.
+#: Style of a figure for one column of a journal: inches, and points.
 FIGURE_STYLE: dict[Any, Any] = {
     "figure.figsize": (3.5, 2.6),
     "figure.constrained_layout.use": True,
@@ -23,24 +23,16 @@ FIGURE_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
-#: Rows of a table that are turned into text at a time.
+#: Rows of a table that are formatted at a time.
 ROWS = 2**16
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length, and which of them make a figure.
+    """Columns of equal length by title, and those that make a figure.
 
-    Attributes
-    ----------
-    columns : mapping of str to numpy.ndarray, shape (n_rows,)
-        By title, unit included.
-    x : str
-        The column along the abscissa.
-    y : mapping of str to str
-        The columns along the ordinate, and their names in the legend.
-    y_label : str
-        What they are, unit included.
+    `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
+    `y_label` is the label of the ordinate, unit included.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -55,9 +47,9 @@ class Results(dict[str, Any]):
     Parameters
     ----------
     table : Table, optional
-        The same numbers as columns, to be tabulated and plotted.
+        The results as columns, to be tabulated and plotted.
     provenance : mapping, optional
-        Files, fingerprints, versions and parameters that the results come from.
+        Files, fingerprints, versions and parameters of the run.
     **arrays : numpy.ndarray
         The results.
 
@@ -98,7 +90,7 @@ class Results(dict[str, Any]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Files, fingerprints, versions and parameters that these results come from."""
+        """Files, fingerprints, versions and parameters of the run."""
         return self._provenance
 
     @property
@@ -112,7 +104,7 @@ class Results(dict[str, Any]):
         return table
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write results with their provenance; whole under its name or not at all.
+        """Write results with their provenance; the file appears complete or not at all.
 
         Parameters
         ----------
@@ -120,7 +112,7 @@ class Results(dict[str, Any]):
             Ending in .npz (all arrays), .csv or .tsv (the table; provenance in lines that begin
             with #).
         overwrite : bool
-            Whether an existing file may be replaced.
+            Replace an existing file.
 
         Raises
         ------
@@ -129,7 +121,7 @@ class Results(dict[str, Any]):
         UnsupportedError
             Another ending, or results that make no table.
         """
-        refuse_unknown_ending(path)
+        check_ending(path)
         if _ending(path) != ".npz":
             _ = self._table  # raises before a file is made
         # One line each, whatever line breaks a selection has.
@@ -183,7 +175,7 @@ class Results(dict[str, Any]):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where; by default a new figure of `matplotlib.pyplot`.
+            Axes to draw on; by default those of a new figure of `matplotlib.pyplot`.
 
         Returns
         -------
@@ -198,14 +190,14 @@ class Results(dict[str, Any]):
             return _draw(self._table, pyplot.figure().subplots())
 
     def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Draw the table into a file of the format that its ending names.
+        """Draw the table into a file; its ending decides the format.
 
         Parameters
         ----------
         path : path-like
             Ending in .pdf, .png, .svg or another that matplotlib knows.
         overwrite : bool
-            Whether an existing file may be replaced.
+            Replace an existing file.
 
         Raises
         ------
@@ -217,7 +209,7 @@ class Results(dict[str, Any]):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        refuse_unknown_figure(path)
+        check_figure_ending(path)
         with rc_context(FIGURE_STYLE):
             figure = Figure()
             _draw(self._table, figure.subplots())
@@ -239,28 +231,16 @@ def _draw(table: Table, ax: Any) -> Any:
     return ax
 
 
-def refuse_unknown_ending(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` for a name by which results are not saved.
-
-    Parameters
-    ----------
-    path : path-like
-        Name of a file to be.
-    """
+def check_ending(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` if results cannot be saved under a name of this ending."""
     if _ending(path) not in (".npz", ".csv", ".tsv"):
         raise UnsupportedError(
             f"{os.fspath(path)}: results are saved as .npz, .csv or .tsv, not {_ending(path)!r}"
         )
 
 
-def refuse_unknown_figure(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` for a figure of a kind that matplotlib does not write.
-
-    Parameters
-    ----------
-    path : path-like
-        Name of a file to be.
-    """
+def check_figure_ending(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` if matplotlib does not write figures of this ending."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     if _ending(path)[1:] not in FigureCanvasBase.get_supported_filetypes():

@@ -12,7 +12,7 @@ from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
 from paceline.schedule.interfaces import PerFrame, Reduction
-from paceline.transform.base import reference_positions, refuse_other_masses, refuse_updating
+from paceline.transform.base import check_masses, check_static, reference_positions
 
 
 class RMSD(AnalysisBase):
@@ -98,7 +98,7 @@ class RMSD(AnalysisBase):
             for k, selection in enumerate(groupselections or ())
         ]
         advice = "; tol_mass allows more"
-        refuse_other_masses(*self._pairs[0], tol_mass, "select", advice)
+        check_masses(*self._pairs[0], tol_mass, "select", advice)
         self.groupselections = list(groupselections or ())
         self.weights = weights
         self._weights = self._resolve_weights(weights, weights_groupselections)
@@ -119,11 +119,11 @@ class RMSD(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of `select`, then those of each of `groupselections`."""
+        """Atoms of `select`, followed by those of each of `groupselections`."""
         return np.concatenate([mobile.indices for mobile, _ in self._pairs])
 
     def parameters(self) -> dict[str, Any]:
-        """What was asked for, for the record that is saved with the results."""
+        """Parameters, for the record that is saved with the results."""
         return {
             "select": self.select,
             "atoms": describe_atoms(self.atomgroup),
@@ -254,7 +254,7 @@ class _Moments:
 
 
 def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
-    """Atoms that move and atoms to compare with, of one selection."""
+    """Select the atoms that move, and the atoms to compare with."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
             raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
@@ -279,14 +279,14 @@ def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any
 
 
 def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
-    refuse_updating(group, what)
+    check_static(group, what)
     if selection is None:
         return group.atoms
     texts = [selection] if isinstance(selection, str) else selection
     try:
         return group.select_atoms(*texts)
     except AttributeError as error:
-        # MDAnalysis's way to say that a topology has no residues' names, for one.
+        # MDAnalysis raises this where a topology has no residue names, for example.
         raise SelectionError(
             f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
             f"({error}): select otherwise, such as all, or take another topology"
@@ -294,7 +294,7 @@ def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
 
 
 def _weights(atoms: Any, weights: Any) -> np.ndarray | None:
-    """Weights as numbers relative to their mean; None where all are equal."""
+    """Convert weights to numbers relative to their mean; None if all are equal."""
     if weights is None:
         return None
     if isinstance(weights, str):

@@ -22,7 +22,7 @@ from paceline._util.machine import (
     describe_versions,
 )
 from paceline._util.signals import Stopping
-from paceline.analysis.results import refuse_unknown_figure
+from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
@@ -337,7 +337,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.output is not None and args.output.suffix.lower() != ".csv":
         raise UnsupportedError(f"{args.output}: runs are saved as .csv")
     for path in args.plot:
-        refuse_unknown_figure(path)
+        check_figure_ending(path)
     refuse_clashes(args.output, *args.plot)
     for path in (*args.plot, *([args.output] if args.output else [])):
         refuse_impossible(path, overwrite=args.overwrite)

@@ -296,16 +296,16 @@ def _add_file_system(parser: argparse.ArgumentParser) -> None:
 
 def run_predict(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.results import Results, refuse_unknown_ending, refuse_unknown_figure
+    from paceline.analysis.results import Results, check_ending, check_figure_ending
     from paceline.performance.text import many, percent
     from paceline.performance.text import seconds as seconds_in_words
     from paceline.scaling.figure import save_predictions, table_of_predictions
     from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
 
     refuse_clashes(args.output, args.plot)
-    for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
+    for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
         if path is not None:
-            refuse(path)
+            check(path)
             refuse_impossible(path, overwrite=args.overwrite)
     curves = _curves(args)
     results = Results(table=table_of_predictions(curves), provenance={"command": args.command_line})

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import transform
 from paceline._util.files import refuse_clashes, refuse_impossible
-from paceline.analysis.results import refuse_unknown_ending, refuse_unknown_figure
+from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError
@@ -24,9 +24,9 @@ ROUNDING = 1e-6
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
     refuse_clashes(args.output, args.plot, args.report, args.checkpoint)
-    for path, refuse in ((args.output, refuse_unknown_ending), (args.plot, refuse_unknown_figure)):
+    for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
         if path is not None:
-            refuse(path)
+            check(path)
             refuse_impossible(path, overwrite=args.overwrite)
     refuse_impossible_report(args)
     return Universe(args.topology, *args.trajectory, **chain_options(args))

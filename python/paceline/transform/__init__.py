@@ -1,8 +1,8 @@
 """Transformations of frames, before they are analysed.
 
-Each has two halves, as an analysis has. The one that the user holds knows MDAnalysis's objects: it
-says which atoms it needs (`atoms`) and makes the other half (`prepare`), which travels to the
-workers and changes the positions of a block in place (`apply`).
+Each has two halves, as an analysis has. The user's half knows MDAnalysis's objects: it names the
+atoms that it needs (`atoms`) and makes the worker's half (`prepare`), which changes the positions
+of a block in place (`apply`).
 """
 
 from paceline.schedule.interfaces import Transform

@@ -1,4 +1,4 @@
-"""All transformations of a run made ready, and single frames seen through them."""
+"""Helpers of transformations: selections, masses, bonds; and reference frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,23 +10,15 @@ from paceline.errors import SelectionError, TransformError, UnsupportedError
 from paceline.schedule.interfaces import Transform, WorkerTransform, prepare_transforms
 
 
-class Made:
-    """A transformation of the core, which is made anew where it is unpickled.
-
-    Parameters
-    ----------
-    kind : {"unwrap", "center", "wrap", "fit"}
-        Which of `_core.Transform` it is.
-    *arguments : object
-        Its arguments.
-    """
+class CoreTransform:
+    """A transformation of the core, `_core.Transform.kind(*arguments)`, that can be pickled."""
 
     def __init__(self, kind: str, *arguments: Any):
         self._made_of = kind, *arguments
         self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return Made, self._made_of
+        return CoreTransform, self._made_of
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Change the positions of a block in place.
@@ -34,9 +26,9 @@ class Made:
         Parameters
         ----------
         positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Å, of the atoms for which it was prepared. Frames of nothing but NaN stay so.
+            Å. Frames of nothing but NaN stay so.
         dimensions : numpy.ndarray of float32, shape (n_frames, 6)
-            Lengths of the cells (Å) and their angles (degrees); zeros where there is none.
+            Lengths of the cells (Å) and their angles (degrees); zeros for frames without a cell.
 
         Returns
         -------
@@ -47,21 +39,7 @@ class Made:
 
 
 def describe(name: str, atomgroup: Any, **options: Any) -> str:
-    """A call as it is kept in a record, without the options that were not given.
-
-    Parameters
-    ----------
-    name : str
-        The transformation.
-    atomgroup : AtomGroup, str or None
-        Its atoms.
-    **options : object
-        What else it was given.
-
-    Returns
-    -------
-    str
-        One line.
+    """Describe a call in one line for a record, without options that are None.
 
     Examples
     --------
@@ -78,33 +56,19 @@ def describe(name: str, atomgroup: Any, **options: Any) -> str:
 
 
 def select(atomgroup: Any, universe: Any, name: str) -> Any:
-    """The group of atoms that a transformation was given, or its selection from the Universe.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup, Universe or str
-        What the user gave.
-    universe : Universe
-        The one that is analysed.
-    name : str
-        The transformation.
-
-    Returns
-    -------
-    AtomGroup
-        At least one atom.
+    """Select the atoms of a transformation `name`: a group, or a selection of the Universe.
 
     Raises
     ------
     SelectionError
-        There are no such atoms.
+        No atoms are selected.
     UnsupportedError
         They belong to another Universe, or the group updates itself.
     """
     if isinstance(atomgroup, str):
         group = universe.select_atoms(atomgroup)
     else:
-        refuse_updating(atomgroup, name)
+        check_static(atomgroup, name)
         group = atomgroup.atoms
     if len(group) == 0:
         raise SelectionError(f"{name}: no atoms match {atomgroup!r}")
@@ -116,16 +80,8 @@ def select(atomgroup: Any, universe: Any, name: str) -> Any:
     return group
 
 
-def refuse_updating(atomgroup: Any, name: str) -> None:
-    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup or Universe
-        What the user gave.
-    name : str
-        The transformation, or what else it was given to.
-    """
+def check_static(atomgroup: Any, name: str) -> None:
+    """Raise `UnsupportedError` for a group that updates itself: workers could not follow it."""
     # Only groups that update themselves know whether they are up to date.
     if hasattr(atomgroup, "is_uptodate"):
         raise UnsupportedError(
@@ -135,49 +91,16 @@ def refuse_updating(atomgroup: Any, name: str) -> None:
 
 
 def known_weights(weights: str | None) -> str | None:
-    """The weights that a user asked for, if there are such.
-
-    Parameters
-    ----------
-    weights : str or None
-        What the user gave.
-
-    Returns
-    -------
-    "mass" or None
-
-    Raises
-    ------
-    ValueError
-        Any other word.
-    """
+    """Raise `ValueError` unless weights are None or "mass"."""
     if weights not in (None, "mass"):
         raise ValueError(f"weights must be None or 'mass', not {weights!r}")
     return weights
 
 
-def refuse_other_masses(
-    mobile: Any, fixed: Any, tolerance: float, name: str, advice: str = ""
-) -> None:
-    """Raise for atoms that do not correspond, as far as their masses are known.
+def check_masses(mobile: Any, fixed: Any, tolerance: float, name: str, advice: str = "") -> None:
+    """Raise `SelectionError` if masses of corresponding atoms, where known, differ too much.
 
-    Parameters
-    ----------
-    mobile : AtomGroup
-        Atoms that move.
-    fixed : AtomGroup
-        As many that they are compared with.
-    tolerance : float
-        What masses may differ by, u.
-    name : str
-        The transformation, or the argument that chose the atoms.
-    advice : str
-        What can be done where they do correspond.
-
-    Raises
-    ------
-    SelectionError
-        Some differ by more.
+    `tolerance` is in u; `name` is the transformation or argument, and `advice` ends the message.
     """
     if not (hasattr(mobile, "masses") and hasattr(fixed, "masses")):
         return
@@ -192,25 +115,7 @@ def refuse_other_masses(
 
 
 def masses_of(group: Any, name: str) -> np.ndarray:
-    """Masses of atoms.
-
-    Parameters
-    ----------
-    group : AtomGroup
-        The atoms.
-    name : str
-        The transformation that needs them.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (n_atoms,)
-        In u.
-
-    Raises
-    ------
-    UnsupportedError
-        The topology has none.
-    """
+    """Get the masses of atoms, u; raise `UnsupportedError` if the topology has none."""
     if not hasattr(group, "masses"):
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
     return group.masses.astype(np.float64)
@@ -219,23 +124,9 @@ def masses_of(group: Any, name: str) -> np.ndarray:
 def reference_positions(
     atomgroup: Any, frame: int, transforms: Sequence[Transform] = ()
 ) -> np.ndarray:
-    """Positions of a group in one frame, as transformations leave them.
+    """Read positions of a group in one frame, after transformations; the trajectory does not move.
 
-    The trajectory stays where it is.
-
-    Parameters
-    ----------
-    atomgroup : AtomGroup
-        The atoms.
-    frame : int
-        Frame number.
-    transforms : sequence of Transform
-        What is done first.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n_atoms, 3)
-        Å.
+    Returns float32, shape (n_atoms, 3), Å.
 
     Raises
     ------
@@ -250,23 +141,9 @@ def reference_positions(
 def read_frame(
     universe: Any, frame: int, atoms: np.ndarray, before: Sequence[WorkerTransform]
 ) -> np.ndarray:
-    """Positions in one frame after some transformations that are prepared for these atoms.
+    """Read positions in one frame, after transformations that are prepared for these atoms.
 
-    Parameters
-    ----------
-    universe : Universe
-        Whose trajectory is read; it stays where it is.
-    frame : int
-        Frame number.
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Indices, increasing.
-    before : sequence of WorkerTransform
-        What is done to them.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n_atoms, 3)
-        Å.
+    The trajectory does not move. Returns float32, shape (n_atoms, 3), Å.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Atoms brought to the middle of the cell, or back into it."""
+"""Transformations in periodic cells: unwrap molecules, center a group, wrap atoms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,23 +10,11 @@ from paceline import _core
 from paceline.errors import UnsupportedError
 from paceline.schedule.interfaces import Transform, WorkerTransform
 from paceline.trajectory.open import warn
-from paceline.transform.base import Made, describe, known_weights, masses_of, select
+from paceline.transform.base import CoreTransform, describe, known_weights, masses_of, select
 
 
 def bonds_of(universe: Any, name: str) -> np.ndarray:
-    """Pairs of bonded atoms.
-
-    Parameters
-    ----------
-    universe : Universe
-        The system.
-    name : str
-        What needs the bonds.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n_bonds, 2)
-        At least one.
+    """Get pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
 
     Raises
     ------
@@ -44,20 +32,7 @@ def bonds_of(universe: Any, name: str) -> np.ndarray:
 
 
 def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
-    """The molecule of each atom.
-
-    Parameters
-    ----------
-    universe : Universe
-        The system.
-    bonds : numpy.ndarray of int64, shape (n_bonds, 2)
-        Its bonds.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n_atoms,)
-        The first atom of the molecule.
-    """
+    """Find the molecule of each atom, by its first atom: int64, shape (n_atoms,)."""
     # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, and this 0.001 s.
     return _core.fragments(len(universe.atoms), bonds)
 
@@ -161,10 +136,10 @@ class _Unwrap:
         members = self._members(universe, fragments)
         whole = with_all(members, fragments[members], atoms)
         bonds = bonds[np.isin(bonds[:, 0], whole)]
-        return Made("unwrap", len(atoms), np.searchsorted(atoms, bonds))
+        return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
 
     def _members(self, universe: Any, fragments: np.ndarray) -> np.ndarray:
-        """Atoms of all molecules that may be made whole."""
+        """Find the atoms of all molecules that are to be made whole."""
         if self.atomgroup is None:
             return np.arange(len(fragments))
         group = select(self.atomgroup, universe, "unwrap")
@@ -175,7 +150,7 @@ class _Unwrap:
 
 
 def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> None:
-    """Say where bonds are missing: in residues whose atoms belong to several fragments."""
+    """Raise or warn if bonds are missing in residues: their atoms are of several fragments."""
     residue_of = universe.atoms.resindices
     concerned = np.isin(residue_of, residue_of[atoms])
     parts = np.unique(np.stack([residue_of[concerned], fragments[concerned]]), axis=1)
@@ -197,7 +172,7 @@ def _check_residues(universe: Any, fragments: np.ndarray, atoms: np.ndarray) -> 
 
 
 def _names(universe: Any, resindices: np.ndarray) -> str:
-    """How many residues, and the first of them by name."""
+    """Describe residues: their number, and the first of them by name."""
     residues = universe.residues[resindices[:3]]
     columns = [getattr(residues, name, None) for name in ("resnames", "resids")]
     columns = [column for column in columns if column is not None]
@@ -216,9 +191,9 @@ def center(
     point: Sequence[float] | None = None,
     wrap: bool = False,
 ) -> Transform:
-    """Bring the centre of a group to the middle of the cell, and all other atoms with it.
+    """Move the centre of a group to the middle of the cell, and all other atoms with it.
 
-    It is `MDAnalysis.transformations.center_in_box`. The group must be whole.
+    As `MDAnalysis.transformations.center_in_box`. The group must be whole.
 
     Parameters
     ----------
@@ -227,7 +202,7 @@ def center(
     weights : {"mass"}, optional
         Take the centre of mass; by default the centre of geometry.
     point : sequence of float, shape (3,), optional
-        Where the centre shall come to lie, Å, instead of the middle of the cell.
+        Position of the centre, Å, instead of the middle of the cell.
     wrap : bool
         Take the centre of the atoms' images within the cell.
 
@@ -239,7 +214,7 @@ def center(
     Raises
     ------
     ValueError
-        Weights or a point that are none.
+        Invalid weights or point.
 
     Examples
     --------
@@ -255,10 +230,10 @@ def center(
 
 
 def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
-    """Bring atoms, or compounds of atoms as a whole, back into the cell.
+    """Move atoms, or whole compounds of atoms, back into the cell.
 
-    It is `MDAnalysis.transformations.wrap`: of a compound, the centre of mass comes to lie within
-    the cell. Only compounds of which an atom is analysed are decoded.
+    As `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within the cell.
+    Only compounds with an atom that is analysed are decoded.
 
     Parameters
     ----------
@@ -266,7 +241,7 @@ def wrap(atomgroup: Any = None, *, compound: str = "atoms") -> Transform:
         The atoms, or their selection; by default all atoms. Atoms of a compound that are not in it
         do not move, and do not count for its centre.
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
-        What stays together.
+        Compounds that stay together.
 
     Returns
     -------
@@ -307,7 +282,7 @@ class _Center:
         group = select(self.atomgroup, universe, "center")
         columns = np.searchsorted(atoms, group.indices)
         masses = None if self.weights is None else masses_of(group, "center")
-        return Made("center", len(atoms), columns, masses, self.point, self.wrap)
+        return CoreTransform("center", len(atoms), columns, masses, self.point, self.wrap)
 
     def parameters(self) -> str:
         options = {"weights": self.weights, "point": self.point, "wrap": self.wrap or None}
@@ -339,10 +314,10 @@ class _Wrap:
             # A virtual site alone is its own centre, whatever it weighs.
             masses[np.repeat(sizes, sizes) == 1] = 1.0
         columns = np.searchsorted(atoms, members)
-        return Made("wrap", len(atoms), columns, sizes.astype(np.int64), masses)
+        return CoreTransform("wrap", len(atoms), columns, sizes.astype(np.int64), masses)
 
     def _compounds(self, universe: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Atoms that are wrapped, and which compound each belongs to."""
+        """Find the atoms that are wrapped, and the compound of each."""
         group = universe.atoms
         if self.atomgroup is not None:
             group = select(self.atomgroup, universe, "wrap").unique

@@ -1,4 +1,4 @@
-"""All atoms moved as a rigid body, onto a reference."""
+"""Rigid-body superposition onto a reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 from paceline.errors import SelectionError
 from paceline.schedule.interfaces import Transform, WorkerTransform
 from paceline.transform.base import (
-    Made,
+    CoreTransform,
+    check_masses,
+    check_static,
     describe,
     known_weights,
     masses_of,
     read_frame,
-    refuse_other_masses,
-    refuse_updating,
     select,
 )
 
@@ -104,7 +104,7 @@ class _Fit:
             positions = positions[np.searchsorted(atoms, fixed.indices)]
         else:
             positions = fixed.positions
-        return Made(
+        return CoreTransform(
             "fit",
             len(atoms),
             np.searchsorted(atoms, mobile.indices),
@@ -115,10 +115,10 @@ class _Fit:
         )
 
     def _groups(self, universe: Any) -> tuple[Any, Any]:
-        """Atoms that move, and atoms that they are moved onto."""
+        """Select the atoms that move, and the atoms that they are moved onto."""
         mobile = fixed = select(self.atomgroup, universe, "fit")
         if self.reference is not None:
-            refuse_updating(self.reference, "fit")
+            check_static(self.reference, "fit")
             fixed = self.reference.atoms
             if isinstance(self.atomgroup, str):
                 fixed = fixed.select_atoms(self.atomgroup)
@@ -131,7 +131,7 @@ class _Fit:
                 f"fit: {len(mobile)} atoms have no orientation; take three or more, "
                 "or rotation=False"
             )
-        refuse_other_masses(mobile, fixed, _TOL_MASS, "fit")
+        check_masses(mobile, fixed, _TOL_MASS, "fit")
         return mobile, fixed
 
     def parameters(self) -> str:
