@@ -113,7 +113,7 @@ class InterRDF(AnalysisBase):
         return np.concatenate([self.g1.indices, self.g2.indices])
 
     def parameters(self) -> dict[str, Any]:
-        """What was asked for, for the record that is saved with the results."""
+        """Parameters, for the record that is saved with the results."""
         return {
             "g1": describe_atoms(self.g1),
             "g2": describe_atoms(self.g2),

@@ -477,8 +477,8 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
 class LocalCluster:
     """A Dask scheduler on this machine, with workers of one thread each.
 
-    They run in the session of a process of their own, the keeper, which ends them all when it is
-    told so or this process ends.
+    They run in the session of a process of their own, the keeper, which kills them all on
+    request, or when this process ends.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ _kept: list[LocalCluster] = []
 
 
 def take_cluster(n_workers: int) -> LocalCluster:
-    """Take the cluster that was kept, or start one; to be closed, or given to `keep_cluster`."""
+    """Get the cluster that was kept, or start one; close it, or pass it to `keep_cluster`."""
     while _kept:
         cluster = _kept.pop()
         if cluster.alive and cluster.n_workers == n_workers:
@@ -567,7 +567,7 @@ def keep(n_workers: int, address_to: int) -> None:
     """Run a cluster as its keeper; write its address to a pipe."""
     scratch = tempfile.mkdtemp(prefix="paceline-dask-")
     # From now on: its parent may end while the cluster starts.
-    ending = threading.Thread(target=_kill_when_told, args=(scratch,), daemon=True)
+    ending = threading.Thread(target=_kill_on_request, args=(scratch,), daemon=True)
     ending.start()
     import dask
     from distributed import LocalCluster as DaskCluster
@@ -601,7 +601,7 @@ def keep(n_workers: int, address_to: int) -> None:
     ending.join()
 
 
-def _kill_when_told(scratch: str) -> None:
+def _kill_on_request(scratch: str) -> None:
     """Wait for a line or the end of the parent, then kill this session."""
     sys.stdin.readline()
     shutil.rmtree(scratch, ignore_errors=True)

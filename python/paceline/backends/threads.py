@@ -89,7 +89,7 @@ class _SharedScheduler:
         return None
 
     def release(self, worker: str) -> None:
-        """Take note that a worker has left its task."""
+        """Record that a worker has left its task."""
         with self._changed:
             del self._busy[worker]
 

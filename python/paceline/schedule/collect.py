@@ -90,7 +90,7 @@ class Collected:
     analyses : sequence of WorkerAnalysis
         In the order of `BlockResult.values`.
     receivers : sequence of Receiver or None
-        For each analysis that passes blocks on, the receiver.
+        For each analysis with a result per block, its receiver.
     timings : Timings
         Gets every block's timing, and the time spent here.
     """
@@ -135,12 +135,12 @@ class Collected:
         self._timings.t_comm += (done - begun) / 1e9
 
     def add_duplicate(self, attempt: DuplicateAttempt) -> None:
-        """Take note of an attempt that does not count."""
+        """Record an attempt that does not count."""
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
     def add_collected(self, collected: CollectedResult, since: int) -> None:
-        """Take the results of all blocks, which the ranks had kept until now.
+        """Set the results of all blocks, which the ranks had kept until now.
 
         `since` is when the last block was done, or the last job's results were taken, ns.
         """

@@ -43,7 +43,7 @@ class Reduction(Protocol):
 
 
 class PerBlock(Protocol):
-    """Worker's half of an analysis that passes each block's result on, such as a writer.
+    """Worker's half of an analysis with a result for each block, such as a writer.
 
     Its user's half has `receiver()`: a context manager of a `Receiver`, left when all blocks are
     done or by an error. Errors of writing are raised unchanged.

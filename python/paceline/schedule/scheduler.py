@@ -133,7 +133,7 @@ class Scheduler(Generic[T]):
         return task
 
     def record_assignment(self, task: T) -> None:
-        """Take note of a task that was assigned by other means."""
+        """Record a task that was assigned by other means."""
         self._running[_key(task)] = _Running(task, time.monotonic())
 
     def assign_overdue(self) -> T | None:
@@ -165,7 +165,7 @@ class Scheduler(Generic[T]):
         return running.since + allowed * 2 ** (running.n_attempts - 1)
 
     def complete(self, result: BlockResult) -> bool:
-        """Take note of a result; False if another attempt at the same task was faster."""
+        """Record a result; False if another attempt at the same task was faster."""
         running = self._running.pop(_key(result), None)
         if running is None:
             return False
@@ -276,7 +276,7 @@ class TaskBatcher:
         return TaskBatch(level, tasks)
 
     def record(self, result: BlockResult) -> None:
-        """Take note of the time that blocks took."""
+        """Record the time that blocks took."""
         n_frames, took = self._done[result.job]
         took += sum(timing.end - timing.start for timing in result.timings)
         self._done[result.job] = n_frames + result.n_frames, took

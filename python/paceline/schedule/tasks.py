@@ -1,7 +1,7 @@
 """Jobs, tasks and results: plain data that backends send to workers and back.
 
-A *job* holds all that the blocks of one trajectory have in common; a *task* is one block of it. A
-*batch* is a subtree of neighbouring tasks for one worker.
+A *job* holds all that the blocks of one trajectory have in common, a *task* is one block of it, and
+a *batch* is a subtree of neighbouring tasks for one worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class WorkerAnalysis:
 
 @dataclass(frozen=True)
 class Job:
-    """All that the tasks of one trajectory have in common.
+    """Parameters and analyses that all tasks of one trajectory share.
 
     `skip_damaged` leaves out unreadable frames. `streamed` jobs need the result of each block as it
     comes, rather than at the end.
