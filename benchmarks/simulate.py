@@ -32,23 +32,9 @@ class Course:
 
 
 def simulate(blocks: Sequence[float], slowness: Sequence[float]) -> Course:
-    """Deal blocks to workers as they come free, and once more those that are overdue.
+    """Assign blocks to workers as they come free, and once more those that are overdue.
 
-    Parameters
-    ----------
-    blocks : sequence of float
-        What each takes a worker that is not slow, s; all have as many frames.
-    slowness : sequence of float
-        How many times as long each worker takes; 1 where it is not slow.
-
-    Returns
-    -------
-    Course
-
-    Examples
-    --------
-    >>> simulate([1.0] * 8, [1.0, 3.0]).done_by
-    [0, 1, 0, 0, 0, 1, 0, 0]
+    `blocks` are seconds of a worker that is not slow, `slowness` the factors of the workers.
     """
     return _Run(blocks, slowness).course()
 

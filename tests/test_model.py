@@ -250,6 +250,10 @@ def test_blocks_are_dealt_as_the_dealer_deals_them(monkeypatch, seed):
     assert course.done_by == done_by
 
 
+def test_a_simulated_worker_that_is_slow_takes_fewer_blocks():
+    assert simulate([1.0] * 8, [1.0, 3.0]).done_by == [0, 1, 0, 0, 0, 1, 0, 0]
+
+
 @pytest.mark.parametrize("n_workers", [2, 24, 384])
 @pytest.mark.parametrize(
     ("slow_fraction", "slow_factor"), [(0.0, 1.0), (0.05, 3.0), (0.05, 10.0), (0.3, 2.0)]

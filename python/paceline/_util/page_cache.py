@@ -1,4 +1,4 @@
-"""What of files the system keeps in memory, in its page cache, and letting go of it."""
+"""Page cache of the system: the share of files that it holds, and dropping them from it."""
 
 import ctypes
 import mmap
@@ -10,9 +10,9 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 
-#: Of a whole file so many windows are looked at, of so many bytes each.
+#: Number and bytes of the windows of a large file that are looked at.
 _WINDOWS, _WINDOW = 256, 1 << 20
-#: Of more ranges than these some are looked at: each takes some microseconds.
+#: Most ranges that are looked at: each takes some microseconds.
 _RANGES = 1000
 
 
@@ -21,20 +21,8 @@ def drop_from_cache(
 ) -> None:
     """Make the next read of a file come from where it is stored.
 
-    It is a wish: pages that others use meanwhile stay, and so do those of a file system in memory.
-    Servers of a network file system have caches of their own.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    ranges : sequence of (int, int), optional
-        Offset and size, in bytes, of what is dropped: by default all of it.
-
-    Raises
-    ------
-    UnsupportedError
-        The system offers no way to do so.
+    All of it, or byte ranges (offset, size). Pages that others use meanwhile stay, and so do those
+    of a file system in memory. Servers of a network file system have caches of their own.
     """
     if not hasattr(os, "posix_fadvise"):
         raise UnsupportedError("this system cannot drop a file from its page cache")
@@ -53,24 +41,13 @@ def drop_from_cache(
 def cached_share(
     path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
 ) -> float | None:
-    """How much of a file is in the page cache of this machine.
+    """Share of a file, or of byte ranges (offset, size) of it, in the page cache: from 0 to 1.
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    ranges : sequence of (int, int), optional
-        Offset and size, in bytes, of what is looked at. By default the whole file; one of more
-        than 256 MiB is looked at in 256 windows of 1 MiB, from its first byte to its last.
-
-    Returns
-    -------
-    float or None
-        From 0 to 1; None where the system does not tell: of files that this user could not
-        change, of no bytes, or not at all.
+    Of a whole file of more than 256 MiB, 256 windows of 1 MiB are looked at. None where the system
+    does not say: of files that this user could not change, of no bytes, or not at all.
     """
     look = _mincore()
-    if look is None or not _is_told(path):
+    if look is None or not _is_known(path):
         return None
     cached = total = 0
     with open(path, "rb") as file:
@@ -91,18 +68,7 @@ def cached_share(
 
 
 def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
-    """How much of several files together is in the page cache of this machine.
-
-    Parameters
-    ----------
-    paths : iterable of path-like
-        The files.
-
-    Returns
-    -------
-    float or None
-        From 0 to 1; None where the system does not tell of one of them.
-    """
+    """Share of several files together in the page cache; None where it is unknown of one."""
     cached = total = 0.0
     for path in paths:
         size = os.path.getsize(path)
@@ -122,14 +88,14 @@ def _windows(size: int) -> list[tuple[int, int]]:
     return [(int(start), _WINDOW) for start in starts]
 
 
-def _is_told(path: str | os.PathLike) -> bool:
-    """Whether Linux tells this user: of other files it says that all is in memory."""
+def _is_known(path: str | os.PathLike) -> bool:
+    """Return whether Linux says the truth to this user: other files seem to be all in memory."""
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
 @cache
 def _mincore() -> Callable[[int, int, int], np.ndarray | None] | None:
-    """What looks at the pages of a file; None where the system has no such call.
+    """Make a function that looks at the pages of a file; None where the system has no such call.
 
     Nothing is read through the mapping, so that a file that becomes shorter does no harm.
     """

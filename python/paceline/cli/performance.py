@@ -156,7 +156,7 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.cli.run import chain_options, transforms_of
-    from paceline.scaling.advise import advise
+    from paceline.advice import advise
     from paceline.universe import Universe
 
     # A long file needs no index for it, which may take a minute to make.
@@ -196,7 +196,7 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
 def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
     """Choose the frames asked for; of a sample, as if all frames were known."""
     from paceline.cli.run import frames_between
-    from paceline.scaling.advise import Outline
+    from paceline.advice import Outline
 
     chain = getattr(trajectory, "chain", None)
     if chain is not None and chain.is_sample:
