@@ -276,11 +276,11 @@ def test_command_line(capsys, long_xtc, short_sample):
 
 
 def test_command_line_for_pairs(capsys, monkeypatch):
-    asked = []
+    asked, measured = [], paceline.advise
 
     def advise(analysis, **options):
         asked.append(analysis)
-        return paceline.advise(analysis, **options)
+        return measured(analysis, **options)
 
     monkeypatch.setattr("paceline.advice.advise", advise)
     system = ["advise", GRO, XTC, "--backend", "serial", "--begin", "8"]

@@ -1,6 +1,6 @@
-"""How long an analysis takes on so many workers: a prediction by arithmetic, nothing is run.
+"""Prediction of the time of an analysis on any number of workers, by arithmetic: nothing is run.
 
-`predict` is the whole of it; the formula, term by term, is told in the manual under "The model".
+`predict` is the whole of it; the manual explains the formula term by term under "The model".
 """
 
 from importlib import import_module

@@ -76,7 +76,7 @@ def add_convert(commands: Any) -> argparse.ArgumentParser:
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.cli.run import (
-        refuse_impossible_report,
+        check_report,
         run_analysis,
         save_report,
         selected,
@@ -84,7 +84,7 @@ def run_convert(args: argparse.Namespace) -> None:
     from paceline.convert import Write, format_with
 
     refuse_clashes(args.output, args.report)
-    refuse_impossible_report(args)
+    check_report(args)
     refuse_impossible(args.output, overwrite=args.overwrite)
     options = {**given(args, "precision"), **layout_options(args)}
     format_with(args.output, options)

@@ -100,16 +100,16 @@ def _main(argv: Sequence[str]) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _Warnings().show
         try:
-            _refuse_to_leave_idle(args)
+            _check_backend(args)
             status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
-            _let_go_of_output()  # whoever read it has enough
+            _flush_or_discard_output()  # whoever read it has enough
         except KeyboardInterrupt:
             print("paceline: interrupted", file=sys.stderr)
             return INTERRUPTED
         except Exception as error:
-            _let_go_of_output()
+            _flush_or_discard_output()
             if args.debug:
                 traceback.print_exc()
             else:
@@ -120,7 +120,7 @@ def _main(argv: Sequence[str]) -> int:
     return status
 
 
-def _refuse_to_leave_idle(args: argparse.Namespace) -> None:
+def _check_backend(args: argparse.Namespace) -> None:
     """Refuse a backend that uses one of several processes that were launched together."""
     size, _ = launched()
     backend = getattr(args, "backend", None)
@@ -131,8 +131,8 @@ def _refuse_to_leave_idle(args: argparse.Namespace) -> None:
         )
 
 
-def _let_go_of_output() -> None:
-    """Write what can be written, so that Python does not fail at it once more at exit."""
+def _flush_or_discard_output() -> None:
+    """Write what can be written, so that Python does not fail at it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _status(error: Exception) -> int:
-    """Whether the arguments or the data are at fault."""
+    """Exit status of an error: 2 if the arguments are at fault, 1 if the data are."""
     # By name: MDAnalysis's own is not worth importing it for.
     if type(error).__name__ == "SelectionError":
         return BAD_ARGUMENTS
@@ -173,7 +173,7 @@ def _one_line(error: Exception) -> str:
 
 
 class _Warnings:
-    """Ours, each once; those of libraries are for programmers."""
+    """Print warnings of paceline, each once; those of libraries are for programmers."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

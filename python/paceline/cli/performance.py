@@ -99,12 +99,12 @@ def add_report(commands: Any) -> argparse.ArgumentParser:
 
 def run_report(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.performance.html import refuse_unknown_report
+    from paceline.performance.html import check_report_ending
     from paceline.performance.text import many
     from paceline.performance.timings import Timings
 
     output = args.output or args.timings.with_suffix(".html")
-    refuse_unknown_report(output)
+    check_report_ending(output)
     refuse_impossible(output, overwrite=args.overwrite)
     timings = Timings.from_csv(args.timings)
     timings.report(output, overwrite=args.overwrite)
@@ -155,8 +155,8 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
 
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.run import chain_options, transforms_of
     from paceline.advice import advise
+    from paceline.cli.run import chain_options, transforms_of
     from paceline.universe import Universe
 
     # A long file needs no index for it, which may take a minute to make.
@@ -195,8 +195,8 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
 
 def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
     """Choose the frames asked for; of a sample, as if all frames were known."""
-    from paceline.cli.run import frames_between
     from paceline.advice import Outline
+    from paceline.cli.run import frames_between
 
     chain = getattr(trajectory, "chain", None)
     if chain is not None and chain.is_sample:

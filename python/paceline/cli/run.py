@@ -28,7 +28,7 @@ def open_universe(args: argparse.Namespace) -> Any:
         if path is not None:
             check(path)
             refuse_impossible(path, overwrite=args.overwrite)
-    refuse_impossible_report(args)
+    check_report(args)
     return Universe(args.topology, *args.trajectory, **chain_options(args))
 
 
@@ -167,14 +167,14 @@ def _save(args: argparse.Namespace, results: Any) -> None:
         sys.stdout.flush()
 
 
-def refuse_impossible_report(args: argparse.Namespace) -> None:
+def check_report(args: argparse.Namespace) -> None:
     """Raise where the report that is asked for cannot be made."""
     if args.report is None:
         return
-    from paceline.performance.html import refuse_unknown_report
+    from paceline.performance.html import check_report_ending
 
     if not _is_table(args.report):
-        refuse_unknown_report(args.report, "timings as .csv")
+        check_report_ending(args.report, "timings as .csv")
     refuse_impossible(args.report, overwrite=args.overwrite)
 
 

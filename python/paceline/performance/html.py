@@ -47,7 +47,7 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
     """Write a report in the form that the ending names; whole under its name or not at all."""
     from matplotlib import rc_context
 
-    refuse_unknown_report(path)
+    check_report_ending(path)
     refuse_impossible(path, overwrite=overwrite)
     if _ending(path) == PAGE:
         page = page_of(timings)
@@ -59,8 +59,8 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
         figure.savefig(file, format=_ending(path)[1:])
 
 
-def refuse_unknown_report(path: str | os.PathLike, others: str = "") -> None:
-    """Raise `UnsupportedError` for an ending by which reports are not saved."""
+def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
+    """Raise `UnsupportedError` for an ending that reports do not have; `others` names more."""
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
             f"{os.fspath(path)}: reports are saved as .html, or as figures in .png or .svg"
