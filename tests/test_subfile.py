@@ -22,6 +22,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import cli
+from paceline.cli.main import INTERRUPTED
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -521,7 +522,7 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys):
         argv = [word.replace("all.xtc", f"{water.parent}/all.xtc") for word in argv]
         slow.clear()
         threading.Thread(target=interrupt).start()
-        assert cli.main(argv) == cli.INTERRUPTED
+        assert cli.main(argv) == INTERRUPTED
         assert capsys.readouterr().err.splitlines()[-1] == "paceline: interrupted"
         assert visible(water.parent) == ["md.xtc"]
         assert temporaries(water.parent) == []

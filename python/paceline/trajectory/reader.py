@@ -105,6 +105,8 @@ class Reader(ReaderBase):
 
     filename: str
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
+    #: For MDAnalysis's `__del__`, where a reader could not be unpickled.
+    _auxs: Mapping[str, Any] = {}  # noqa: RUF012
 
     @store_init_arguments
     def __init__(
