@@ -9,7 +9,7 @@ import pytest
 from paceline import _core
 from paceline.block import Decoded
 from paceline.hdf5.chunk_index import ABSENT, Element, slice_of
-from paceline.hdf5.dataset import dataset_of
+from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import File
 
 DTYPES = ("<f4", "<f4", ">f4", "<f8", ">f8", "|i1", ">i2", "<i4", ">i8", "|u1", "<u2", ">u4", "<u8")
@@ -69,7 +69,7 @@ def test_what_is_decoded_is_what_h5py_reads(seed, tmp_path):
     factor, divisor = draw.choice((1.0, 10.0)), 1.0 if dtype.kind == "f" else 1000.0
     row_of = np.array([draw.choice((ABSENT, draw.randrange(n_rows))) for _ in range(n_rows)])
     with File(path) as file:
-        dataset = dataset_of(file.root.array("value"))
+        dataset = describe_dataset(file.root.array("value"))
     element = Element(dataset, draw.choice((None, row_of)), factor, divisor)
     atoms = np.array(sorted(draw.sample(range(n_atoms), draw.randint(0, n_atoms))))
     atoms = draw.choice((None, atoms.astype(np.int64)))

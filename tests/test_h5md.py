@@ -1,4 +1,4 @@
-"""H5MD in all its dialects: what is made of a file before its positions are read."""
+"""H5MD in all its kinds: what is made of a file before its positions are read."""
 
 import warnings
 from pathlib import Path
@@ -32,8 +32,8 @@ from paceline.block import Decoded
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.cells import cells_of
 from paceline.hdf5.chunk_index import ABSENT
-from paceline.hdf5.conventions import catalogue_of
-from paceline.hdf5.dataset import series_of
+from paceline.hdf5.conventions import read_chunk_index
+from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import Array, File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
@@ -48,33 +48,33 @@ FIELDS = {"positions": "position", "velocities": "velocity", "forces": "force"}
 
 def opened(path, **kwargs):
     with File(path) as file:
-        return catalogue_of(file, **kwargs)
+        return read_chunk_index(file, **kwargs)
 
 
-def values(path, catalogue, field):
-    """Numbers of a field in all frames, by h5py and the catalogue alone; NaN where there are none.
+def values(path, index, field):
+    """Numbers of a field in all frames, by h5py and the index alone; NaN where there are none.
 
     Float32, multiplied by float32: as the core does, and as MDAnalysis does.
     """
-    element = catalogue.elements[field]
+    element = index.elements[field]
     with h5py.File(path) as file:
         stored = file[element.dataset.name][...].reshape(element.dataset.shape)
-        ids = None if catalogue.ids is None else file[catalogue.ids.dataset.name][...]
-    found = np.full((catalogue.n_frames, catalogue.n_atoms, 3), np.nan, dtype=np.float32)
-    for frame in range(catalogue.n_frames):
+        ids = None if index.ids is None else file[index.ids.dataset.name][...]
+    found = np.full((index.n_frames, index.n_atoms, 3), np.nan, dtype=np.float32)
+    for frame in range(index.n_frames):
         row = frame if element.rows is None else element.rows[frame]
         if row == ABSENT:
             continue
         atoms = stored[row].reshape(-1, 3).astype(np.float32)
         if ids is not None:
-            here = ids[frame if catalogue.ids.rows is None else catalogue.ids.rows[frame]]
-            atoms = atoms[[np.flatnonzero(here == number)[0] for number in catalogue.id_order]]
+            here = ids[frame if index.ids.rows is None else index.ids.rows[frame]]
+            atoms = atoms[[np.flatnonzero(here == number)[0] for number in index.id_order]]
         found[frame] = atoms * np.float32(element.factor)
     return found
 
 
-def cells(catalogue):
-    return np.broadcast_to(catalogue.dimensions, (catalogue.n_frames, 6))
+def cells(index):
+    return np.broadcast_to(index.dimensions, (index.n_frames, 6))
 
 
 def edit(path, change):
@@ -93,15 +93,15 @@ def refused(path, kind=UnsupportedError, **kwargs):
     return message
 
 
-def assert_as_mdanalysis(path, catalogue, universe):
+def assert_as_mdanalysis(path, index, universe):
     """Equal bits, frame by frame."""
     trajectory = universe.trajectory
-    assert (catalogue.n_frames, catalogue.n_atoms) == (trajectory.n_frames, trajectory.n_atoms)
-    held = {field: values(path, catalogue, field) for field in catalogue.elements}
+    assert (index.n_frames, index.n_atoms) == (trajectory.n_frames, trajectory.n_atoms)
+    held = {field: values(path, index, field) for field in index.elements}
     for frame, ts in enumerate(trajectory):
-        assert catalogue.times[frame] == ts.time
-        assert catalogue.steps[frame] == ts.data["step"]
-        assert (cells(catalogue)[frame] == (0 if ts.dimensions is None else ts.dimensions)).all()
+        assert index.times[frame] == ts.time
+        assert index.steps[frame] == ts.data["step"]
+        assert (cells(index)[frame] == (0 if ts.dimensions is None else ts.dimensions)).all()
         for field in FIELDS:
             assert getattr(ts, f"has_{field}") == (field in held)
             if field in held:
@@ -117,14 +117,14 @@ def their_universe(path, n_atoms):
 class TestOtherPrograms:
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: Path(path).name)
     def test_published_files(self, path):
-        catalogue = opened(path)
-        assert_as_mdanalysis(path, catalogue, their_universe(path, catalogue.n_atoms))
+        index = opened(path)
+        assert_as_mdanalysis(path, index, their_universe(path, index.n_atoms))
 
     def test_a_file_whose_observables_mdanalysis_refuses(self):
-        catalogue = opened(datafiles.H5MD_malformed)
+        index = opened(datafiles.H5MD_malformed)
         whole = opened(datafiles.H5MD_energy)
-        assert (catalogue.times == whole.times).all()
-        ours = values(datafiles.H5MD_malformed, catalogue, "positions")
+        assert (index.times == whole.times).all()
+        ours = values(datafiles.H5MD_malformed, index, "positions")
         assert (ours == values(datafiles.H5MD_energy, whole, "positions")).all()
 
     @pytest.mark.parametrize("units", [{}, {"lengthunit": "nm", "timeunit": "fs"}])
@@ -140,10 +140,10 @@ class TestOtherPrograms:
                 writer.write(atoms)
             # Its own close() leaves the file open.
             writer.h5md_file.close()
-        catalogue = opened(path)
-        assert_as_mdanalysis(path, catalogue, their_universe(path, 300))
-        assert catalogue.facts["written by"] == "MDAnalysis"
-        assert not catalogue.notes
+        index = opened(path)
+        assert_as_mdanalysis(path, index, their_universe(path, 300))
+        assert index.facts["written by"] == "MDAnalysis"
+        assert not index.notes
 
     def test_pyh5md(self, tmp_path):
         path, held = tmp_path / "pyh5md.h5", numbers(n_frames=40, n_atoms=200)
@@ -171,14 +171,14 @@ class TestOtherPrograms:
             position.value.attrs["unit"] = atoms.box.edges.value.attrs["unit"] = "nm"
             velocity.value.attrs["unit"] = "nm ps-1"
             position.time.attrs["unit"] = "ps"
-        catalogue = opened(path)
-        assert catalogue.elements["positions"].dataset.chunk == (32, 128, 3)
-        assert catalogue.elements["velocities"].rows is None
+        index = opened(path)
+        assert index.elements["positions"].dataset.chunk == (32, 128, 3)
+        assert index.elements["velocities"].rows is None
         for field in ("positions", "velocities"):
             wanted = getattr(held, FIELDS[field]).astype("f4") * np.float32(10)
-            assert (values(path, catalogue, field) == wanted).all()
-        assert (catalogue.times == held.time).all()
-        assert (cells(catalogue) == cells_of(held.edges, 10.0)).all()
+            assert (values(path, index, field) == wanted).all()
+        assert (index.times == held.time).all()
+        assert (cells(index) == cells_of(held.edges, 10.0)).all()
 
     def test_mdtraj(self, tmp_path):
         path = tmp_path / "mdtraj.h5"
@@ -188,29 +188,29 @@ class TestOtherPrograms:
             held.position, topology, held.time, [[3, 4, 5]] * N_FRAMES, [[80, 90, 100]] * N_FRAMES
         )
         theirs.save_hdf5(str(path))
-        catalogue = opened(path)
-        assert catalogue.dialect == "MDTraj HDF5"
-        assert (values(path, catalogue, "positions") == theirs.xyz * np.float32(10)).all()
-        assert (catalogue.times == theirs.time).all()
+        index = opened(path)
+        assert index.format == "MDTraj HDF5"
+        assert (values(path, index, "positions") == theirs.xyz * np.float32(10)).all()
+        assert (index.times == theirs.time).all()
         lengths = theirs.unitcell_lengths * np.float32(10)
-        assert (cells(catalogue) == np.hstack([lengths, theirs.unitcell_angles])).all()
+        assert (cells(index) == np.hstack([lengths, theirs.unitcell_angles])).all()
 
     def test_gromacs(self, tmp_path):
         held = numbers()
         path = write_gromacs(tmp_path / "gromacs.h5md", held)
-        catalogue = opened(path)
-        assert (values(path, catalogue, "positions") == held.position.astype("f4") * 10).all()
+        index = opened(path)
+        assert (values(path, index, "positions") == held.position.astype("f4") * 10).all()
         for field in ("velocities", "forces"):
             factor = np.float32(10 if field == "velocities" else 0.1)
-            found = values(path, catalogue, field)
+            found = values(path, index, field)
             wanted = getattr(held, FIELDS[field]).astype("f4") * factor
             assert (found[::2] == wanted[::2]).all()
             assert np.isnan(found[1::2]).all()
-        assert (catalogue.times == held.time).all()
-        assert (catalogue.steps == held.step).all()
-        assert (cells(catalogue) == cells_of(held.edges.astype("f4"), 10.0)).all()
-        assert catalogue.facts["written by"] == "GROMACS"
-        assert catalogue.notes[0].endswith("/position: 3 of 6 frames have none")
+        assert (index.times == held.time).all()
+        assert (index.steps == held.step).all()
+        assert (cells(index) == cells_of(held.edges.astype("f4"), 10.0)).all()
+        assert index.facts["written by"] == "GROMACS"
+        assert index.notes[0].endswith("/position: 3 of 6 frames have none")
 
     def test_lammps(self, tmp_path):
         held = numbers()
@@ -218,26 +218,26 @@ class TestOtherPrograms:
         message = refused(path)
         assert "/particles/all/position" in message
         assert message.endswith('for instance units="Angstrom, ps" (--units "Angstrom, ps")')
-        catalogue = opened(path, units="nm, fs")
-        assert (values(path, catalogue, "positions") == held.position.astype("f4") * 10).all()
+        index = opened(path, units="nm, fs")
+        assert (values(path, index, "positions") == held.position.astype("f4") * 10).all()
         wanted = held.velocity.astype("f4") * np.float32(1e4)
-        assert (values(path, catalogue, "velocities") == wanted).all()
-        assert (catalogue.times == held.time * 1e-3).all()
+        assert (values(path, index, "velocities") == wanted).all()
+        assert (index.times == held.time * 1e-3).all()
         diagonals = np.diagonal(held.edges, axis1=1, axis2=2).astype("f4") * 10
-        assert (cells(catalogue)[:, :3] == diagonals).all()
-        assert (cells(catalogue)[:, 3:] == 90).all()
-        assert "image" in catalogue.facts["not in the frames"]
+        assert (cells(index)[:, :3] == diagonals).all()
+        assert (cells(index)[:, 3:] == 90).all()
+        assert "image" in index.facts["not in the frames"]
 
     def test_espresso(self, tmp_path):
         held, random = numbers(), np.random.default_rng(5)
         ids = [random.permutation(N_ATOMS) for _ in range(N_FRAMES)]
         path = write_espresso(tmp_path / "espresso.h5", held, ids, GROMACS_UNITS)
-        catalogue = opened(path)
-        assert (catalogue.id_order == np.arange(N_ATOMS)).all()
+        index = opened(path)
+        assert (index.id_order == np.arange(N_ATOMS)).all()
         for field in FIELDS:
-            factor = np.float32(catalogue.elements[field].factor)
+            factor = np.float32(index.elements[field].factor)
             wanted = getattr(held, FIELDS[field]).astype("f4") * factor
-            assert (values(path, catalogue, field) == wanted).all()
+            assert (values(path, index, field) == wanted).all()
 
     def test_cpptraj_spells_units_otherwise(self, tmp_path):
         path = write_simple(tmp_path / "cpptraj.h5", units={}, group="trajectory")
@@ -248,8 +248,8 @@ class TestOtherPrograms:
                 file[f"particles/trajectory/{name}/value"].attrs["units"] = np.bytes_(unit)
             file["particles/trajectory/position/time"].attrs["units"] = "picoseconds"
 
-        catalogue = opened(edit(path, name_units))
-        assert {field: one.factor for field, one in catalogue.elements.items()} == {
+        index = opened(edit(path, name_units))
+        assert {field: one.factor for field, one in index.elements.items()} == {
             "positions": 10,
             "velocities": 10,
             "forces": 0.1,
@@ -258,22 +258,22 @@ class TestOtherPrograms:
 
 @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
 class TestFrames:
-    """What the reader makes of the catalogue."""
+    """What the reader makes of the index."""
 
     def assert_read(self, path, **kwargs):
-        catalogue, reader = opened(path, **kwargs), Reader(path, **kwargs)
-        held = {field: values(path, catalogue, field) for field in catalogue.elements}
+        index, reader = opened(path, **kwargs), Reader(path, **kwargs)
+        held = {field: values(path, index, field) for field in index.elements}
         for frame, ts in enumerate(reader):
-            assert ts.time == catalogue.times[frame]
-            assert ts.data["step"] == catalogue.steps[frame]
+            assert ts.time == index.times[frame]
+            assert ts.data["step"] == index.steps[frame]
             shown = 0 if ts.dimensions is None else ts.dimensions
-            assert (cells(catalogue)[frame] == shown).all()
+            assert (cells(index)[frame] == shown).all()
             for field in FIELDS:
                 there = field in held and not np.isnan(held[field][frame]).all()
                 assert getattr(ts, f"has_{field}") == there
                 if there:
                     assert (getattr(ts, field) == held[field][frame]).all()
-        assert frame == catalogue.n_frames - 1
+        assert frame == index.n_frames - 1
 
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: Path(path).name)
     def test_published_files(self, path):
@@ -365,10 +365,10 @@ class TestJoin:
                 time_unit="ps",
             )
 
-        catalogue = opened(edit(path, add))
-        assert catalogue.elements["velocities"].rows.tolist() == [-1, 0, -1, -1, 1, -1]
-        assert catalogue.elements["positions"].rows is None
-        assert len(catalogue.notes) == 1
+        index = opened(edit(path, add))
+        assert index.elements["velocities"].rows.tolist() == [-1, 0, -1, -1, 1, -1]
+        assert index.elements["positions"].rows is None
+        assert len(index.notes) == 1
 
     def test_samples_between_frames_are_told(self, tmp_path):
         path = write_simple(tmp_path / "dense.h5", velocity=None)
@@ -380,15 +380,15 @@ class TestJoin:
             )
             group["step"].attrs["offset"] = 0
 
-        catalogue = opened(edit(path, add))
-        assert catalogue.elements["velocities"].rows.tolist() == [0, 2, 4, 6, 8, 10]
-        assert catalogue.notes[0].endswith("/position: 6 of its 12 samples are of no frame")
+        index = opened(edit(path, add))
+        assert index.elements["velocities"].rows.tolist() == [0, 2, 4, 6, 8, 10]
+        assert index.notes[0].endswith("/position: 6 of its 12 samples are of no frame")
 
     def test_velocities_alone_make_the_frames(self, tmp_path):
         path = write_simple(tmp_path / "v.h5", position=None)
-        catalogue = opened(path)
-        assert catalogue.n_frames == N_FRAMES
-        assert set(catalogue.elements) == {"velocities", "forces"}
+        index = opened(path)
+        assert index.n_frames == N_FRAMES
+        assert set(index.elements) == {"velocities", "forces"}
 
     def test_linear_with_offsets(self, tmp_path):
         path = write_simple(tmp_path / "linear.h5", velocity=None, force=None, step=10, time=0.5)
@@ -397,9 +397,9 @@ class TestJoin:
             file["particles/atoms/position/step"].attrs["offset"] = 100
             file["particles/atoms/position/time"].attrs["offset"] = 3.0
 
-        catalogue = opened(edit(path, offset))
-        assert catalogue.steps.tolist() == [100, 110, 120, 130, 140, 150]
-        assert catalogue.times.tolist() == [3.0, 3.5, 4.0, 4.5, 5.0, 5.5]
+        index = opened(edit(path, offset))
+        assert index.steps.tolist() == [100, 110, 120, 130, 140, 150]
+        assert index.times.tolist() == [3.0, 3.5, 4.0, 4.5, 5.0, 5.5]
 
     def test_fixed_positions_and_changing_velocities(self, tmp_path):
         held = numbers()
@@ -409,10 +409,10 @@ class TestJoin:
             file["particles/atoms/position"] = held.position[0]
             file["particles/atoms/position"].attrs["unit"] = "nm"
 
-        catalogue = opened(edit(path, add))
-        assert catalogue.elements["positions"].dataset.shape == (1, N_ATOMS, 3)
+        index = opened(edit(path, add))
+        assert index.elements["positions"].dataset.shape == (1, N_ATOMS, 3)
         wanted = np.tile(held.position[0].astype("f4") * 10, (N_FRAMES, 1, 1))
-        assert (values(path, catalogue, "positions") == wanted).all()
+        assert (values(path, index, "positions") == wanted).all()
 
     def test_all_fixed_is_one_frame(self, tmp_path):
         path, held = tmp_path / "structure.h5", numbers()
@@ -421,16 +421,16 @@ class TestJoin:
             write_box(file.create_group("particles/all"), held.edges[0])
             file["particles/all/position"] = held.position[0]
             file["particles/all/position"].attrs["unit"] = "Angstrom"
-        catalogue = opened(path)
-        assert (catalogue.n_frames, catalogue.times.tolist()) == (1, [0.0])
-        assert (catalogue.dimensions == triclinic_box(*held.edges[0])).all()
-        assert not catalogue.notes
+        index = opened(path)
+        assert (index.n_frames, index.times.tolist()) == (1, [0.0])
+        assert (index.dimensions == triclinic_box(*held.edges[0])).all()
+        assert not index.notes
 
     def test_a_repeated_step_is_told(self, tmp_path):
         step = [0, 10, 20, 20, 30, 40]
-        catalogue = opened(write_simple(tmp_path / "again.h5", step=step))
-        assert catalogue.steps.tolist() == step
-        assert "step 20 of frame 3 comes after step 20" in catalogue.notes[0]
+        index = opened(write_simple(tmp_path / "again.h5", step=step))
+        assert index.steps.tolist() == step
+        assert "step 20 of frame 3 comes after step 20" in index.notes[0]
 
     def test_steps_that_do_not_rise_join_nothing(self, tmp_path):
         path = write_simple(tmp_path / "back.h5", velocity=None, step=[0, 10, 20, 10, 20, 30])
@@ -454,9 +454,9 @@ class TestJoin:
 
     def test_no_times(self, tmp_path):
         path = write_simple(tmp_path / "timeless.h5", time=None, velocity=None, force=None)
-        catalogue = opened(path)
-        assert catalogue.times.tolist() == [0, 1, 2, 3, 4, 5]
-        assert "count as 1 ps apart" in catalogue.notes[0]
+        index = opened(path)
+        assert index.times.tolist() == [0, 1, 2, 3, 4, 5]
+        assert "count as 1 ps apart" in index.notes[0]
 
     def test_times_of_another_element_of_the_same_steps(self, tmp_path):
         path = write_simple(tmp_path / "elsewhere.h5", time=None)
@@ -485,12 +485,12 @@ class TestJoin:
             return read(self, rows)
 
         monkeypatch.setattr(Array, "read", counting)
-        catalogue = opened(path)
+        index = opened(path)
         assert max(asked) == 1
-        assert np.array_equal(catalogue.times, held.time)
-        assert np.array_equal(catalogue.steps, held.step)
+        assert np.array_equal(index.times, held.time)
+        assert np.array_equal(index.steps, held.step)
         wanted = np.stack([triclinic_box(*edges * 10) for edges in held.edges.astype("f4")])
-        np.testing.assert_allclose(catalogue.dimensions, wanted, rtol=1e-6)
+        np.testing.assert_allclose(index.dimensions, wanted, rtol=1e-6)
 
     @pytest.mark.parametrize("kind", ["i2", ">u4", ">f8", "f4"])
     @pytest.mark.parametrize("chunk", [1, 3])
@@ -503,7 +503,7 @@ class TestJoin:
         with File(tmp_path / "series.h5") as file:
             for name in ("all", "some"):
                 array = file.root.array(name)
-                found = series_of(array)
+                found = read_series(array)
                 assert found.dtype == held.dtype
                 assert np.array_equal(found, array.read())
 
@@ -540,14 +540,14 @@ class TestBoxes:
         def add(file):
             file["particles/atoms/box/edges"] = edges
 
-        catalogue = opened(edit(path, add))
-        assert (catalogue.dimensions == cells_of(edges[np.newaxis], 1.0)).all()
-        assert catalogue.dimensions.shape == (1, 6)
+        index = opened(edit(path, add))
+        assert (index.dimensions == cells_of(edges[np.newaxis], 1.0)).all()
+        assert index.dimensions.shape == (1, 6)
 
     def test_lengths_of_each_frame(self, tmp_path):
         lengths = np.diagonal(numbers().edges, axis1=1, axis2=2)
-        catalogue = opened(write_simple(tmp_path / "lengths.h5", edges=lengths))
-        assert (catalogue.dimensions == cells_of(lengths, 1.0)).all()
+        index = opened(write_simple(tmp_path / "lengths.h5", edges=lengths))
+        assert (index.dimensions == cells_of(lengths, 1.0)).all()
 
     def test_no_boundary_is_periodic(self, tmp_path):
         path = write_simple(tmp_path / "vacuum.h5", boundary=["none"] * 3)
@@ -555,9 +555,9 @@ class TestBoxes:
 
     def test_a_slab_is_told(self, tmp_path):
         path = write_simple(tmp_path / "slab.h5", boundary=["periodic", "periodic", "none"])
-        catalogue = opened(path)
-        assert "periodic along x, y only" in catalogue.notes[0]
-        assert (catalogue.dimensions > 0).all()
+        index = opened(path)
+        assert "periodic along x, y only" in index.notes[0]
+        assert (index.dimensions > 0).all()
 
     @pytest.mark.parametrize("boundary", ["periodic", [True] * 3, np.array([b"periodic"] * 3)])
     def test_ways_to_say_it(self, tmp_path, boundary):
@@ -575,9 +575,9 @@ class TestBoxes:
         assert "expected 3 dimensions, found 2" in refused(path)
 
     def test_periodic_without_edges(self, tmp_path):
-        catalogue = opened(write_simple(tmp_path / "edgeless.h5", edges=None))
-        assert "periodic and has no edges" in catalogue.notes[0]
-        assert (catalogue.dimensions == 0).all()
+        index = opened(write_simple(tmp_path / "edgeless.h5", edges=None))
+        assert "periodic and has no edges" in index.notes[0]
+        assert (index.dimensions == 0).all()
 
     def test_sampled_at_other_steps(self, tmp_path):
         path, held = write_simple(tmp_path / "sparse.h5", edges=None), numbers()
@@ -587,10 +587,10 @@ class TestBoxes:
                 file["particles/atoms/box"], "edges", held.edges[::2], step=held.step[::2]
             )
 
-        catalogue = opened(edit(path, add))
-        assert (catalogue.dimensions[::2] == cells_of(held.edges[::2], 1.0)).all()
-        assert (catalogue.dimensions[1::2] == 0).all()
-        assert "3 of 6 frames have no cell" in catalogue.notes[0]
+        index = opened(edit(path, add))
+        assert (index.dimensions[::2] == cells_of(held.edges[::2], 1.0)).all()
+        assert (index.dimensions[1::2] == 0).all()
+        assert "3 of 6 frames have no cell" in index.notes[0]
 
     def test_one_that_never_changes_is_that_of_all_frames(self, tmp_path):
         path, held = write_simple(tmp_path / "constant.h5", edges=None), numbers()
@@ -599,9 +599,9 @@ class TestBoxes:
             edges = held.edges[[0, 0]]
             write_element(file["particles/atoms/box"], "edges", edges, step=held.step[:2])
 
-        catalogue = opened(edit(path, add))
-        assert (catalogue.dimensions == cells_of(held.edges[:1], 1.0)).all()
-        assert not catalogue.notes
+        index = opened(edit(path, add))
+        assert (index.dimensions == cells_of(held.edges[:1], 1.0)).all()
+        assert not index.notes
 
     def test_edges_of_another_shape(self, tmp_path):
         path = write_simple(tmp_path / "odd.h5", edges=np.ones((N_FRAMES, 2)))
@@ -677,9 +677,9 @@ class TestUnits:
         assert "'nm' is no unit of velocity" in refused(path)
 
     def test_a_user_s_word_counts_and_is_told(self, tmp_path):
-        catalogue = opened(write_simple(tmp_path / "said.h5"), units={"length": "nm"})
-        assert catalogue.elements["positions"].factor == 10
-        assert "in nm, as units= (--units) says, and not in Angstrom" in catalogue.notes[0]
+        index = opened(write_simple(tmp_path / "said.h5"), units={"length": "nm"})
+        assert index.elements["positions"].factor == 10
+        assert "in nm, as units= (--units) says, and not in Angstrom" in index.notes[0]
 
     def test_the_box_lends_its_own(self, tmp_path):
         path = write_simple(tmp_path / "lent.h5")
@@ -704,12 +704,12 @@ class TestAtomsThatMove:
 
     def test_placeholders_leave_the_atoms_of_all_frames(self, tmp_path):
         path = self.varying(tmp_path / "varying.h5")
-        catalogue = opened(path)
-        assert catalogue.id_order.tolist() == [0, 2, 5, 6, 8]
-        assert catalogue.n_atoms == 5
-        wanted = numbers().position[:, catalogue.id_order].astype("f4")
-        assert (values(path, catalogue, "positions") == wanted).all()
-        assert "varies from 5 to 9; the 5 that all frames have" in catalogue.notes[0]
+        index = opened(path)
+        assert index.id_order.tolist() == [0, 2, 5, 6, 8]
+        assert index.n_atoms == 5
+        wanted = numbers().position[:, index.id_order].astype("f4")
+        assert (values(path, index, "positions") == wanted).all()
+        assert "varies from 5 to 9; the 5 that all frames have" in index.notes[0]
 
     @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
     def test_they_are_read(self, tmp_path):
@@ -882,10 +882,10 @@ class TestKindsOfNumbers:
     @pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8", ">f8", "<i4", ">i2"])
     def test_each_is_kept(self, tmp_path, kind):
         path = write_simple(tmp_path / "kind.h5", dtype=kind)
-        catalogue = opened(path)
-        assert catalogue.elements["positions"].dataset.dtype == np.dtype(kind)
+        index = opened(path)
+        assert index.elements["positions"].dataset.dtype == np.dtype(kind)
         wanted = numbers().position.astype(kind).astype("f4")
-        assert (values(path, catalogue, "positions") == wanted).all()
+        assert (values(path, index, "positions") == wanted).all()
 
     def test_times_in_femtoseconds_of_each_kind(self, tmp_path):
         for kind in ("f4", "f8", "i8", ">f4"):
@@ -909,10 +909,10 @@ class TestBareDatasets:
     @pytest.mark.parametrize("shape", [(N_FRAMES, N_ATOMS, 3), (N_FRAMES, 3 * N_ATOMS)])
     def test_as_in_the_paper_of_2020(self, tmp_path, shape):
         path = self.write(tmp_path / "bare.h5", shape)
-        catalogue = opened(path, dataset="pos", units="nm")
-        assert (catalogue.n_frames, catalogue.n_atoms) == (N_FRAMES, N_ATOMS)
+        index = opened(path, dataset="pos", units="nm")
+        assert (index.n_frames, index.n_atoms) == (N_FRAMES, N_ATOMS)
         wanted = numbers().position.astype("f4") * 10
-        assert (values(path, catalogue, "positions") == wanted).all()
+        assert (values(path, index, "positions") == wanted).all()
 
     def test_no_unit_is_guessed(self, tmp_path):
         path = self.write(tmp_path / "bare.h5", (N_FRAMES, -1))

@@ -26,8 +26,8 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
+from paceline.hdf5.conventions import read_topology
 from paceline.hdf5.observables import observables_of, properties_of
-from paceline.hdf5.topology import topology_of
 
 WATER = {
     "mass": [16.0, 1.0, 1.0],
@@ -51,7 +51,7 @@ MOLECULES = [("Protein_chain_B", 2, PEPTIDE), ("SOL", 1, WATER), ("WAT", 2, WATE
 def universe_of(path, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return MDAnalysis.Universe(topology_of(path, **kwargs))
+        return MDAnalysis.Universe(read_topology(path, **kwargs))
 
 
 def edit(path, change):
@@ -113,7 +113,7 @@ class TestGromacs:
 
     def refused(self, path, kind):
         with pytest.raises(kind) as caught:
-            topology_of(path)
+            read_topology(path)
         assert str(caught.value).startswith(str(path))
         return str(caught.value)
 
@@ -219,7 +219,7 @@ class TestMDTraj:
 
         edit(path, change)
         with pytest.raises(DamagedFileError, match="/topology: expected"):
-            topology_of(path)
+            read_topology(path)
 
     def test_without_one_there_are_atoms_all_the_same(self, theirs):
         topology, path = theirs
@@ -283,7 +283,7 @@ class TestAnyOther:
 
         path = edit(write_simple(tmp_path / "heavy.h5"), add)
         with pytest.raises(UnsupportedError, match=r"mass: unknown unit 'stone'.*topology file"):
-            topology_of(path)
+            read_topology(path)
 
     def test_bonds_are_not_lent_to_one_of_several_groups(self, tmp_path):
         path = write_simple(tmp_path / "two.h5", group="a")
@@ -293,11 +293,11 @@ class TestAnyOther:
             file["connectivity/bonds"] = [[0, 1]]
 
         edit(path, add)
-        assert not hasattr(topology_of(path, group="b"), "bonds")
+        assert not hasattr(read_topology(path, group="b"), "bonds")
         with pytest.raises(
             UnsupportedError, match=r"choose one with group= \(--particles\): 'a', 'b'"
         ):
-            topology_of(path)
+            read_topology(path)
 
 
 class TestObservables:

@@ -7,9 +7,9 @@ import pytest
 
 import paceline
 from paceline.block import Decoded
-from paceline.hdf5.chunk_index import Dataset, Element, Filter, Table
+from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
 from paceline.hdf5.options import Hdf5Options
-from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, costs_of, layout_in_words
+from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, layout_in_words, read_costs
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import extents_in
@@ -26,7 +26,9 @@ def made_up(shape, chunk, dtype="f8", filters=(), rows=None, unwritten=()):
     if filters:
         sizes = np.random.default_rng(3).integers(50, 90, sizes.shape).astype(np.uint64)
     sizes[list(unwritten)] = 0
-    table = Table(np.cumsum(sizes) - sizes + 512, sizes, np.zeros(sizes.shape, dtype=np.uint32))
+    table = ChunkTable(
+        np.cumsum(sizes) - sizes + 512, sizes, np.zeros(sizes.shape, dtype=np.uint32)
+    )
     return Element(
         Dataset("value", np.dtype(dtype), shape, chunk=chunk, filters=filters, table=table), rows
     )
@@ -104,7 +106,7 @@ def test_rows_that_no_frame_has_are_not_read():
     rows = np.array([0, -1, 2, -1])
     element = made_up((3, 300, 3), (1, 300, 3), rows=rows)
     assert bytes_read(element, np.arange(300)) == 2 * 7200
-    assert costs_of(element, 300)[3].ratio == 1
+    assert read_costs(element, 300)[3].ratio == 1
 
 
 def test_long_runs_of_floats_are_read_without_what_is_between():
@@ -137,7 +139,9 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
         ),
         (made_up((8, 600), (2, 60)), "2 frames × 20 atoms a chunk (960 bytes)", "does not pay"),
         (
-            Element(Dataset("v", np.dtype("f4"), (5, 9, 3), (1, 9, 3), detour="its filter zfp")),
+            Element(
+                Dataset("v", np.dtype("f4"), (5, 9, 3), (1, 9, 3), h5py_fallback="its filter zfp")
+            ),
             "one frame a chunk (108 bytes)",
             "pays: paceline repack writes what workers read without HDF5's library",
         ),
@@ -146,18 +150,18 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
 def test_layouts_in_words(element, words, pays):
     n_atoms = element.dataset.shape[1] // (1 if len(element.dataset.shape) == 3 else 3)
     assert layout_in_words(element.dataset, n_atoms) == words
-    assert advice(costs_of(element, n_atoms)).startswith(pays)
+    assert advice(read_costs(element, n_atoms)).startswith(pays)
 
 
 def test_compressed_frames_are_dear_to_few_atoms():
     element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (SHUFFLE, GZIP))
     element.dataset.table.sizes[:] = 40_000
-    by_frames, first, spread, everything = costs_of(element, 5000)
+    by_frames, first, spread, everything = read_costs(element, 5000)
     assert by_frames.ratio == everything.ratio == pytest.approx(2 / 3)
     assert first.ratio == spread.ratio == pytest.approx(20 * 2 / 3)
-    assert advice(costs_of(element, 5000)) == "does not pay: there is little to be read"
+    assert advice(read_costs(element, 5000)) == "does not pay: there is little to be read"
     element.dataset.table.sizes[:] = 40_000_000
-    assert advice(costs_of(element, 5000)).startswith("pays where few atoms are read")
+    assert advice(read_costs(element, 5000)).startswith("pays where few atoms are read")
 
 
 def test_of_deflate_alone_the_beginning_is_enough():
@@ -186,7 +190,7 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
     file = open_file(
         path, options=Hdf5Options(dataset="pos", units={"length": "Angstrom"}), notes=False
     )
-    element = file.catalogue.elements["positions"]
+    element = file.chunk_index.elements["positions"]
     universe = MDAnalysis.Universe.empty(3000)
     universe.trajectory = Reader(path, dataset="pos", units={"length": "Angstrom"})
     for chosen in (slice(None), slice(0, 150), slice(0, None, 20)):

@@ -27,7 +27,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import sandbox as apart
+from paceline.hdf5 import sandbox
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
@@ -147,7 +147,7 @@ class TestChunks:
 
     def test_chunks_side_by_side_at_the_end_of_the_file(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="latest", chunks=(2, -(-N_ATOMS // 5), 3))
-        table = open_file(path).catalogue.elements["positions"].dataset.table
+        table = open_file(path).chunk_index.elements["positions"].dataset.table
         # All five of the last place, where this is about them.
         assert (table.offsets[-5:] + 5 * table.sizes[-5:] > path.stat().st_size).any()
         assert open_file(path).damaged == []
@@ -368,7 +368,7 @@ def changed_files(path, n, seed):
 
 
 def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "PATIENCE", 1.0)
+    monkeypatch.setattr(sandbox, "TIME_LIMIT", 1.0)
     path = write(tmp_path / "a.h5md", **GZIPPED)
     ends = []
     for content in changed_files(path, 25, seed=1):
@@ -381,26 +381,26 @@ def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
     assert set(ends) > {0}
 
 
-class TestApart:
+class TestSandbox:
     def test_a_file_that_keeps_hdf5_busy(self, monkeypatch):
-        monkeypatch.setattr(apart, "PATIENCE", 0.2)
+        monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.2)
         with pytest.raises(DamagedFileError, match=r"md.h5: .* busy without end"):
-            apart.apart(calls.hang, "md.h5")
+            sandbox.run_in_sandbox(calls.hang, "md.h5")
 
     def test_a_file_that_crashes_hdf5(self):
         with pytest.raises(DamagedFileError, match=r"md.h5: .* crashes HDF5's library \(SIGSEGV"):
-            apart.apart(calls.crash, "md.h5")
+            sandbox.run_in_sandbox(calls.crash, "md.h5")
 
     def test_a_helper_that_is_ended(self):
         with pytest.raises(WorkerError, match="status 3"):
-            apart.apart(calls.end, "md.h5")
+            sandbox.run_in_sandbox(calls.end, "md.h5")
 
     def test_an_answer_that_breaks_off(self):
         with pytest.raises(WorkerError, match="status -9"):
-            apart.apart(calls.break_off, "md.h5")
+            sandbox.run_in_sandbox(calls.break_off, "md.h5")
         half = SimpleNamespace(stdin=io.BytesIO(), stdout=io.BytesIO(struct.pack("<Q", 9) + b"8"))
         with pytest.raises(EOFError):
-            apart._Helper._exchange(half, b"")
+            sandbox._Helper._exchange(half, b"")
 
     @pytest.mark.parametrize(
         ("call", "words"),
@@ -411,26 +411,26 @@ class TestApart:
     )
     def test_what_cannot_travel_is_named(self, call, words):
         with pytest.raises(WorkerError, match=f"md.h5: {words}"):
-            apart.apart(call, "md.h5")
-        assert apart.apart(calls.printed, "md.h5") == "md.h5"
+            sandbox.run_in_sandbox(call, "md.h5")
+        assert sandbox.run_in_sandbox(calls.printed, "md.h5") == "md.h5"
 
     def test_one_helper_serves_many(self):
-        first = apart.apart(calls.pid, "md.h5")
-        assert first == apart.apart(calls.pid, "other.h5") != os.getpid()
+        first = sandbox.run_in_sandbox(calls.pid, "md.h5")
+        assert first == sandbox.run_in_sandbox(calls.pid, "other.h5") != os.getpid()
         with pytest.raises(UnsupportedError, match=r"^md.h5: of no use$"):
-            apart.apart(calls.fail, "md.h5")
-        assert apart.apart(calls.printed, "md.h5") == "md.h5"
-        assert apart.apart(calls.pid, "md.h5") == first
+            sandbox.run_in_sandbox(calls.fail, "md.h5")
+        assert sandbox.run_in_sandbox(calls.printed, "md.h5") == "md.h5"
+        assert sandbox.run_in_sandbox(calls.pid, "md.h5") == first
 
     def test_one_that_has_gone_is_followed_by_another(self):
-        first = apart.apart(calls.pid, "md.h5")
-        apart._helper._process.stdin.close()
+        first = sandbox.run_in_sandbox(calls.pid, "md.h5")
+        sandbox._helper._process.stdin.close()
         time.sleep(0.1)
-        apart._helper.end()
-        assert apart.apart(calls.pid, "md.h5") != first
+        sandbox._helper.end()
+        assert sandbox.run_in_sandbox(calls.pid, "md.h5") != first
 
     def test_ctrl_c_ends_what_keeps_hdf5_busy(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(apart, "PATIENCE", 20.0)
+        monkeypatch.setattr(sandbox, "TIME_LIMIT", 20.0)
         monkeypatch.setattr(Hdf5File, "_opened", calls.hang)
         path = write(tmp_path / "a.h5md")
         interrupting = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
@@ -438,14 +438,15 @@ class TestApart:
         with pytest.raises(KeyboardInterrupt):
             open_file(path)
         interrupting.join()
-        assert apart.apart(calls.pid, "md.h5")
+        assert sandbox.run_in_sandbox(calls.pid, "md.h5")
 
     def test_files_of_the_working_directory_are_no_modules(self, tmp_path):
         (tmp_path / "pickle.py").write_text("raise SystemExit('the wrong one')")
         script = tmp_path / "scripts" / "ask.py"
         script.parent.mkdir()
         script.write_text(
-            "import os; from paceline.hdf5.sandbox import apart; apart(os.path.basename, 'md.h5')"
+            "import os\nfrom paceline.hdf5.sandbox import run_in_sandbox\n"
+            "run_in_sandbox(os.path.basename, 'md.h5')"
         )
         subprocess.run([sys.executable, script], cwd=tmp_path, check=True)
 
@@ -456,6 +457,6 @@ class TestApart:
         # The first object of a heap that keeps text: number 0, which is free space, of no size.
         content[heap + 16 : heap + 32] = bytes(16)
         path.write_bytes(content)
-        monkeypatch.setattr(apart, "PATIENCE", 0.5)
+        monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.5)
         with pytest.raises(DamagedFileError, match=r"a.h5md: .* busy without end"):
             Reader(path)

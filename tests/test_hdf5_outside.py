@@ -14,7 +14,7 @@ from helpers.sandbox_calls import pid
 import paceline
 from paceline.cli.main import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
-from paceline.hdf5 import sandbox as apart
+from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
 from paceline.hdf5.observables import observables_of
 from paceline.hdf5.repack import repack
@@ -199,12 +199,12 @@ def test_soft_links_within_the_file(tmp_path):
 
 def test_who_waits_is_ended(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr(apart, "PATIENCE", 0.1)
+    monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.1)
     begun = time.monotonic()
     with pytest.raises(DamagedFileError, match=r"pipe: .* HDF5's library waits .* a pipe"):
-        apart.apart(open_it, str(tmp_path / "pipe"))
+        sandbox.run_in_sandbox(open_it, str(tmp_path / "pipe"))
     assert time.monotonic() - begun < LIMIT / 2
-    assert apart.apart(pid, "md.h5")
+    assert sandbox.run_in_sandbox(pid, "md.h5")
 
 
 def open_it(path):
@@ -218,11 +218,12 @@ def test_the_helper_ends_with_whoever_it_helps(working, tmp_path):
 import os, sys, threading, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from helpers.sandbox_calls import pid
-from paceline.hdf5.sandbox import apart
+from paceline.hdf5.sandbox import run_in_sandbox
 from test_hdf5_outside import open_it
-print(apart(pid, "md.h5"), flush=True)
+print(run_in_sandbox(pid, "md.h5"), flush=True)
 if {working}:
-    threading.Thread(target=apart, args=(open_it, {str(tmp_path / "pipe")!r}), daemon=True).start()
+    args = (open_it, {str(tmp_path / "pipe")!r})
+    threading.Thread(target=run_in_sandbox, args=args, daemon=True).start()
 time.sleep({LIMIT})
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as asking:

@@ -25,8 +25,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.hdf5 import conventions as dialects
-from paceline.hdf5 import trajectory as file
+from paceline.hdf5 import conventions, trajectory
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
@@ -85,7 +84,7 @@ def path(request, tmp_path):
 
 def test_every_layout_by_the_core(path):
     reader = Reader(path)
-    assert not any(one.dataset.detour for one in reader.core.catalogue.elements.values())
+    assert not any(one.dataset.h5py_fallback for one in reader.core.chunk_index.elements.values())
     assert [reader.n_frames, reader.n_atoms, reader.core.format] == [23, 17, "H5MD"]
     for field, name in zip(FIELDS, ("position", "velocity", "force"), strict=True):
         shown = np.array([getattr(ts, field).copy() for ts in reader])
@@ -103,7 +102,7 @@ def test_other_layouts_by_hdf5_itself(kind, tmp_path):
     path = written(tmp_path / "a.h5md", layout)
     with pytest.warns(PacelineWarning, match=f"slower.*{why}"):
         reader = Reader(path, external=kind == "external")
-    assert reader.core.catalogue.elements["positions"].dataset.detour
+    assert reader.core.chunk_index.elements["positions"].dataset.h5py_fallback
     shown = np.array([ts.positions.copy() for ts in reader])
     assert np.array_equal(shown, stored(path))
     universe = paceline.Universe(str(path), external=kind == "external")
@@ -127,8 +126,8 @@ def test_virtual_datasets_and_links_to_other_files(tmp_path):
         )
     with pytest.warns(PacelineWarning, match="virtual"):
         reader = Reader(path, external=True)
-    elements = reader.core.catalogue.elements
-    assert "another file" in elements["velocities"].dataset.detour
+    elements = reader.core.chunk_index.elements
+    assert "another file" in elements["velocities"].dataset.h5py_fallback
     assert np.array_equal(reader[5].positions, stored(other)[5])
     assert np.array_equal(reader[6].velocities, stored(other, "velocity")[6])
 
@@ -313,7 +312,7 @@ def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
             for name in ("position", "id")
         )
     file = open_file(path, notes=False)
-    assert file.catalogue.ids is not None
+    assert file.chunk_index.ids is not None
     frames = np.arange(6)
     extents = extents_in(0, file, frames.astype(np.uint64))
     for judged, atoms in ((True, None), (False, np.array([5, 70]))):
@@ -521,7 +520,7 @@ def test_questions_for_hdf5_are_refused_for_other_files():
 
 def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
     path = written(tmp_path / "a.h5md", {"velocity": None, "force": None})
-    original = dialects.catalogue_of
+    original = conventions.read_chunk_index
 
     def shifted(opened, **asked):
         found = original(opened, **asked)
@@ -529,9 +528,10 @@ def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
         dataset = replace(element.dataset, offset=element.dataset.offset + 4)
         return replace(found, elements={"positions": replace(element, dataset=dataset)})
 
-    monkeypatch.setattr(dialects, "catalogue_of", shifted)
+    monkeypatch.setattr(conventions, "read_chunk_index", shifted)
     # Another process would not see the change.
-    monkeypatch.setattr(file, "apart", lambda function, path, **options: function(path, **options))
+    call = lambda function, path, **options: function(path, **options)  # noqa: E731
+    monkeypatch.setattr(trajectory, "run_in_sandbox", call)
     with pytest.warns(PacelineWarning, match="do not read the same numbers in frame"):
         reader = Reader(path)
     assert np.array_equal(reader[5].positions, stored(path)[5])

@@ -77,12 +77,12 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         name = None
         if _tells_of_atoms(topology, kwargs.get("topology_format")):
             # Only who has such a file waits for HDF5's library.
-            from paceline.hdf5.topology import topology_of
+            from paceline.hdf5.conventions import read_topology
 
             name = os.fspath(topology)
             coordinates = coordinates or (name,)
             asked = {key: kwargs[key] for key in ("group", "external") if key in kwargs}
-            topology = topology_of(name, **asked)
+            topology = read_topology(name, **asked)
         elif kind := _dl_poly_format(topology, kwargs.get("topology_format")):
             # By its name alone, MDAnalysis knows none of these files.
             kwargs["topology_format"] = kind

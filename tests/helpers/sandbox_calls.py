@@ -6,7 +6,7 @@ import signal
 from paceline.errors import UnsupportedError
 
 
-def hang(path, asked=None):
+def hang(path, options=None):
     while True:
         pass
 

@@ -14,7 +14,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
 from paceline.errors import DamagedFileError, FileChangedError, PacelineWarning, UnsupportedError
-from paceline.hdf5.trajectory import WAS_CUT
+from paceline.hdf5.trajectory import TRUNCATED
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ def _of_file(core: TrajectoryFile) -> Iterator[Finding]:
         if f"(byte {end})" in note:
             yield Finding(core.n_frames, end, None, True, note)
         elif " damaged" not in note:
-            yield Finding(None, None, None, note.startswith(WAS_CUT), note)
+            yield Finding(None, None, None, note.startswith(TRUNCATED), note)
 
 
 def _of_frames(

@@ -10,8 +10,8 @@ import numpy as np
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
-from paceline.hdf5.read_cost import advice, costs_of, layout_in_words
-from paceline.hdf5.sandbox import apart
+from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
+from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.open import open_file, read_headers
 
@@ -50,12 +50,12 @@ def _of_unread(path: str) -> Iterator[tuple[str, Any]]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
         # Others do not wait for h5py.
-        from paceline.hdf5.conventions import outline_of
+        from paceline.hdf5.conventions import list_tree
 
         yield "format", "HDF5"
         yield "size (bytes)", os.path.getsize(path)
         with contextlib.suppress(PacelineError):
-            yield from apart(outline_of, path)
+            yield from run_in_sandbox(list_tree, path)
 
 
 def _spacing(times: np.ndarray) -> str:
@@ -82,18 +82,18 @@ def _cell(core: Any) -> str:
 
 def _of_hdf5(file: Hdf5File) -> Iterator[tuple[str, Any]]:
     """Yield what an HDF5 file says about itself, its layout, and the cost of reading it."""
-    catalogue = file.catalogue
-    yield from catalogue.facts.items()
-    for name, element in catalogue.elements.items():
+    index = file.chunk_index
+    yield from index.facts.items()
+    for name, element in index.elements.items():
         yield name, _element_in_words(element, file.n_frames, file.n_atoms)
-    main = next(iter(catalogue.elements.values()))
-    costs = costs_of(main, file.n_atoms)
+    main = next(iter(index.elements.values()))
+    costs = read_costs(main, file.n_atoms)
     yield (
         "bytes read for each used",
         ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown",
     )
     # Of other files convert makes H5MD; repack leaves it as it is.
-    command = "paceline repack" if catalogue.dialect == "H5MD" else "paceline convert to H5MD"
+    command = "paceline repack" if index.format == "H5MD" else "paceline convert to H5MD"
     yield "repacking", advice(costs, command=command)
 
 
@@ -104,6 +104,6 @@ def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:
     parts = [f"{dataset.dtype.name}{order}", layout_in_words(dataset, n_atoms)]
     if element.rows is not None and (held := int((element.rows != ABSENT).sum())) < n_frames:
         parts.append(f"in {held} frames")
-    detour = f"read through HDF5's library, slower: {dataset.detour}"
-    parts.append(detour if dataset.detour else "decoded by paceline")
+    fallback = f"read through HDF5's library, slower: {dataset.h5py_fallback}"
+    parts.append(fallback if dataset.h5py_fallback else "decoded by paceline")
     return ", ".join(parts)

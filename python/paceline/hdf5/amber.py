@@ -16,93 +16,56 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5.chunk_index import ABSENT, COUNTED, Catalogue, Element
-from paceline.hdf5.dataset import dataset_of
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
+from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, damaged
 
 
 @dataclass(frozen=True)
-class Convention:
-    """What Amber calls a variable, and the units in which we read it.
+class AmberVariable:
+    """Name and units of one of Amber's variables."""
 
-    Attributes
-    ----------
-    name : str
-        Of its floats.
-    units : tuple of str
-        Those it may have; a variable without any has the first ones.
-    compressed : str
-        Its name where cpptraj stored integers; empty where it never does.
-    factor : float
-        What makes our units of Amber's.
-    """
-
+    #: Name where it holds floats.
     name: str
+    #: A variable without any has the first ones.
     units: tuple[str, ...]
+    #: Name where cpptraj stored integers.
     compressed: str = ""
+    #: Converts Amber's units to ours.
     factor: float = 1.0
 
 
 FIELDS = {
-    "positions": Convention("coordinates", ("angstrom",), "compressedpos"),
-    "velocities": Convention("velocities", ("angstrom/picosecond",), "compressedvel"),
+    "positions": AmberVariable("coordinates", ("angstrom",), "compressedpos"),
+    "velocities": AmberVariable("velocities", ("angstrom/picosecond",), "compressedvel"),
     # kJ in a kcal.
-    "forces": Convention("forces", ("kilocalorie/mole/angstrom",), "compressedfrc", 4.184),
+    "forces": AmberVariable("forces", ("kilocalorie/mole/angstrom",), "compressedfrc", 4.184),
 }
-TIME = Convention("time", ("picosecond",))
-LENGTHS = Convention("cell_lengths", ("angstrom",))
+TIME = AmberVariable("time", ("picosecond",))
+LENGTHS = AmberVariable("cell_lengths", ("angstrom",))
 # The plural is MDAnalysis's, before version 1.
-ANGLES = Convention("cell_angles", ("degree", "degrees"))
+ANGLES = AmberVariable("cell_angles", ("degree", "degrees"))
 
-#: Exponent of cpptraj's first integer-compressed files, and the largest that 32 bits can use.
+#: Variable with the exponent of cpptraj's first compressed files; the largest one for 32 bits.
 _POWER, _LARGEST_POWER = "compressedpow", 9
 
 
-def is_netcdf(attributes: Mapping[str, Any]) -> bool:
-    """Whether a file whose root group has these attributes is one of NetCDF-4's.
+def is_netcdf4(attributes: Mapping[str, Any]) -> bool:
+    """True where attributes of the root group are those of a NetCDF-4 file.
 
-    Parameters
-    ----------
-    attributes : mapping
-        Names and values.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_netcdf({"Conventions": "AMBER", "ConventionVersion": "1.0"})
+    >>> is_netcdf4({"Conventions": "AMBER", "ConventionVersion": "1.0"})
     True
     """
     return "Conventions" in attributes or "_NCProperties" in attributes
 
 
-def catalogue_of(file: File) -> Catalogue:
-    """What a NetCDF-4 file of Amber's conventions holds.
-
-    Parameters
-    ----------
-    file : File
-        Open.
-
-    Returns
-    -------
-    Catalogue
-        Its numbers become those that our reader of NetCDF-3 gives.
-
-    Raises
-    ------
-    UnsupportedError
-        It is of other conventions, or uses what we do not read.
-    DamagedFileError
-        Its variables contradict each other.
-    """
-    return _Reading(file).catalogue()
+def read_chunk_index(file: File) -> ChunkIndex:
+    """Index a NetCDF-4 file; its numbers become those of our reader of NetCDF-3."""
+    return _Reading(file).chunk_index()
 
 
 class _Reading:
-    """A file that is read by the conventions."""
+    """Reads one file by the conventions."""
 
     def __init__(self, file: File):
         self.file = file
@@ -115,8 +78,8 @@ class _Reading:
         if (spatial := self._length("spatial")) != 3:
             raise self._refused(f'expected a dimension "spatial" of 3, found {spatial}')
 
-    def catalogue(self) -> Catalogue:
-        found = {field: self._variable(convention) for field, convention in FIELDS.items()}
+    def chunk_index(self) -> ChunkIndex:
+        found = {field: self._variable(variable) for field, variable in FIELDS.items()}
         arrays = {field: array for field, array in found.items() if array is not None}
         if not arrays:
             raise self._refused(
@@ -130,8 +93,8 @@ class _Reading:
         if times is None:
             notes.append(f"the file holds no times; its {COUNTED}")
             times = np.arange(n_frames, dtype=np.float64)
-        return Catalogue(
-            dialect="NetCDF-4",
+        return ChunkIndex(
+            format="NetCDF-4",
             n_frames=n_frames,
             n_atoms=self.n_atoms,
             elements={name: self._element(name, array, n_frames) for name, array in arrays.items()},
@@ -160,21 +123,21 @@ class _Reading:
             raise self._refused(f'expected a dimension "{dimension}", found none')
         return array.shape[0]
 
-    def _variable(self, convention: Convention) -> Array | None:
-        """The variable, if the file has it: with a shape and units that we read."""
-        for name in filter(None, (convention.name, convention.compressed)):
+    def _variable(self, variable: AmberVariable) -> Array | None:
+        """Find a variable; one whose shape or units are not read is an error."""
+        for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
-            # netCDF's extents are as long as what was written.
+            # Variables are as long as what was written.
             if array is not None and (self.is_restart or array.shape[:1] != (0,)):
                 break
         else:
             return None
-        inner = (self.n_atoms, 3) if convention in FIELDS.values() else (3,)
-        self._check_shape(array, inner if convention is not TIME else ())
+        inner = (self.n_atoms, 3) if variable in FIELDS.values() else (3,)
+        self._check_shape(array, inner if variable is not TIME else ())
         units = array.attrs.get("units")
-        if units is not None and str(units).rstrip("\0 ") not in convention.units:
+        if units is not None and str(units).rstrip("\0 ") not in variable.units:
             raise self._refused(
-                f'expected "{name}" in units of {convention.units[0]}, found "{units}"'
+                f'expected "{name}" in units of {variable.units[0]}, found "{units}"'
             )
         return array
 
@@ -192,9 +155,9 @@ class _Reading:
             )
 
     def _element(self, field: str, array: Array, n_frames: int) -> Element:
-        convention = FIELDS[field]
+        variable = FIELDS[field]
         divisor = 1.0
-        if array.name[1:] == convention.compressed:
+        if array.name[1:] == variable.compressed:
             self._check_kind(array, "iu", "integers")
             divisor = self._divisor(array)
         else:
@@ -205,9 +168,9 @@ class _Reading:
             rows = np.arange(n_frames, dtype=np.int64)
             rows[n_rows:] = ABSENT
         return Element(
-            dataset_of(array, fixed=self.is_restart),
+            describe_dataset(array, fixed=self.is_restart),
             rows=rows,
-            factor=convention.factor,
+            factor=variable.factor,
             scale=float(self._scale(array)),
             divisor=divisor,
         )
@@ -217,7 +180,7 @@ class _Reading:
             raise self._refused(f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}')
 
     def _scale(self, array: Array) -> np.floating:
-        """The attribute `scale_factor`; what MDAnalysis takes for 1 is none."""
+        """Read the attribute `scale_factor`, 1 where MDAnalysis takes it for 1."""
         number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
             raise self._refused(
@@ -227,7 +190,7 @@ class _Reading:
         return np.float32(1) if math.isclose(number, 1) else number
 
     def _divisor(self, array: Array) -> float:
-        """By what integers are divided."""
+        """Read the number by which integers are divided."""
         factor = array.attrs.get("icompressfac")
         if factor is None and (power := self.root.array(_POWER)) is not None:
             exponent = _one_number(power.read(), kinds="iu")
@@ -241,9 +204,9 @@ class _Reading:
             )
         return float(number)
 
-    def _values(self, convention: Convention, n_frames: int, shape: tuple) -> np.ndarray | None:
-        """Of all frames, float64; None where the file has none."""
-        array = self._variable(convention)
+    def _values(self, variable: AmberVariable, n_frames: int, shape: tuple) -> np.ndarray | None:
+        """Read a variable of all frames as float64; None where the file has none."""
+        array = self._variable(variable)
         if array is None:
             return None
         self._check_kind(array, "f", "float or double")
@@ -251,7 +214,7 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        # A float scaled by a float is one, as it is in NumPy.
+        # As in NumPy, a float scaled by a float is a float.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
         return values.astype(np.float64)
 
@@ -279,7 +242,7 @@ class _Reading:
 
 
 def _one_number(value: Any, kinds: str = "f") -> Any:
-    """The one finite number that a value is, of these kinds, as NumPy has it; else None."""
+    """Convert a value to one finite NumPy number of these kinds; None where it is none."""
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():
         return None

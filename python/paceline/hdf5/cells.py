@@ -1,4 +1,4 @@
-"""Cells: from vectors, or from the space diagonal of a cuboid, to lengths and angles."""
+"""Cells of frames: lengths and angles, from vectors or from the diagonal of a cuboid."""
 
 from typing import Any
 
@@ -6,35 +6,20 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
-from paceline.hdf5.dataset import series_of
-from paceline.hdf5.elements import Sampled, rows_of
+from paceline.hdf5.dataset import read_series
+from paceline.hdf5.elements import Sampled, match_rows
 from paceline.hdf5.file import Array, Group
 
 _NONE = np.zeros((1, 6), dtype=np.float32)
 
 
 def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
-    """Lengths and angles of cells, as MDAnalysis makes them.
+    """Convert edges, (n, 3) diagonals or (n, 3, 3) vectors, to lengths and angles.
 
-    Parameters
-    ----------
-    edges : numpy.ndarray, shape (n, 3) or (n, 3, 3)
-        Diagonals of cuboids, or vectors, one a row, in the file's unit.
-    factor : float
-        What turns a length into Å.
+    Returns float32, (n, 6) or, where all are equal, (1, 6): Å and degrees, zeros without a volume.
+    The order of operations follows `MDAnalysis.lib.mdamath.triclinic_box`, rounded to float32
+    before the unit is changed, for the same numbers.
 
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n, 6)
-        Å and degrees; zeros where there is no volume.
-
-    Notes
-    -----
-    The formula and the order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`: rounded
-    to float32 before the unit is changed, so that the same numbers come out.
-
-    Examples
-    --------
     >>> cells_of(np.array([[3.0, 4.0, 5.0]]), 10.0)
     array([[30., 40., 50., 90., 90., 90.]], dtype=float32)
     """
@@ -49,49 +34,23 @@ def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
             cosines = (_dot(y, z) / (ly * lz), _dot(x, z) / (lx * lz), _dot(x, y) / (lx * ly))
             cells[:, 3:] = np.rad2deg(np.arccos(np.stack(cosines, axis=1)))
         cells[:, :3] *= np.float32(factor)
-    return without_impossible(cells)
+    return zero_invalid_cells(cells)
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1] + a[:, 2] * b[:, 2]
 
 
-def without_impossible(cells: np.ndarray) -> np.ndarray:
-    """Cells, zeros in place of those that have no volume.
-
-    Parameters
-    ----------
-    cells : numpy.ndarray of float32, shape (n, 6)
-        Å and degrees; changed in place.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n, 6) or (1, 6)
-        One row where all are equal.
-    """
+def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
+    """Set cells without a volume to zero, in place; one row where all are equal."""
     possible = (cells > 0) & np.isfinite(cells)
     possible[:, 3:] &= cells[:, 3:] < 180
     cells[~possible.all(axis=1)] = 0
     return cells[:1] if len(cells) and (cells == cells[0]).all() else cells
 
 
-def edges_of(edges: Sampled) -> np.ndarray:
-    """The numbers of an element of edges, one sample a row.
-
-    Parameters
-    ----------
-    edges : Sampled
-        The element.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n_rows, 3) or (n_rows, 3, 3)
-
-    Raises
-    ------
-    UnsupportedError
-        They are neither lengths nor vectors in three dimensions.
-    """
+def _read_edges(edges: Sampled) -> np.ndarray:
+    """Read edges, one sample a row: (n_rows, 3) or (n_rows, 3, 3)."""
     array, path = edges.values, edges.values.file.path
     sample = array.shape if edges.steps is None else array.shape[1:]
     if sample not in ((3,), (3, 3)) or array.dtype.kind not in "iuf":
@@ -99,50 +58,34 @@ def edges_of(edges: Sampled) -> np.ndarray:
             f"{path}: {array.name}: expected three lengths or three vectors of numbers, "
             f"found {array.dtype} of shape {array.shape}"
         )
-    numbers = series_of(array)
+    numbers = read_series(array)
     return numbers[np.newaxis] if edges.steps is None else numbers
 
 
-def boundary_of(box: Group) -> tuple[bool, ...]:
-    """In which directions a box is periodic.
-
-    Parameters
-    ----------
-    box : Group
-        The group of the box.
-
-    Returns
-    -------
-    tuple of bool
-        Periodic in all where the file does not say.
-
-    Raises
-    ------
-    UnsupportedError
-        The box has not three dimensions, or a boundary is of a kind that H5MD does not have.
-    """
+def _read_boundary(box: Group) -> tuple[bool, ...]:
+    """Read in which directions a box is periodic: in all where the file does not say."""
     path, attrs = box.file.path, box.attrs
-    dimension = _said(box, attrs, "dimension")
+    dimension = _read_setting(box, attrs, "dimension")
     if dimension is not None and dimension != 3:
         raise UnsupportedError(f"{path}: {box.name}: expected 3 dimensions, found {dimension}")
-    said = _said(box, attrs, "boundary")
-    words = [said] * 3 if isinstance(said, str | bool) else said
+    stated = _read_setting(box, attrs, "boundary")
+    words = [stated] * 3 if isinstance(stated, str | bool) else stated
     if words is None:
         return (True, True, True)
     known = {"periodic": True, "none": False, True: True, False: False}
-    if len(words) != 3 or any(_plain(word) not in known for word in words):
+    if len(words) != 3 or any(_as_key(word) not in known for word in words):
         raise UnsupportedError(
-            f"{path}: {box.name}, boundary: expected three of periodic and none, found {said!r}"
+            f"{path}: {box.name}, boundary: expected three of periodic and none, found {stated!r}"
         )
-    return tuple(known[_plain(word)] for word in words)
+    return tuple(known[_as_key(word)] for word in words)
 
 
-def _plain(word: Any) -> Any:
+def _as_key(word: Any) -> Any:
     return word.lower() if isinstance(word, str) else bool(word) if word in (0, 1) else None
 
 
-def _said(box: Group, attrs: Any, name: str) -> Any:
-    """An attribute, or a dataset in its place; what has one element is that element."""
+def _read_setting(box: Group, attrs: Any, name: str) -> Any:
+    """Read an attribute, or a dataset in its place; one with a single element is that element."""
     value = attrs.get(name)
     if value is None and isinstance(array := box.get(name), Array):
         value = array.read()
@@ -154,34 +97,8 @@ def _said(box: Group, attrs: Any, name: str) -> Any:
 def dimensions_of(
     box: Group | None, edges: Sampled | None, factor: float, frames: Sampled, notes: list[str]
 ) -> np.ndarray:
-    """Cells of all frames.
-
-    Parameters
-    ----------
-    box : Group or None
-        Group of the box.
-    edges : Sampled or None
-        Its edges.
-    factor : float
-        What turns their lengths into Å.
-    frames : Sampled
-        The element whose samples are the frames.
-    notes : list of str
-        Lengthened by what a user should know.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (n_frames, 6) or (1, 6)
-        Å and degrees; zeros where there is no cell.
-
-    Raises
-    ------
-    UnsupportedError
-        They are not those of a box in three dimensions.
-    DamagedFileError
-        They cannot be read.
-    """
-    periodic = (False,) if box is None else boundary_of(box)
+    """Read cells of all frames: float32, (n_frames, 6) or (1, 6), zeros where there is none."""
+    periodic = (False,) if box is None else _read_boundary(box)
     if not any(periodic):
         return _NONE
     assert box is not None
@@ -191,15 +108,15 @@ def dimensions_of(
     if not all(periodic):
         axes = ", ".join(axis for axis, is_so in zip("xyz", periodic, strict=True) if is_so)
         notes.append(f"{box.name} is periodic along {axes} only, and its cell is for all three")
-    cells = cells_of(edges_of(edges), factor)
+    cells = cells_of(_read_edges(edges), factor)
     if len(cells) <= 1:
         return cells if len(cells) else _NONE
     return _joined(cells, edges, frames, notes)
 
 
 def _joined(cells: np.ndarray, edges: Sampled, frames: Sampled, notes: list[str]) -> np.ndarray:
-    """Cells of the frames, of those that were sampled."""
-    rows = rows_of(edges, frames)
+    """Join sampled cells to the frames."""
+    rows = match_rows(edges, frames)
     if rows is None:
         return cells
     found: np.ndarray = cells[rows]

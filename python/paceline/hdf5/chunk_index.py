@@ -1,302 +1,249 @@
-"""The part of an HDF5 file's index that one block of frames needs."""
+"""Index of an HDF5 trajectory: its frames, its datasets, and where their chunks lie.
+
+Plain data that workers load without h5py.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from paceline.block import FIELDS, Decoded, field_bits
+
 #: Row of a frame that an element does not hold.
 ABSENT = -1
+#: Note for frames whose times the file does not have.
+COUNTED = "frames count as 1 ps apart; give dt= (--dt) to say better"
 
 
 @dataclass(frozen=True)
 class Filter:
-    """One stage through which a chunk's bytes went, the first first.
+    """One stage of a chunk's filter pipeline."""
 
-    Attributes
-    ----------
-    number : int
-        HDF5's registered number: 1 deflate, 2 shuffle, 3 fletcher32, 32000 LZF.
-    name : str
-        As the file calls it.
-    values : tuple of int
-        Its parameters.
-    """
-
+    #: HDF5's registered number: 1 deflate, 2 shuffle, 3 fletcher32, 32000 LZF.
     number: int
     name: str
     values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Table:
-    """Where the chunks of a dataset are: C order over the grid of chunks.
+class ChunkTable:
+    """Offset and size of each chunk of a dataset, in C order over the grid of chunks."""
 
-    Attributes
-    ----------
-    offsets, sizes : numpy.ndarray of uint64, shape (n_chunks,)
-        Bytes in the file; a chunk that was never written has size 0.
-    masks : numpy.ndarray of uint32, shape (n_chunks,)
-        Bit k: stage k of the filters was left out.
-    """
-
+    #: uint64, (n_chunks,), bytes; a chunk that was never written has size 0.
     offsets: np.ndarray
     sizes: np.ndarray
+    #: uint32, (n_chunks,). Bit k: stage k of the filters was left out.
     masks: np.ndarray
-
-
-#: What a user should know of frames whose times the file does not have.
-COUNTED = "frames count as 1 ps apart; give dt= (--dt) to say better"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset of numbers, and how its bytes are laid out.
-
-    Attributes
-    ----------
-    name : str
-        Its path in the file.
-    dtype : numpy.dtype
-        Of its numbers, with their byte order.
-    shape : tuple of int
-        (rows, atoms, components), (rows, components × atoms) or (rows, atoms): the first axis is
-        the one of frames. What holds for all frames counts as one row.
-    chunk : tuple of int or None
-        Shape of a chunk, as many axes as `shape`; None for a contiguous dataset.
-    filters : sequence of Filter
-        Of its chunks.
-    offset : int
-        Where a contiguous dataset begins, bytes.
-    table : Table or None
-        Where the chunks are.
-    fill : bytes
-        One number, as the file holds it, for chunks that were never written.
-    detour : str
-        Why only HDF5's own library can read it, in words; empty where the core can.
-    """
+    """One dataset of numbers, and how its bytes are laid out."""
 
     name: str
+    #: With the byte order of the file.
     dtype: np.dtype
+    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that holds
+    #: for all frames counts as one row.
     shape: tuple[int, ...]
+    #: As many axes as `shape`; None for a contiguous dataset.
     chunk: tuple[int, ...] | None = None
     filters: Sequence[Filter] = ()
+    #: First byte of a contiguous dataset.
     offset: int = 0
-    table: Table | None = None
+    table: ChunkTable | None = None
+    #: One number, as the file holds it, for chunks that were never written.
     fill: bytes = b""
-    detour: str = ""
+    #: Why only HDF5's own library can read it; empty where the core can.
+    h5py_fallback: str = ""
 
 
 @dataclass(frozen=True)
 class Element:
     """A dataset as the frames of the trajectory see it.
 
-    Attributes
-    ----------
-    dataset : Dataset
-        The numbers.
-    rows : numpy.ndarray of int64, shape (n_frames,), or None
-        Row of each frame, `ABSENT` where it has none; None where frame k is row k.
-    factor : float
-        What a number is multiplied by, in float32, to be in our units.
-    divisor : float
-        What it is divided by before, in float64: for numbers that were stored as integers.
-    scale : float
-        What it is multiplied by after that, in float64 still: the file's own scale.
+    In our units a number is float32(number / divisor * scale) × factor.
     """
 
     dataset: Dataset
+    #: int64, (n_frames,): `ABSENT` where a frame has none; None where frame k is row k.
     rows: np.ndarray | None = None
     factor: float = 1.0
     divisor: float = 1.0
     scale: float = 1.0
 
+    def rows_of(self, frames: np.ndarray) -> np.ndarray:
+        """Row of each frame: int64, `ABSENT` where a frame has none."""
+        return np.asarray(frames if self.rows is None else self.rows[frames], dtype=np.int64)
 
-@dataclass(frozen=True)
-class Catalogue:
-    """All that is known of an HDF5 trajectory before any of its positions is read.
+    def frames_per_chunk(self, n_frames: int) -> int:
+        """Frames that cost together what one of them costs, about."""
+        chunk, n_rows = self.dataset.chunk, self.dataset.shape[0]
+        # Unfiltered frames can each be read alone.
+        if chunk is None or n_rows <= 1 or not self.dataset.filters:
+            return 1
+        return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
 
-    Attributes
-    ----------
-    dialect : str
-        What to call the file: "H5MD", "NetCDF-4", "MDTraj HDF5", "HDF5".
-    n_frames, n_atoms : int
-        Of the trajectory.
-    elements : mapping of str to Element
-        "positions", "velocities", "forces": those that there are.
-    ids : Element or None
-        Each frame's own numbers of its atoms, where atoms are in no fixed order.
-    id_order : numpy.ndarray of int64, shape (n_atoms,), or None
-        With `ids`: the number of each of our atoms, rising.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps; the frame's number where the file has no times.
-    steps : numpy.ndarray of int64, shape (n_frames,)
-        Of the simulation.
-    dimensions : numpy.ndarray of float32, shape (n_frames, 6) or (1, 6)
-        Å and degrees; zeros where there is no cell. One row where all frames share it.
-    facts : mapping
-        For `paceline info`: name and value, in the order in which they are shown.
-    notes : sequence of str
-        What a user should know of the file.
-    """
-
-    dialect: str
-    n_frames: int
-    n_atoms: int
-    elements: Mapping[str, Element]
-    times: np.ndarray
-    steps: np.ndarray
-    dimensions: np.ndarray
-    ids: Element | None = None
-    id_order: np.ndarray | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-
-
-def rows_of(element: Element, frames: np.ndarray) -> np.ndarray:
-    """Row of each frame.
-
-    Parameters
-    ----------
-    element : Element
-        Of the catalogue.
-    frames : numpy.ndarray of integers, shape (n,)
-        Frame numbers.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n,)
-        `ABSENT` where a frame has none.
-    """
-    return (frames if element.rows is None else element.rows[frames]).astype(np.int64)
-
-
-def frames_of_chunk(element: Element, n_frames: int) -> int:
-    """Frames that cost together what one of them costs, about.
-
-    Parameters
-    ----------
-    element : Element
-        Of the catalogue.
-    n_frames : int
-        Of the trajectory.
-
-    Returns
-    -------
-    int
-        Those of a chunk; 1 where each frame can be read alone, or one row holds for all.
-    """
-    chunk, n_rows = element.dataset.chunk, element.dataset.shape[0]
-    # Of what went through no filter, each frame can be read alone.
-    if chunk is None or n_rows <= 1 or not element.dataset.filters:
-        return 1
-    return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
+    def without_frames(self) -> "Element":
+        """The element without its row of each frame and its chunk table."""
+        return replace(self, rows=None, dataset=replace(self.dataset, table=None))
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where rows are that are stored together.
+class ChunkExtents:
+    """Bytes of the rows that are stored together."""
 
-    Attributes
-    ----------
-    offsets, sizes : numpy.ndarray of uint64, shape (n_places, chunks of one place)
-        Bytes.
-    n_rows : int
-        Rows of one place.
-    """
-
+    #: uint64, (n_chunks along the first axis, chunks side by side).
     offsets: np.ndarray
     sizes: np.ndarray
+    #: Rows of one chunk.
     n_rows: int
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Places":
-        """Those of a dataset.
-
-        Parameters
-        ----------
-        dataset : Dataset
-            With its chunk table, where it has one.
-
-        Returns
-        -------
-        Places
-            Without bytes where only HDF5 knows.
-        """
+    def of(cls, dataset: Dataset) -> "ChunkExtents":
+        """Find them; all 0 where only HDF5's library knows them."""
         n_rows = dataset.shape[0]
-        if dataset.chunk is None and not dataset.detour:
+        if dataset.chunk is None and not dataset.h5py_fallback:
             of_row = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
             offsets = dataset.offset + np.arange(n_rows, dtype=np.uint64) * np.uint64(of_row)
             return cls(offsets[:, None], np.full((n_rows, 1), of_row, dtype=np.uint64), 1)
         if dataset.chunk is None or dataset.table is None:
             nothing = np.zeros((n_rows, 1), dtype=np.uint64)
             return cls(nothing, nothing, 1)
-        n_places = -(-n_rows // dataset.chunk[0])
+        along = -(-n_rows // dataset.chunk[0])
         offsets, sizes = (
-            values.reshape(n_places, -1) for values in (dataset.table.offsets, dataset.table.sizes)
+            values.reshape(along, -1) for values in (dataset.table.offsets, dataset.table.sizes)
         )
         return cls(offsets, sizes, dataset.chunk[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """Where the frames of one block are in one dataset.
+class IndexSlice:
+    """Part of an element's chunk table that some frames need."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray of int64, shape (n_frames,)
-        Row of each frame; `ABSENT` where it has none.
-    places : numpy.ndarray of uint64, shape (n_places,)
-        Indices, along the first axis, of the chunks that hold any of the rows: distinct, rising.
-        Empty for a contiguous dataset.
-    offsets, sizes : numpy.ndarray of uint64, shape (n_places × chunks of one place,)
-        Bytes of the chunks of these places, in C order; size 0 for one that was never written.
-    masks : numpy.ndarray of uint32, shape (n_places × chunks of one place,)
-        Bit k: stage k of the filters was left out.
-    """
-
+    #: int64, (n_frames,): `ABSENT` where a frame has none.
     rows: np.ndarray
+    #: uint64: indices, along the first axis, of the chunks that hold any of the rows, distinct and
+    #: rising. Empty for a contiguous dataset.
     places: np.ndarray
+    #: uint64 and uint32, (n_places × chunks side by side,), in C order; as in `ChunkTable`.
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray
 
 
-def slice_of(element: Element, frames: np.ndarray) -> Slice:
-    """The part of an element's index that some frames need.
+def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
+    """Cut the part of an element's chunk table that some frames, in any order, need.
 
-    Parameters
-    ----------
-    element : Element
-        Its dataset has a table where it is chunked.
-    frames : numpy.ndarray of integers, shape (n_frames,)
-        Frame numbers in the file, in any order.
-
-    Returns
-    -------
-    Slice
-
-    Examples
-    --------
-    >>> from paceline.hdf5.chunk_index import Dataset, Table
     >>> sizes = np.full(4, 24, dtype=np.uint64)
-    >>> table = Table(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
+    >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
     >>> dataset = Dataset("value", np.dtype("f4"), (4, 2, 3), chunk=(2, 1, 3), table=table)
     >>> found = slice_of(Element(dataset), np.array([3, 2]))
     >>> found.rows, found.places, found.offsets
     (array([3, 2]), array([1], dtype=uint64), array([48, 72], dtype=uint64))
     """
-    dataset = element.dataset
-    rows = np.asarray(frames if element.rows is None else element.rows[frames], dtype=np.int64)
+    dataset, rows = element.dataset, element.rows_of(frames)
     if dataset.chunk is None or dataset.table is None:
         nothing = np.empty(0, dtype=np.uint64)
-        return Slice(rows, nothing, nothing, nothing, np.empty(0, dtype=np.uint32))
+        return IndexSlice(rows, nothing, nothing, nothing, np.empty(0, dtype=np.uint32))
     places = np.unique(rows[rows != ABSENT] // dataset.chunk[0]).astype(np.uint64)
     grid = (-(-n // step) for n, step in zip(dataset.shape[1:], dataset.chunk[1:], strict=True))
-    of_one = prod(grid)
-    chunks = (places[:, None] * np.uint64(of_one) + np.arange(of_one, dtype=np.uint64)).ravel()
+    side_by_side = math.prod(grid)
+    within = np.arange(side_by_side, dtype=np.uint64)
+    chunks = (places[:, None] * np.uint64(side_by_side) + within).ravel()
     table = dataset.table
-    return Slice(rows, places, table.offsets[chunks], table.sizes[chunks], table.masks[chunks])
+    return IndexSlice(rows, places, table.offsets[chunks], table.sizes[chunks], table.masks[chunks])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockIndex:
+    """Part of the index that the frames of one block need."""
+
+    #: Positions, velocities and forces.
+    elements: tuple[IndexSlice | None, ...]
+    #: Particle ids, if atoms are in no fixed order.
+    ids: IndexSlice | None
+    #: float32, (n_frames, 6), or (1, 6) where all frames share it: Å and degrees.
+    dimensions: np.ndarray
+    #: float64, (n_frames,), ps.
+    times: np.ndarray
+    #: int64, (n_frames,).
+    steps: np.ndarray
+
+    def fill(self, block: Decoded, damaged: Sequence[tuple[int, str]]) -> None:
+        """Set cells, times and steps of a block, and blank its damaged rows."""
+        block.dimensions[:] = self.dimensions
+        block.times[:] = self.times
+        block.steps[:] = self.steps
+        for row, _ in damaged:
+            block.blank(row)
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """Everything that is known of an HDF5 trajectory before any of its positions is read."""
+
+    #: "H5MD", "NetCDF-4", "MDTraj HDF5" or "HDF5".
+    format: str
+    n_frames: int
+    n_atoms: int
+    #: "positions", "velocities", "forces": those that the file has.
+    elements: Mapping[str, Element]
+    #: float64, (n_frames,), ps; the frame's number where the file has no times.
+    times: np.ndarray
+    #: int64, (n_frames,).
+    steps: np.ndarray
+    #: float32, (n_frames, 6), or (1, 6) where all frames share it: Å and degrees, or zeros.
+    dimensions: np.ndarray
+    #: Particle ids of each frame, where atoms are in no fixed order.
+    ids: Element | None = None
+    #: With `ids`: int64, (n_atoms,), the id of each of our atoms, rising.
+    id_order: np.ndarray | None = None
+    #: For `paceline info`, in the order in which they are shown.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def of_block(self, frames: np.ndarray) -> BlockIndex:
+        """Cut the part that some frames need."""
+        shared = len(self.dimensions) != self.n_frames
+        return BlockIndex(
+            tuple(_slice(self.elements.get(field), frames) for field in FIELDS),
+            _slice(self.ids, frames),
+            self.dimensions if shared else self.dimensions[frames],
+            self.times[frames],
+            self.steps[frames],
+        )
+
+
+def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
+    return None if element is None else slice_of(element, frames)
+
+
+@dataclass(frozen=True)
+class FileDatasets:
+    """Datasets of one file as a worker knows them, whichever frames it reads."""
+
+    path: str
+    #: Of the file that was indexed.
+    fingerprint: str
+    n_atoms: int
+    #: Positions, velocities and forces, without chunk tables and rows.
+    elements: tuple[Element | None, ...]
+    ids: Element | None
+    id_order: np.ndarray | None
+    #: "mpio" where HDF5's own library is to read it, through MPI-IO.
+    driver: str | None = None
+    #: Links and datasets that lead into other files are followed.
+    external: bool = False
+    #: mpi4py's communicator of the ranks that make each reading call together.
+    comm: Any = None
+
+    def selected(self, fields: int) -> tuple[Element | None, ...]:
+        """Elements whose bit is set in `fields`; None for the others, and those not there."""
+        bits = [fields & field_bits([field]) for field in FIELDS]
+        return tuple(
+            element if bit else None for element, bit in zip(self.elements, bits, strict=True)
+        )

@@ -1,47 +1,67 @@
-"""What is in an HDF5 file, whether or not it can be read as a trajectory."""
+"""Detect which convention an HDF5 file follows, and read its index and topology."""
 
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
-from paceline.errors import PacelineError, UnsupportedError
-from paceline.hdf5 import amber, h5md, mdtraj
-from paceline.hdf5.chunk_index import COUNTED, Catalogue, Element
-from paceline.hdf5.dataset import dataset_of
+from paceline.errors import MissingDataError, PacelineError, UnsupportedError
+from paceline.hdf5 import amber, gromacs, h5md, mdtraj
+from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
+from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File
+from paceline.hdf5.sandbox import run_in_sandbox
+from paceline.hdf5.topology import SystemTopology, read_h5md_topology
 from paceline.hdf5.units import Units, units_given
 
+#: Most datasets that an error names.
+_NAMED = 8
 
-def catalogue_of_dataset(file: File, *, dataset: str, units: dict[str, str]) -> Catalogue:
-    """What a dataset of positions holds.
+#: Most datasets that are listed.
+_SHOWN = 60
 
-    Parameters
-    ----------
-    file : File
-        The file.
-    dataset : str
-        Name of the dataset, of shape (frames, atoms, 3) or (frames, 3 × atoms).
-    units : dict
-        Quantity and unit; "length" is needed where the dataset has no attribute unit.
 
-    Returns
-    -------
-    Catalogue
-        Frames are counted, 1 ps apart, and have no cell.
+def read_chunk_index(
+    file: File,
+    *,
+    group: str | None = None,
+    units: str | Mapping[str, str] | None = None,
+    dataset: str | None = None,
+) -> ChunkIndex:
+    """Index a file of any convention; options as in `paceline.hdf5.options.Hdf5Options`."""
+    given = units_given(units)
+    if dataset is not None:
+        if group is not None:
+            raise UnsupportedError(
+                f"{file.path}: group= (--particles) and dataset= (--dataset) exclude each other"
+            )
+        return index_plain_dataset(file, dataset=dataset, units=given)
+    root = file.root
+    if "particles" in root or "h5md" in root:
+        return h5md.read_chunk_index(file, group=group, units=given)
+    if group is not None:
+        raise UnsupportedError(
+            f"{file.path}: group= (--particles) is for H5MD files, and this is none"
+        )
+    if mdtraj.is_mdtraj(file):
+        return mdtraj.read_chunk_index(file, units=given)
+    if amber.is_netcdf4(root.attrs):
+        if given:
+            raise UnsupportedError(
+                f"{file.path}: units= (--units) is for files that state none of their own"
+            )
+        return amber.read_chunk_index(file)
+    raise UnsupportedError(f"{file.path}: {_advise(file)}")
 
-    Raises
-    ------
-    UnsupportedError
-        There is no such dataset, or it is of another shape, or its unit is not known.
-    DamagedFileError
-        It cannot be read.
-    """
+
+def index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
+    """Index a dataset of positions in a file of no convention: no times, no cell."""
     array = file.root.get(dataset)
-    if not isinstance(array, Array) or not looks_like_positions(array):
+    if not isinstance(array, Array) or not _may_be_positions(array):
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, Array) else "none"
         raise UnsupportedError(
             f"{file.path}: {dataset}: expected a dataset of numbers (frames, atoms, 3) or "
@@ -49,11 +69,11 @@ def catalogue_of_dataset(file: File, *, dataset: str, units: dict[str, str]) -> 
         )
     known = Units(file.path, units)
     factor = known.factor("length", array.name, unit_of(array))
-    known.refuse_missing()
+    known.check_missing()
     n_frames = array.shape[0]
     n_atoms = array.shape[1] if len(array.shape) == 3 else array.shape[1] // 3
-    described = dataset_of(array)
-    return Catalogue(
+    described = describe_dataset(array)
+    return ChunkIndex(
         "HDF5",
         n_frames,
         n_atoms,
@@ -66,90 +86,16 @@ def catalogue_of_dataset(file: File, *, dataset: str, units: dict[str, str]) -> 
     )
 
 
-def looks_like_positions(array: Array) -> bool:
-    """Whether a dataset may be one of positions: three numbers for each atom of each frame.
-
-    Parameters
-    ----------
-    array : Array
-        The dataset.
-
-    Returns
-    -------
-    bool
-    """
+def _may_be_positions(array: Array) -> bool:
+    """True for numbers of shape (frames, atoms, 3) or (frames, 3 × atoms)."""
     shape = array.shape
     if array.is_text or array.dtype.kind not in "iuf" or len(shape) not in (2, 3):
         return False
     return shape[2] == 3 if len(shape) == 3 else shape[1] % 3 == 0 and shape[1] > 0
 
 
-#: Datasets that an error names at most.
-_NAMED = 8
-
-
-def catalogue_of(
-    file: File,
-    *,
-    group: str | None = None,
-    units: str | Mapping[str, str] | None = None,
-    dataset: str | None = None,
-) -> Catalogue:
-    """What an HDF5 file holds, whoever wrote it.
-
-    Parameters
-    ----------
-    file : File
-        The file.
-    group : str, optional
-        Of an H5MD file with several groups of particles, the one to be read.
-    units : str or mapping, optional
-        Units that the file does not state, or states wrongly: `{"length": "nm", "time": "ps"}`,
-        also of "velocity" and "force"; or the units alone, "nm, ps".
-    dataset : str, optional
-        Of a file of no convention, the dataset of positions: (frames, atoms, 3), or
-        (frames, 3 × atoms).
-
-    Returns
-    -------
-    Catalogue
-
-    Raises
-    ------
-    UnsupportedError
-        The file is of no kind that we read, holds what we do not read, or does not say what its
-        numbers mean.
-    MissingDataError
-        It holds no positions, velocities or forces.
-    DamagedFileError
-        It contradicts itself, or cannot be read.
-    """
-    given = units_given(units)
-    if dataset is not None:
-        if group is not None:
-            raise UnsupportedError(
-                f"{file.path}: group= (--particles) and dataset= (--dataset) exclude each other"
-            )
-        return catalogue_of_dataset(file, dataset=dataset, units=given)
-    root = file.root
-    if "particles" in root or "h5md" in root:
-        return h5md.catalogue_of(file, group=group, units=given)
-    if group is not None:
-        raise UnsupportedError(
-            f"{file.path}: group= (--particles) is for H5MD files, and this is none"
-        )
-    if mdtraj.is_mdtraj(file):
-        return mdtraj.catalogue_of(file, units=given)
-    if amber.is_netcdf(root.attrs):
-        if given:
-            raise UnsupportedError(
-                f"{file.path}: units= (--units) is for files that state none of their own"
-            )
-        return amber.catalogue_of(file)
-    raise UnsupportedError(f"{file.path}: {_what_to_do(file)}")
-
-
-def _what_to_do(file: File) -> str:
+def _advise(file: File) -> str:
+    """Advise how to read a file of no known convention."""
     nodes = list(file.root.walk())
     nested = [node.name for node in nodes if node.name.endswith("/h5md")]
     if nested:
@@ -160,7 +106,7 @@ def _what_to_do(file: File) -> str:
     names = [
         node.name.lstrip("/")
         for node in nodes
-        if isinstance(node, Array) and looks_like_positions(node)
+        if isinstance(node, Array) and _may_be_positions(node)
     ]
     if not names:
         return "an HDF5 file with no trajectory: neither H5MD, nor MDTraj's, nor Amber's"
@@ -171,30 +117,40 @@ def _what_to_do(file: File) -> str:
     )
 
 
-#: Datasets that are shown.
-_SHOWN = 60
+def read_topology(
+    path: str | os.PathLike, *, group: str | None = None, external: bool = False
+) -> Any:
+    """Read MDAnalysis's topology out of an HDF5 trajectory, in the sandbox.
 
-
-def outline_of(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """Datasets of a file, the first 60.
-
-    Parameters
-    ----------
-    path : path-like
-        An HDF5 file.
-
-    Returns
-    -------
-    list of (str, str)
-        The path of each in the file, and type, shape and unit in words.
-
-    Raises
-    ------
-    UnsupportedError
-        It is no HDF5 file, or open for writing.
-    DamagedFileError
-        It cannot be opened.
+    Files of GROMACS, MDTraj and paceline have one; atoms of other H5MD files get what these tell of
+    them: masses, charges, species, ids, bonds.
     """
+    return run_in_sandbox(_read_system, os.fspath(path), group=group, external=external).topology()
+
+
+def _read_system(path: str, *, group: str | None, external: bool) -> SystemTopology:
+    """Read the atoms of a file as plain data, without MDAnalysis."""
+    with File(path, external=external) as file:
+        return _describe_system(file, group)
+
+
+def _describe_system(file: File, group: str | None) -> SystemTopology:
+    coordinates = file.root.array("coordinates")
+    if coordinates is not None and coordinates.shape[2:] == (3,):
+        n_atoms = coordinates.shape[1]
+        found = mdtraj.read_topology(file, n_atoms)
+        return SystemTopology.without_residues({}, n_atoms) if found is None else found
+    if "particles" not in file.root and "h5md" not in file.root:
+        raise MissingDataError(
+            f"{file.path}: it tells nothing of its atoms; name a topology file before it"
+        )
+    particles = h5md.Particles(file, group)
+    found = gromacs.read_topology(file, particles.n_atoms)
+    return read_h5md_topology(particles) if found is None else found
+
+
+def list_tree(path: str | os.PathLike) -> list[tuple[str, str]]:
+    """List the first datasets of a file: path, and type, shape and unit in words."""
     with File(path) as file:
         return list(islice(_datasets(file), _SHOWN))
 
@@ -203,11 +159,11 @@ def _datasets(file: File) -> Iterator[tuple[str, str]]:
     for node in file.root.walk():
         with contextlib.suppress(PacelineError):
             if isinstance(node, Array):
-                yield node.name, _in_words(node)
-    yield from (("not followed", what) for what in file.left_out)
+                yield node.name, _describe(node)
+    yield from (("not followed", what) for what in file.not_followed)
 
 
-def _in_words(array: Array) -> str:
+def _describe(array: Array) -> str:
     kind = "text" if array.is_text else array.dtype.name
     shape = f" of {array.shape}" if array.shape else ""
     unit = unit_of(array)

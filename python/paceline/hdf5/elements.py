@@ -6,38 +6,22 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
-from paceline.hdf5.dataset import series_of
+from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
 
 
-class Clocks:
-    """Steps and times of a file, of which several elements may share one.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    """
+class SharedAxes:
+    """Steps and times of a file; an axis that several elements share is read once."""
 
     def __init__(self, path: str):
         self._path = path
         self._read: dict[tuple[tuple[int, int], int], np.ndarray] = {}
 
-    def refuse_others(self, array: Array, values: Array, n_rows: int) -> None:
-        """Raise `DamagedFileError` where it cannot be the clock of these values.
-
-        Parameters
-        ----------
-        array : Array
-            Steps or times.
-        values : Array
-            What was sampled.
-        n_rows : int
-            Number of the samples.
-        """
+    def check_length(self, array: Array, values: Array, n_rows: int) -> None:
+        """Raise `DamagedFileError` where steps or times cannot be those of so many samples."""
         if array.is_text or array.dtype.kind not in "iuf":
             raise damaged(self._path, array.name, "numbers", str(array.dtype))
-        # A writer that is at work, or was stopped, has told the time of a frame that is not there.
+        # A writer at work, or one that was stopped, may have written a time without its frame.
         one_more = [(n_rows + 1,)] if array.chunk is not None else []
         if array.shape not in [(), (n_rows,), *one_more]:
             raise damaged(
@@ -48,40 +32,15 @@ class Clocks:
             )
 
     def read(self, array: Array, n_rows: int) -> np.ndarray:
-        """Steps or times of all rows, stored one by one or as an increment.
-
-        Parameters
-        ----------
-        array : Array
-            Steps or times.
-        n_rows : int
-            Number of the samples.
-
-        Returns
-        -------
-        numpy.ndarray, shape (n_rows,)
-            In the machine's byte order.
-        """
+        """Read steps or times of all rows, stored one by one or as an increment."""
         key = (array.identity, n_rows)
         if key not in self._read:
-            found = series_of(array)[:n_rows] if array.shape else self._linear(array, n_rows)
+            found = read_series(array)[:n_rows] if array.shape else self._linear(array, n_rows)
             self._read[key] = np.asarray(found, dtype=found.dtype.newbyteorder("="))
         return self._read[key]
 
     def integers(self, array: Array, n_rows: int) -> np.ndarray:
-        """Steps of all rows.
-
-        Parameters
-        ----------
-        array : Array
-            The steps.
-        n_rows : int
-            Number of the samples.
-
-        Returns
-        -------
-        numpy.ndarray of int64, shape (n_rows,)
-        """
+        """Read steps of all rows as int64."""
         steps = self.read(array, n_rows)
         with np.errstate(invalid="ignore", over="ignore"):
             whole = steps.astype(np.int64)
@@ -103,116 +62,62 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Sampled:
-    """An element of H5MD.
-
-    Attributes
-    ----------
-    name : str
-        Its path in the file.
-    values : Array
-        Its numbers; where they were sampled, each row is a sample.
-    steps : numpy.ndarray of int64, shape (n_rows,), or None
-        Steps of the samples; None for what holds at all times.
-    time : Array or None
-        Times of the samples, where the file has them.
-    clocks : Clocks or None
-        Reads them.
-    unit : str or None
-        What the file says the numbers are in.
-    has_steps : bool
-        Whether the file has steps, or its rows were counted.
-    """
+    """An element of H5MD."""
 
     name: str
+    #: Each row is a sample, where it was sampled.
     values: Array
+    #: int64, (n_rows,); None for what holds at all times.
     steps: np.ndarray | None = None
     time: Array | None = None
-    clocks: Clocks | None = None
+    #: Reads the times.
+    axes: SharedAxes | None = None
     unit: str | None = None
+    #: False where the file has no steps, and rows were counted.
     has_steps: bool = True
 
     @property
     def n_rows(self) -> int:
-        """Number of samples: 1 for what holds at all times."""
+        """Number of samples; 1 for what holds at all times."""
         return 1 if self.steps is None else len(self.steps)
 
     @property
     def times(self) -> np.ndarray | None:
-        """Times as the file has them, in its type and its unit; None where it has none."""
-        if self.time is None or self.clocks is None:
+        """Times in the file's type and unit; None where it has none."""
+        if self.time is None or self.axes is None:
             return None
-        return self.clocks.read(self.time, self.n_rows)
+        return self.axes.read(self.time, self.n_rows)
 
     @property
     def time_unit(self) -> str | None:
-        """What the file says the times are in."""
+        """Unit of the times, as the file states it."""
         return None if self.time is None else unit_of(self.time)
 
 
 class Elements:
-    """Elements of one file; steps and times that several share are read once.
-
-    Parameters
-    ----------
-    file : File
-        The file.
-    """
+    """Read elements of one file."""
 
     def __init__(self, file: File):
         self._path = file.path
-        self._clocks = Clocks(file.path)
+        self._axes = SharedAxes(file.path)
 
     def find(self, group: Group, name: str, *, rank: int) -> Sampled | None:
-        """The element of a name.
-
-        Parameters
-        ----------
-        group : Group
-            Where it may be.
-        name : str
-            Its name there.
-        rank : int
-            Number of axes of one sample.
-
-        Returns
-        -------
-        Sampled or None
-            None where there is no such name.
-
-        Raises
-        ------
-        DamagedFileError
-            It has no values, or steps or times of another number.
-        """
+        """Find an element by name; `rank` is the number of axes of one sample."""
         node = group.get(name)
         return None if node is None else self.of(node, rank=rank)
 
     def of(self, node: Group | Array, *, rank: int | None = None) -> Sampled:
-        """What a node holds as an element.
+        """Read a group as an element, or a dataset without steps.
 
-        Parameters
-        ----------
-        node : Group or Array
-            With steps, or what holds at all times.
-        rank : int, optional
-            Number of axes of one sample: a dataset without steps that has one more was sampled.
-
-        Returns
-        -------
-        Sampled
-
-        Raises
-        ------
-        DamagedFileError
-            It has no values, or steps or times of another number.
+        A dataset with one more axis than the `rank` of a sample was sampled.
         """
         if isinstance(node, Group):
-            return self._with_clock(node, rank)
+            return self._with_axes(node, rank)
         sampled = rank is not None and len(node.shape) == rank + 1
         steps = np.arange(self._n_rows(node)) if sampled else None
         return Sampled(node.name, node, steps, unit=unit_of(node), has_steps=False)
 
-    def _with_clock(self, group: Group, rank: int | None) -> Sampled:
+    def _with_axes(self, group: Group, rank: int | None) -> Sampled:
         values = group.array("value")
         if values is None:
             found = ", ".join(group.names()) or "nothing"
@@ -223,21 +128,21 @@ class Elements:
         n_rows = self._n_written(values, step)
         for array in (step, time):
             if array is not None:
-                self._clocks.refuse_others(array, values, n_rows)
-        steps = np.arange(n_rows) if step is None else self._clocks.integers(step, n_rows)
+                self._axes.check_length(array, values, n_rows)
+        steps = np.arange(n_rows) if step is None else self._axes.integers(step, n_rows)
         return Sampled(
-            group.name, values, steps, time, self._clocks, unit_of(values), step is not None
+            group.name, values, steps, time, self._axes, unit_of(values), step is not None
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Samples: of contiguous space, which cannot grow, those to which steps have grown."""
+        """Number of samples: of contiguous space, which cannot grow, as many as steps."""
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows
         return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
-        """Its samples: no more than its bytes can stand for."""
+        """Length of the first axis; no more than the stored bytes can stand for."""
         n_rows = values.shape[0] if values.shape else 0
         most = max(values.stored_bytes * DEFLATE_RATIO, 1 << 20)
         if n_rows > most:
@@ -246,17 +151,7 @@ class Elements:
 
 
 def unit_of(array: Array) -> str | None:
-    """The unit that a dataset states, if any.
-
-    Parameters
-    ----------
-    array : Array
-        A dataset.
-
-    Returns
-    -------
-    str or None
-    """
+    """Unit that a dataset states, if any."""
     attrs = array.attrs
     unit = attrs.get("unit", attrs.get("units"))
     if isinstance(unit, list) and len(unit) == 1:
@@ -265,20 +160,8 @@ def unit_of(array: Array) -> str | None:
 
 
 def first_not_rising(steps: np.ndarray) -> int | None:
-    """The first row whose step does not come behind the one before.
+    """Find the first row whose step is not above the one before; None where all rise.
 
-    Parameters
-    ----------
-    steps : numpy.ndarray of int64, shape (n,)
-        Of samples.
-
-    Returns
-    -------
-    int or None
-        None where all rise.
-
-    Examples
-    --------
     >>> first_not_rising(np.array([0, 10, 10, 20]))
     2
     """
@@ -286,25 +169,10 @@ def first_not_rising(steps: np.ndarray) -> int | None:
     return int(wrong[0]) + 1 if len(wrong) else None
 
 
-def rows_of(element: Sampled, frames: Sampled) -> np.ndarray | None:
-    """Row of an element in each frame, by step.
+def match_rows(element: Sampled, frames: Sampled) -> np.ndarray | None:
+    """Find the row of an element in each frame, by step: int64, `ABSENT` where it has none.
 
-    Parameters
-    ----------
-    element : Sampled
-        What is looked up.
-    frames : Sampled
-        The element whose samples are the frames.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n_frames,), or None
-        `ABSENT` where no sample is of the frame's step; None where frame k is row k.
-
-    Raises
-    ------
-    UnsupportedError
-        Their steps differ, and do not rise, so that one step stands for several samples.
+    None where frame k is row k.
     """
     if frames.steps is None:
         return None
@@ -315,14 +183,14 @@ def rows_of(element: Sampled, frames: Sampled) -> np.ndarray | None:
     if element.n_rows == frames.n_rows and not (element.has_steps and frames.has_steps):
         return None
     for one in (element, frames):
-        _refuse_guessing(one, element if one is frames else frames)
+        _check_joinable(one, element if one is frames else frames)
     if len(element.steps) == 0:
         return np.full(len(frames.steps), ABSENT)
     found = np.searchsorted(element.steps, frames.steps).clip(max=len(element.steps) - 1)
     return np.where(element.steps[found] == frames.steps, found, ABSENT)
 
 
-def _refuse_guessing(one: Sampled, other: Sampled) -> None:
+def _check_joinable(one: Sampled, other: Sampled) -> None:
     path = one.values.file.path
     if not one.has_steps:
         raise UnsupportedError(

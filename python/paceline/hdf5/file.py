@@ -1,4 +1,4 @@
-"""HDF5 files, opened for reading: what others ask of HDF5's own library, they ask here."""
+"""HDF5 files opened for reading through h5py, with errors that name the file and the object."""
 
 import contextlib
 import io
@@ -14,22 +14,64 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import Filter
-from paceline.hdf5.options import LeadsOutError
-from paceline.hdf5.sandbox import allow
+from paceline.hdf5.options import ExternalFileError
+from paceline.hdf5.sandbox import extend_time_limit
+
+#: Exceptions that h5py raises where the library finds a file wrong.
+H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
+#: Most bytes that one byte of a deflated stream can stand for.
+DEFLATE_RATIO = 1032
+#: Offset of a chunk whose own cannot be believed: no file has such a byte.
+NOWHERE = 2**64 - 1
+
+#: A file that says it was longer than this many times the bytes that are left is not opened.
+_MAX_TRUNCATION = 64
+#: Bytes that may be read whatever the file's size: numbers that were never written have none.
+_ALWAYS_READ = 1 << 20
+#: Seconds that finding one chunk, and reading one, may take.
+_FIND_SECONDS, _READ_SECONDS = 2e-4, 1e-3
+#: Soft links that a path may lead through, as with HDF5.
+_MAX_LINKS = 16
+_HOW_TO_FOLLOW = (
+    "other files are not opened unless external=True (--external) asks for it, where you trust "
+    "this one"
+)
 
 
-def plain(value: Any) -> Any:
-    """A value that h5py read, as plain Python.
+def damaged(path: str, what: str, expected: str, found: str, offset: int = 0) -> DamagedFileError:
+    """Make the error for a wrong object of a file; `offset` in bytes, where it is known."""
+    at = f"byte {offset}: " if offset else ""
+    where = f"{what}: " if what else ""
+    error = DamagedFileError(f"{path}: {where}{at}expected {expected}, found {found}")
+    error.path, error.frame, error.offset = path, None, offset
+    error.expected, error.found = expected, found
+    return error
 
-    Parameters
-    ----------
-    value : object
-        Of an attribute, or of a dataset without axes.
 
-    Returns
-    -------
-    str, int, float, bool, list of str, numpy.ndarray or None
-        None for what is empty or cannot be said so.
+@contextlib.contextmanager
+def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
+    """Raise errors of h5py as `DamagedFileError`, with the file and the object that is read."""
+    try:
+        yield
+    except PacelineError:
+        raise
+    except MemoryError as error:
+        raise damaged(path, what, expected, "more than memory holds") from error
+    except H5PY_ERRORS as error:
+        raise damaged(path, what, expected, f"what HDF5 refuses ({_reason_of(error)})") from error
+
+
+def _reason_of(error: BaseException) -> str:
+    """Extract HDF5's reason in one line."""
+    text = str(error.args[-1] if isinstance(error, KeyError) and error.args else error)
+    inner = re.search(r"\((.*)\)", text, re.DOTALL)
+    return " ".join((inner[1] if inner else text).split()) or type(error).__name__
+
+
+def to_python(value: Any) -> Any:
+    """Convert a value of h5py to str, int, float, bool, a list of str or an array of numbers.
+
+    None stands for what is empty or none of these.
     """
     if isinstance(value, bytes | str):
         return text_of(value)
@@ -45,89 +87,14 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: bytes | str) -> str:
-    """Text of any kind: fixed-length strings end with the first zero."""
+    """Decode text of any kind; fixed-length strings end with the first zero."""
     if isinstance(value, str):
         return value.rstrip("\0")
     return value.rstrip(b"\0").decode("utf-8", errors="replace")
 
 
-#: What h5py raises of a file that the library finds wrong.
-H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-
-
-def damaged(path: str, what: str, expected: str, found: str, offset: int = 0) -> DamagedFileError:
-    """An error that says what of a file is wrong.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    what : str
-        The object in it.
-    expected, found : str
-        What should be there, and what is.
-    offset : int
-        Byte, where it is known.
-
-    Returns
-    -------
-    DamagedFileError
-    """
-    at = f"byte {offset}: " if offset else ""
-    where = f"{what}: " if what else ""
-    error = DamagedFileError(f"{path}: {where}{at}expected {expected}, found {found}")
-    error.path, error.frame, error.offset = path, None, offset
-    error.expected, error.found = expected, found
-    return error
-
-
-@contextlib.contextmanager
-def asking(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
-    """Say in one error what the library could not do.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    what : str
-        The object in it that is asked for.
-    expected : str
-        What should be there.
-
-    Yields
-    ------
-    None
-
-    Raises
-    ------
-    DamagedFileError
-        The library failed.
-    """
-    try:
-        yield
-    except PacelineError:
-        raise
-    except MemoryError as error:
-        raise damaged(path, what, expected, "more than memory holds") from error
-    except H5PY_ERRORS as error:
-        raise damaged(path, what, expected, f"what HDF5 refuses ({reason_of(error)})") from error
-
-
-def reason_of(error: BaseException) -> str:
-    """The library's reason in one line."""
-    text = str(error.args[-1] if isinstance(error, KeyError) and error.args else error)
-    inner = re.search(r"\((.*)\)", text, re.DOTALL)
-    return " ".join((inner[1] if inner else text).split()) or type(error).__name__
-
-
-def refuse_without_mpi() -> None:
-    """Raise where h5py was built without MPI.
-
-    Raises
-    ------
-    UnsupportedError
-        It was, as every one is that pip installs.
-    """
+def check_mpi_build() -> None:
+    """Raise where h5py was built without MPI."""
     if not h5py.get_config().mpi:
         raise UnsupportedError(
             'driver="mpio" needs an h5py that was built with MPI, and this one was not; without '
@@ -136,37 +103,14 @@ def refuse_without_mpi() -> None:
 
 
 def mpi_options(comm: Any) -> dict[str, Any]:
-    """How a file is opened through MPI-IO.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or None
-        Ranks that open it together; None for one that reads when it will.
-
-    Returns
-    -------
-    dict
-        Options for `File`.
-    """
+    """Make options of `File` for MPI-IO; without ranks that open it together, for this one."""
     from mpi4py import MPI
 
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
 
 
-#: Of a file that says that it was longer than so many times what is left, nothing is believed.
-MOST = 64
-
-
-class CutFile(io.RawIOBase):
-    """The bytes of a file that are left; reading any behind them is an error.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    size : int
-        Bytes that it says it had.
-    """
+class TruncatedFile(io.RawIOBase):
+    """Bytes of a truncated file that are left; reading any behind them is an error."""
 
     def __init__(self, path: str, size: int):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -175,32 +119,19 @@ class CutFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where reading goes on, bytes."""
+        """Return the position, bytes."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go on elsewhere.
-
-        Parameters
-        ----------
-        offset : int
-            Bytes.
-        whence : int
-            From the beginning, from here, or from where the file ended.
-
-        Returns
-        -------
-        int
-            Where that is.
-        """
+        """Set the position."""
         begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = begin + offset
         return self._at
@@ -214,25 +145,13 @@ class CutFile(io.RawIOBase):
         return done
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
         super().close()
 
 
-#: What may be read whatever the file's size: numbers that were never written have no bytes.
-SMALL = 1 << 20
-
-
 class Node:
-    """A group or a dataset.
-
-    Attributes
-    ----------
-    file : File
-        Where it is.
-    name : str
-        Its path there, as it was reached.
-    """
+    """A group or a dataset, by the path at which it was reached."""
 
     def __init__(self, file: "File", name: str, h5: Any):
         self.file = file
@@ -241,26 +160,23 @@ class Node:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Its attributes as plain Python: str, int, float, bool, lists of str, arrays of numbers.
-
-        One that holds what none of these can say, or that is empty, is None.
-        """
-        with asking(self.file.path, self.name, "attributes"):
+        """Attributes, as `to_python` converts them."""
+        with wrap_errors(self.file.path, self.name, "attributes"):
             names = list(self._h5.attrs)
         return {name: self._attribute(name) for name in names}
 
     def _attribute(self, name: str) -> Any:
-        with asking(self.file.path, f"{self.name}, attribute {name}", "a value"):
+        with wrap_errors(self.file.path, f"{self.name}, attribute {name}", "a value"):
             attribute = self._h5.attrs.get_id(name)
             n_bytes = math.prod(attribute.shape or ()) * attribute.get_type().get_size()
-            if n_bytes > max(self.file.size, SMALL):
+            if n_bytes > max(self.file.size, _ALWAYS_READ):
                 raise ValueError(f"{n_bytes} bytes claimed, in a file of {self.file.size}")
-            return plain(self._h5.attrs[name])
+            return to_python(self._h5.attrs[name])
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The same for two names of one object."""
-        with asking(self.file.path, self.name):
+        """Key of the object, the same for each of its names."""
+        with wrap_errors(self.file.path, self.name):
             info = h5py.h5o.get_info(self._h5.id)
             return info.fileno, info.addr
 
@@ -268,83 +184,48 @@ class Node:
         return f"<{type(self).__name__} {self.name} of {self.file.path}>"
 
 
-#: Largest number of bytes that a byte of deflate's can stand for.
-DEFLATE_RATIO = 1032
-#: Offset of a chunk whose own cannot be believed: no file has such a byte.
-NOWHERE = 2**64 - 1
-#: Seconds in which a chunk is found, and in which one is read, at the most.
-_FINDING, _READING = 2e-4, 1e-3
-
-
 class Array(Node):
-    """A dataset of any kind of elements.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the whole.
-    dtype : numpy.dtype
-        Of one element; `object` for text.
-    """
+    """A dataset of any kind of elements; the dtype of text is `object`."""
 
     def __init__(self, file: "File", name: str, h5: Any):
         super().__init__(file, name, h5)
         check_external_storage(file, name, h5)
-        with asking(file.path, name, "a dataset of a kind that NumPy knows"):
+        with wrap_errors(file.path, name, "a dataset of a kind that NumPy knows"):
             self.dtype: np.dtype = h5.dtype
             self.shape: tuple[int, ...] = h5.shape or ()
 
     @property
     def is_text(self) -> bool:
-        """Whether its elements are strings."""
+        """True where its elements are strings."""
         return h5py.check_string_dtype(self.dtype) is not None
 
     @property
-    def names_of_values(self) -> dict[int, str] | None:
-        """Of an enumeration, the name of each number; else None."""
+    def enum_names(self) -> dict[int, str] | None:
+        """Name of each number of an enumeration; None for other datasets."""
         values = h5py.check_enum_dtype(self.dtype)
         return None if values is None else {int(number): name for name, number in values.items()}
 
     def read(self, rows: slice = slice(None)) -> Any:
-        """Its elements, all at once: for what is small.
+        """Read all elements, or rows of them, at once: for what is small.
 
-        Parameters
-        ----------
-        rows : slice
-            Along the first axis.
-
-        Returns
-        -------
-        numpy.ndarray, or str, int or float
-            Text is str, in arrays of `object`; of a dataset without axes, the one element.
-
-        Raises
-        ------
-        DamagedFileError
-            It cannot be read, or claims to be larger than its bytes in the file could be.
+        Text is str, in arrays of `object`. A dataset without axes gives its one element.
         """
-        self.refuse_absurd()
+        self.check_size()
         chunks = zip(self.shape, self.chunk or self.shape, strict=True)
-        allow(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READING)
-        with asking(self.file.path, self.name):
+        extend_time_limit(math.prod(-(-n // max(c, 1)) for n, c in chunks) * _READ_SECONDS)
+        with wrap_errors(self.file.path, self.name):
             values = self._h5[rows] if self.shape else self._h5[()]
         if self.is_text and isinstance(values, np.ndarray):
             texts = np.empty(values.shape, dtype=object)
             texts.ravel()[:] = [text_of(value) for value in values.ravel()]
             return texts
-        return values if self.shape else plain(values)
+        return values if self.shape else to_python(values)
 
-    def refuse_absurd(self) -> None:
-        """Raise where it claims to be larger than its bytes in the file could be.
-
-        Raises
-        ------
-        DamagedFileError
-            It does: memory is not to be asked for on a file's word alone.
-        """
+    def check_size(self) -> None:
+        """Raise `DamagedFileError` where it claims more bytes than the file could hold."""
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
-        room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.elsewhere else 1)
-        if claimed > max(room, SMALL):
+        room = self.stored_bytes * (DEFLATE_RATIO if self.filters or self.h5py_fallback else 1)
+        if claimed > max(room, _ALWAYS_READ):
             raise damaged(
                 self.file.path,
                 self.name,
@@ -353,53 +234,37 @@ class Array(Node):
             )
 
     def part(self, *axes: slice) -> np.ndarray:
-        """Some of its elements, as they are in the file.
-
-        Parameters
-        ----------
-        *axes : slice
-            Along the first axes; all along the others.
-
-        Returns
-        -------
-        numpy.ndarray
-        """
+        """Read some elements, by slices along the first axes, as they are in the file."""
         together = self._h5.collective if self.file.collective else contextlib.nullcontext()
-        with asking(self.file.path, self.name), together:
+        with wrap_errors(self.file.path, self.name), together:
             return self._h5[axes]
 
     def damaged(self, expected: str, found: str) -> DamagedFileError:
-        """An error that says what is wrong with it."""
+        """Make the error for this dataset."""
         return damaged(self.file.path, self.name, expected, found)
 
     @property
     def chunk(self) -> tuple[int, ...] | None:
-        """Shape of a chunk; None where there are none."""
+        """Shape of a chunk; None where it has none."""
         return self._h5.chunks
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """Through which the bytes of its chunks went, the first first."""
-        with asking(self.file.path, self.name, "a list of filters"):
+        """Filter pipeline of its chunks."""
+        with wrap_errors(self.file.path, self.name, "a list of filters"):
             created = self._h5.id.get_create_plist()
             stages = [created.get_filter(k) for k in range(created.get_nfilters())]
             return tuple(
                 Filter(number, text_of(name), tuple(values)) for number, _, values, name in stages
             )
 
-    def refuse_unknown_filters(self) -> None:
-        """Raise where HDF5 does not know how its bytes are to be unpacked.
-
-        Raises
-        ------
-        UnsupportedError
-            It names the filter.
-        """
+    def check_filters(self) -> None:
+        """Raise `UnsupportedError` where HDF5 lacks a filter that unpacks its bytes."""
         for stage in self.filters:
             if h5py.h5z.filter_avail(stage.number):
                 continue
             with contextlib.suppress(ImportError):
-                # Those of many others, which HDF5 knows from then on.
+                # Importing it registers many more.
                 import hdf5plugin  # noqa: F401
             if not h5py.h5z.filter_avail(stage.number):
                 raise UnsupportedError(
@@ -410,35 +275,35 @@ class Array(Node):
 
     @property
     def offset(self) -> int | None:
-        """Where a contiguous dataset begins, bytes; None where it was never written."""
-        with asking(self.file.path, self.name, "an offset"):
+        """First byte of a contiguous dataset; None where it was never written."""
+        with wrap_errors(self.file.path, self.name, "an offset"):
             return self._h5.id.get_offset()
 
     @property
     def fill(self) -> bytes:
-        """One number as the file holds it: what stands where nothing was written."""
-        with asking(self.file.path, self.name, "a fill value"):
+        """Fill value, as the bytes of one number in the file."""
+        with wrap_errors(self.file.path, self.name, "a fill value"):
             return np.asarray(self._h5.fillvalue, dtype=self.dtype).tobytes()
 
     @property
     def placeholder(self) -> int | float | None:
-        """The number that stands for nothing, where whoever made the dataset named one."""
-        with asking(self.file.path, self.name, "a fill value"):
+        """Fill value that the writer of the dataset chose for missing numbers, if any."""
+        with wrap_errors(self.file.path, self.name, "a fill value"):
             defined = self._h5.id.get_create_plist().fill_value_defined()
             if defined != h5py.h5d.FILL_VALUE_USER_DEFINED:
                 return None
-            return plain(self._h5.fillvalue)
+            return to_python(self._h5.fillvalue)
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes in the file, as far as the file has that many."""
-        with asking(self.file.path, self.name, "a size"):
+        """Bytes it takes in the file, no more than the file's size."""
+        with wrap_errors(self.file.path, self.name, "a size"):
             return min(int(self._h5.id.get_storage_size()), self.file.size)
 
     @property
-    def elsewhere(self) -> str:
-        """Why its bytes are not to be found at offsets of this file; empty where they are."""
-        with asking(self.file.path, self.name, "a layout"):
+    def h5py_fallback(self) -> str:
+        """Why its bytes do not lie at offsets of this file; empty where they do."""
+        with wrap_errors(self.file.path, self.name, "a layout"):
             created = self._h5.id.get_create_plist()
             if h5py.h5f.get_name(self._h5.id) != self.file.own_name:
                 return f"it lies in another file, {text_of(h5py.h5f.get_name(self._h5.id))}"
@@ -453,35 +318,26 @@ class Array(Node):
             return ""
 
     def chunks(self, grid: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Where its chunks are: those that were written.
+        """Find the chunks that were written, on a grid of so many along each axis.
 
-        Parameters
-        ----------
-        grid : tuple of int
-            Number of chunks along each axis.
-
-        Returns
-        -------
-        corners : numpy.ndarray of uint64, shape (n_written, n_axes)
-            First element of each.
-        places : numpy.ndarray of uint64, shape (n_written, 3)
-            Offset, size and mask of each.
+        Returns the first element of each, uint64, (n_written, n_axes), and offset, size and mask of
+        each, uint64, (n_written, 3).
         """
-        allow(math.prod(grid) * _FINDING)
-        with asking(self.file.path, self.name, "a table of chunks"):
+        extend_time_limit(math.prod(grid) * _FIND_SECONDS)
+        with wrap_errors(self.file.path, self.name, "a table of chunks"):
             found: list[Any] = []
             try:
                 self._h5.id.chunk_iter(found.append)
             except (AttributeError, *H5PY_ERRORS):
-                # HDF5 before 1.12 cannot tell of all at once, and none does of a damaged table.
-                found = self._chunks_one_by_one(grid)
+                # HDF5 before 1.12 cannot list all at once, and none can list a damaged table.
+                found = self._find_chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
             places = [(one.byte_offset, one.size, one.filter_mask) for one in found]
         shape = (len(places), len(grid))
         return corners.reshape(shape), np.array(places, dtype=np.uint64).reshape(-1, 3)
 
-    def _chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
-        """Where each chunk is; nowhere, of one to which a damaged table does not lead."""
+    def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
+        """Find each chunk; one to which a damaged table does not lead is at `NOWHERE`."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         found, error = [], None
         for place in np.ndindex(*grid):
@@ -497,41 +353,20 @@ class Array(Node):
         return found
 
 
-#: Soft links that a path may lead through, as with HDF5.
-_MOST_LINKS = 16
-
-
 class Group(Node):
-    """A group: names, and what they stand for."""
+    """A group of named groups and datasets."""
 
     def names(self) -> list[str]:
-        """Names of its links, in the order in which HDF5 gives them."""
-        with asking(self.file.path, self.name, "a group"):
+        """Names of its links, in HDF5's order."""
+        with wrap_errors(self.file.path, self.name, "a group"):
             return list(self._h5)
 
     def get(self, path: str) -> "Group | Array | None":
-        """What a path from here leads to.
+        """Follow a path from here; None where a name is missing, an error for a broken link."""
+        return self._follow(path, iter(range(_MAX_LINKS)))
 
-        Parameters
-        ----------
-        path : str
-            Names, with "/" between.
-
-        Returns
-        -------
-        Group, Array or None
-            None where there is no such name.
-
-        Raises
-        ------
-        DamagedFileError
-            A link is there, and leads nowhere or in a circle.
-        UnsupportedError
-            It leads into another file, and that is not asked for.
-        """
-        return self._followed(path, iter(range(_MOST_LINKS)))
-
-    def _followed(self, path: str, links: Iterator[int]) -> "Group | Array | None":
+    def _follow(self, path: str, links: Iterator[int]) -> "Group | Array | None":
+        """Follow a path through as many soft links as `links` has."""
         node: Group | Array | None = self
         for name in path.split("/"):
             if name not in ("", "."):
@@ -539,30 +374,30 @@ class Group(Node):
         return node
 
     def _child(self, name: str, links: Iterator[int]) -> "Group | Array | None":
-        """What a name stands for; as many soft links are followed on the way as `links` has."""
+        """Follow one name from here."""
         where = f"{self.name.rstrip('/')}/{name}"
-        with asking(self.file.path, where, "a group or a dataset"):
+        with wrap_errors(self.file.path, where, "a group or a dataset"):
             link = self._h5.get(name, getlink=True)
             if link is None:
                 return None
             if isinstance(link, h5py.SoftLink):
-                return self._behind(link, where, links)
+                return self._follow_soft(link, where, links)
             check_external_link(self.file, where, link)
             try:
                 h5 = self._h5[name]
             except (KeyError, RuntimeError, OSError) as error:
                 raise damaged(
-                    self.file.path, where, "a group or a dataset", _link_in_words(link, error)
+                    self.file.path, where, "a group or a dataset", _describe_link(link, error)
                 ) from error
             return self._node(where, h5)
 
-    def _behind(self, link: Any, where: str, links: Iterator[int]) -> "Group | Array | None":
-        """What a soft link leads to: HDF5 itself would follow links into other files on the way."""
+    def _follow_soft(self, link: Any, where: str, links: Iterator[int]) -> "Group | Array | None":
+        """Follow a soft link: HDF5 itself would follow links into other files on the way."""
         leads = "in a circle"
         if next(links, None) is not None:
             leads = "nowhere"
             start = Group(self.file, "/", self._h5.file) if link.path.startswith("/") else self
-            node = start._followed(link.path, links)
+            node = start._follow(link.path, links)
             if node is not None:
                 return self._node(where, node._h5)
         found = f"a link to {link.path} that leads {leads}"
@@ -574,7 +409,7 @@ class Group(Node):
         return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
 
     def __getitem__(self, path: str) -> "Group | Array":
-        """What a path leads to; `MissingDataError` where it leads to nothing."""
+        """Follow a path from here; `MissingDataError` where it leads to nothing."""
         node = self.get(path)
         if node is None:
             raise MissingDataError(f"{self.file.path}: {self.name} has no {path!r}")
@@ -584,30 +419,30 @@ class Group(Node):
         return self.get(path) is not None
 
     def group(self, path: str) -> "Group | None":
-        """The group of a name, or None."""
+        """Group of this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Group) else None
 
     def array(self, path: str) -> "Array | None":
-        """The dataset of a name, or None."""
+        """Dataset of this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Array) else None
 
     def children(self) -> Iterator["Group | Array"]:
-        """What its links stand for; those that lead nowhere, or out of the file, are left out."""
+        """Yield the objects of its links, but for links that lead nowhere or out of the file."""
         for name in self.names():
             try:
                 node = self.get(name)
             except DamagedFileError:
                 continue
-            except LeadsOutError as error:
-                self.file.left_out.append(error.what)
+            except ExternalFileError as error:
+                self.file.not_followed.append(error.what)
                 continue
             if node is not None:
                 yield node
 
     def walk(self) -> Iterator["Group | Array"]:
-        """Everything below, each object once, whatever its links."""
+        """Yield everything below, each object once, whatever its links."""
         seen, waiting = {self.identity}, [self]
         while waiting:
             for node in waiting.pop().children():
@@ -618,50 +453,20 @@ class Group(Node):
                         waiting.append(node)
 
 
-def _link_in_words(link: Any, error: BaseException) -> str:
+def _describe_link(link: Any, error: BaseException) -> str:
+    """Describe a link that cannot be followed."""
     if isinstance(link, h5py.ExternalLink):
         return f"a link to {link.path} in file {link.filename}, which cannot be followed"
-    return f"what HDF5 refuses ({reason_of(error)})"
-
-
-__all__ = ["DEFLATE_RATIO", "NOWHERE", "Array", "File", "Group", "asking", "damaged"]
+    return f"what HDF5 refuses ({_reason_of(error)})"
 
 
 class File:
     """An HDF5 file, open for reading; a context manager.
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    collective : bool
-        Whether the ranks that have opened it together all make each reading call.
-    external : bool
-        Whether links and datasets that lead into other files are followed.
-    **options
-        For h5py.
-
-    Attributes
-    ----------
-    path : str
-        As given.
-    size : int
-        Bytes.
-    cut_from : int or None
-        Bytes that it says it had, of a file that was cut: what is left of it is read.
-    root : Group
-        All that is in it.
-    left_out : list of str
-        What leads into other files and was passed over when groups were looked through.
-
-    Raises
-    ------
-    OSError
-        It is not there, or this user may not read it.
-    UnsupportedError
-        It is no HDF5 file, or open for writing.
-    DamagedFileError
-        Its first structures are damaged.
+    With `collective`, the ranks that have opened it together all make each reading call. With
+    `external`, links and datasets that lead into other files are followed; `not_followed` lists
+    those that were passed over. Further options are h5py's. Of a truncated file, `full_size` is
+    the bytes that it says it had.
     """
 
     def __init__(
@@ -675,60 +480,50 @@ class File:
         self.path = os.fspath(path)
         self.collective = collective
         self.external = external
-        self.left_out: list[str] = []
+        self.not_followed: list[str] = []
         with open(self.path, "rb") as file:
             self.size = file.seek(0, os.SEEK_END)
-        self.cut_from: int | None = None
+        self.full_size: int | None = None
         try:
             self._h5 = h5py.File(self.path, "r", **options)
         except H5PY_ERRORS as error:
-            self._h5 = self._what_is_left(error)
+            self._h5 = self._open_truncated(error)
         if self._h5.id.get_intent() & h5py.h5f.ACC_RDWR:
             self.close()
             raise _in_use(self.path, "this program has it open for writing: close it there first")
         self.own_name = h5py.h5f.get_name(self._h5.id)
         self.root = Group(self, "/", self._h5)
 
-    def _what_is_left(self, error: BaseException) -> h5py.File:
-        """A file that HDF5 did not open, if that was because it is cut."""
+    def _open_truncated(self, error: BaseException) -> h5py.File:
+        """Open a file that HDF5 refuses because it is truncated; raise the reason of others."""
         cut = re.search(r"stored_eof = (\d+)", str(error))
-        if cut is not None and int(cut[1]) <= MOST * self.size:
-            self.cut_from = int(cut[1])
+        if cut is not None and int(cut[1]) <= _MAX_TRUNCATION * self.size:
+            self.full_size = int(cut[1])
             with contextlib.suppress(*H5PY_ERRORS):
-                return h5py.File(CutFile(self.path, self.cut_from), "r")
+                return h5py.File(TruncatedFile(self.path, self.full_size), "r")
         raise _why_not_open(self.path, self.size, error) from error
 
     @contextlib.contextmanager
-    def blaming_the_cut(self) -> Iterator[None]:
-        """Say of a file that was cut that this is why it cannot be read.
-
-        Yields
-        ------
-        None
-
-        Raises
-        ------
-        DamagedFileError
-            What HDF5 must know of the file lay behind the cut.
-        """
+    def explain_truncation(self) -> Iterator[None]:
+        """Raise errors of a truncated file as one that says so."""
         try:
             yield
         except DamagedFileError as error:
-            if self.cut_from is None:
+            if self.full_size is None:
                 raise
             found = (
                 f"{self.size}: the file was cut, and what tells where its numbers are lay in the "
                 "rest; copy it again from where it is whole"
             )
-            raise damaged(self.path, "", f"{self.cut_from} bytes", found, self.size) from error
+            raise damaged(self.path, "", f"{self.full_size} bytes", found, self.size) from error
 
     @property
     def h5(self) -> Any:
-        """What h5py opened, for those who copy it."""
+        """The h5py.File."""
         return self._h5
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._h5.close()
 
     def __enter__(self) -> Self:
@@ -743,7 +538,7 @@ def _in_use(path: str, why: str) -> UnsupportedError:
 
 
 def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
-    """The one thing that a user should know of a file that HDF5 does not open."""
+    """Make the error that says why HDF5 does not open a file, and what to do."""
     text = str(error)
     if "lock file" in text:
         return _in_use(path, "another program has it open for writing: wait until it closes it")
@@ -757,28 +552,24 @@ def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
         return UnsupportedError(f"{path}: not an HDF5 file: none of its signatures was found")
     if cut := re.search(r"stored_eof = (\d+)", text):
         return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
-    return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({reason_of(error)})")
-
-
-_EXTERNAL = (
-    "other files are not opened unless external=True (--external) asks for it, where you trust "
-    "this one"
-)
+    return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({_reason_of(error)})")
 
 
 def check_external_link(file: File, where: str, link: Any) -> None:
-    """Raise `LeadsOutError` where an external link is not to be followed."""
+    """Raise `ExternalFileError` where an external link is not to be followed."""
     if isinstance(link, h5py.ExternalLink):
         names = [link.filename]
-        _check_named(file, where, f"an external link to {link.path}", names, "HDF5_EXT_PREFIX")
+        _check_other_files(
+            file, where, f"an external link to {link.path}", names, "HDF5_EXT_PREFIX"
+        )
 
 
 def check_external_storage(file: File, where: str, h5: Any) -> None:
-    """Raise `LeadsOutError` where a dataset's numbers lie in files that are not to be opened.
+    """Raise `ExternalFileError` where a dataset's numbers lie in files that are not to be opened.
 
-    To be called before anything else is asked of it: for its shape alone HDF5 may open others.
+    Call it first: for the shape of a dataset alone HDF5 may open other files.
     """
-    with asking(file.path, where, "a layout"):
+    with wrap_errors(file.path, where, "a layout"):
         created = h5.id.get_create_plist()
         n_sources = 0
         if created.get_layout() == h5py.h5d.VIRTUAL:
@@ -787,32 +578,36 @@ def check_external_storage(file: File, where: str, h5: Any) -> None:
         n_stored = created.get_external_count()
         stored = (text_of(created.get_external(k)[0]) for k in range(n_stored))
         if n_sources:
-            _check_named(file, where, "a virtual dataset", sources, "HDF5_VDS_PREFIX")
+            _check_other_files(file, where, "a virtual dataset", sources, "HDF5_VDS_PREFIX")
         if n_stored:
-            _check_named(
+            _check_other_files(
                 file, where, "a dataset with external storage", stored, "HDF5_EXTFILE_PREFIX"
             )
 
 
-def _check_named(file: File, where: str, what: str, names: Any, variable: str) -> None:
+def _check_other_files(file: File, where: str, what: str, names: Any, variable: str) -> None:
+    """Check the files that a link or a dataset names."""
     for name in names:
         other = "this file" if name == "." else name
         found = f"{where} is {what}, which leads into {other}"
         if not file.external:
-            raise _leads_out(file.path, found, _EXTERNAL)
-        for place in _named_places(file.path, name, variable):
+            raise _external_error(file.path, found, _HOW_TO_FOLLOW)
+        for place in _candidates(file.path, name, variable):
             if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
-                raise _leads_out(file.path, found, f"{place} is no regular file and is not opened")
+                raise _external_error(
+                    file.path, found, f"{place} is no regular file and is not opened"
+                )
 
 
-def _leads_out(path: str, found: str, why: str) -> LeadsOutError:
-    error = LeadsOutError(f"{path}: {found}: {why}")
+def _external_error(path: str, found: str, why: str) -> ExternalFileError:
+    """Make the error for what leads into another file."""
+    error = ExternalFileError(f"{path}: {found}: {why}")
     error.what = found
     return error
 
 
-def _named_places(path: str, name: str, variable: str) -> Iterator[str]:
-    """Where HDF5 looks for a file that another one names."""
+def _candidates(path: str, name: str, variable: str) -> Iterator[str]:
+    """Yield the paths at which HDF5 looks for a file that another one names."""
     folders = ["", os.path.dirname(os.path.realpath(path)), os.path.dirname(path)]
     folders += os.environ.get(variable, "").split(":")
     if name == ".":

@@ -1,11 +1,11 @@
-"""The topology that GROMACS writes into its H5MD files: kinds of molecules, and how many of each.
+"""The topology that GROMACS writes into its H5MD files: types of molecules, and how many of each.
 
 /h5md/modules/gromacs_topology
     +-- version (0, 1), system_name
     +-- molecule_block_names, molecule_block_counts: kind and number of molecules of each block
     /KIND
         id, mass (u), charge (e), species (atomic number): of each particle
-        particle_name, residue_name: places in particle_name_table, residue_name_table
+        particle_name, residue_name: indices into particle_name_table, residue_name_table
         residue_id: of each particle
 /connectivity/bonds: pairs of particles of the whole system, counted from 0
 """
@@ -16,75 +16,41 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.file import File, Group, damaged
-from paceline.hdf5.system import System, pairs_of
+from paceline.hdf5.topology import SystemTopology, read_pairs
 
-#: Where it is.
+#: Group of the module.
 MODULE = "h5md/modules/gromacs_topology"
-#: The major version of the module that we know.
+#: Its major version that is read.
 _VERSION = 0
-#: How GROMACS calls chains that pdb2gmx made molecules of.
+#: Prefix of GROMACS's names of molecules that pdb2gmx made of chains.
 _CHAIN = "Protein_chain_"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of molecules.
-
-    Attributes
-    ----------
-    name : str
-        Of the kind.
-    names : numpy.ndarray of object, shape (n_atoms,)
-        Of its atoms.
-    atomic_numbers : numpy.ndarray of int, shape (n_atoms,)
-        -1 for what is no element, as virtual sites are.
-    masses, charges : numpy.ndarray of float64, shape (n_atoms,)
-        u and e.
-    residue : numpy.ndarray of int64, shape (n_atoms,)
-        Residue of each atom, counted from 0.
-    resids : numpy.ndarray of int64, shape (n_residues,)
-        As the input of GROMACS numbered them.
-    resnames : numpy.ndarray of object, shape (n_residues,)
-        Names of the residues.
-    """
+class MoleculeType:
+    """One type of molecules."""
 
     name: str
+    #: object, (n_atoms,).
     names: np.ndarray
+    #: int, (n_atoms,): -1 for what is no element, as virtual sites are.
     atomic_numbers: np.ndarray
+    #: float64, (n_atoms,), u and e.
     masses: np.ndarray
     charges: np.ndarray
+    #: int64, (n_atoms,): residue of each atom.
     residue: np.ndarray
+    #: int64 and object, (n_residues,), as in the input of GROMACS.
     resids: np.ndarray
     resnames: np.ndarray
 
 
-def system_of(file: File, n_atoms: int) -> System | None:
-    """The atoms that GROMACS's module describes.
+def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
+    """Read the topology of GROMACS's module; None where there is none.
 
-    Parameters
-    ----------
-    file : File
-        An H5MD file.
-    n_atoms : int
-        Atoms of the trajectory.
-
-    Returns
-    -------
-    System or None
-        None where there is no such module.
-
-    Raises
-    ------
-    UnsupportedError
-        It is of a version that we do not know, or of other atoms than the trajectory.
-    DamagedFileError
-        It contradicts itself.
-
-    Notes
-    -----
-    Residues are numbered as in the .gro files of GROMACS: a kind of molecule with several residues
-    keeps the numbers of its input, molecules of one residue are counted on behind the largest of
-    them. Segments are the blocks of molecules, named as MDAnalysis's reader of TPR files does.
+    Residues are numbered as in .gro files of GROMACS: a type with several residues keeps the
+    numbers of its input, molecules of one residue are counted on behind the largest of them.
+    Segments are the blocks of molecules, named as MDAnalysis's reader of TPR files does.
     """
     module = file.root.group(MODULE)
     if module is None:
@@ -102,7 +68,7 @@ def system_of(file: File, n_atoms: int) -> System | None:
 
 
 def _blocks(module: Group) -> tuple[list[str], np.ndarray]:
-    """Kind and number of molecules of each block."""
+    """Read type and number of molecules of each block."""
     path, attrs = module.file.path, module.attrs
     version = attrs.get("version")
     if not isinstance(version, np.ndarray) or version.size < 1 or version.ravel()[0] != _VERSION:
@@ -123,7 +89,7 @@ def _blocks(module: Group) -> tuple[list[str], np.ndarray]:
     return names, counts
 
 
-def _kind(module: Group, name: str) -> Kind:
+def _kind(module: Group, name: str) -> MoleculeType:
     group = module.group(name)
     if group is None:
         raise damaged(module.file.path, module.name, f"a molecule {name!r}", "none")
@@ -134,7 +100,7 @@ def _kind(module: Group, name: str) -> Kind:
     begins = (resids[1:] != resids[:-1]) | (resnames[1:] != resnames[:-1])
     residue = np.concatenate([[0], np.cumsum(begins)])[:n_atoms]
     first = np.searchsorted(residue, np.arange(residue[-1] + 1 if n_atoms else 0))
-    return Kind(
+    return MoleculeType(
         name,
         _looked_up(group, "particle_name", n_atoms),
         _numbers(group, "species", n_atoms, "iu"),
@@ -147,7 +113,7 @@ def _kind(module: Group, name: str) -> Kind:
 
 
 def _numbers(group: Group, name: str, n_atoms: int | None, kinds: str) -> np.ndarray:
-    """One number of each particle."""
+    """Read one number of each particle."""
     array = group.array(name)
     wanted = "one" if n_atoms is None else f"{n_atoms}"
     where = f"{group.name}/{name}"
@@ -164,7 +130,7 @@ def _numbers(group: Group, name: str, n_atoms: int | None, kinds: str) -> np.nda
 
 
 def _looked_up(group: Group, name: str, n_atoms: int) -> np.ndarray:
-    """Names, which a table holds once each."""
+    """Read names, which a table holds once each."""
     places = _numbers(group, name, n_atoms, "iu")
     table = group.array(f"{name}_table")
     if table is None or not table.is_text or len(table.shape) != 1:
@@ -181,11 +147,13 @@ def _looked_up(group: Group, name: str, n_atoms: int) -> np.ndarray:
 
 def _bonds(file: File, n_atoms: int) -> np.ndarray | None:
     array = file.root.array("connectivity/bonds")
-    return None if array is None else pairs_of(array, n_atoms)
+    return None if array is None else read_pairs(array, n_atoms)
 
 
-def _put_together(blocks: list[Kind], counts: np.ndarray, bonds: np.ndarray | None) -> System:
-    """All molecules of all blocks, one after another."""
+def _put_together(
+    blocks: list[MoleculeType], counts: np.ndarray, bonds: np.ndarray | None
+) -> SystemTopology:
+    """Join the molecules of all blocks, one after another."""
 
     def of_all(name: str) -> np.ndarray:
         parts = zip((getattr(kind, name) for kind in blocks), counts, strict=True)
@@ -200,7 +168,7 @@ def _put_together(blocks: list[Kind], counts: np.ndarray, bonds: np.ndarray | No
     resids[alone] = resids[~alone].max(initial=0) + 1 + np.arange(alone.sum())
     names = np.array([kind.name for kind in blocks], dtype=object)
     chains = np.array([kind.name.removeprefix(_CHAIN) for kind in blocks], dtype=object)
-    return System(
+    return SystemTopology(
         {
             "ids": np.arange(1, (n_atoms * counts).sum() + 1),
             "chainIDs": np.repeat(chains, n_atoms * counts),

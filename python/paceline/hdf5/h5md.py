@@ -1,66 +1,284 @@
-"""H5MD, whoever wrote it: what of a group of particles was sampled when, in our units."""
+"""H5MD: one group of particles, and the chunk index of its elements in our units."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.cells import dimensions_of
-from paceline.hdf5.chunk_index import ABSENT, COUNTED, Catalogue, Element
-from paceline.hdf5.dataset import dataset_of
-from paceline.hdf5.elements import Sampled, first_not_rising, rows_of
-from paceline.hdf5.file import File, Group
-from paceline.hdf5.particles import VECTORS, Particles
+from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
+from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.elements import Elements, Sampled, first_not_rising, match_rows
+from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
+from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units
 
+#: Vectors of atoms: our field and its quantity, by H5MD's name.
+VECTORS = {
+    "position": ("positions", "length"),
+    "velocity": ("velocities", "velocity"),
+    "force": ("forces", "force"),
+}
 #: Units of programs that state only some of theirs.
-USUAL = {"GROMACS": {"length": "nm", "time": "ps", "velocity": "nm ps-1", "force": "kJ mol-1 nm-1"}}
+DEFAULT_UNITS = {
+    "GROMACS": {"length": "nm", "time": "ps", "velocity": "nm ps-1", "force": "kJ mol-1 nm-1"}
+}
+
+#: Bytes of ids that are read at a time.
+_PORTION = 1 << 24
+#: Seconds that sorting one id may take.
+_SORT_SECONDS = 1e-6
+
+
+@dataclass(frozen=True)
+class ParticleIds:
+    """Ids of the atoms of each frame, where atoms are in no fixed order."""
+
+    element: Element
+    #: The same in the file.
+    values: Array
+    #: int64, (n_atoms,): those of our atoms, rising.
+    numbers: np.ndarray
+
+
+def find_particle_ids(
+    ids: Sampled | None, frames: Sampled, n_atoms: int, notes: list[str]
+) -> ParticleIds | None:
+    """Find the ids of atoms that may change their slots; None where they keep them.
+
+    Where the file names a placeholder for empty slots, atoms may come and go: ours are those of
+    all frames.
+    """
+    if ids is None or ids.steps is None or not ids.n_rows or not frames.n_rows:
+        return None
+    array, path = ids.values, ids.values.file.path
+    if array.dtype.kind not in "iu" or len(array.shape) != 2 or array.shape[1] != n_atoms:
+        raise UnsupportedError(
+            f"{path}: {array.name}: expected whole numbers of {n_atoms} atoms, as {frames.name} "
+            f"has, found {array.dtype} of shape {array.shape}"
+        )
+    rows = match_rows(ids, frames)
+    if rows is not None and (rows == ABSENT).any():
+        raise UnsupportedError(
+            f"{path}: {ids.name} was sampled at other steps than {frames.name}: "
+            "which atom is which cannot be known in all frames"
+        )
+    placeholder = array.placeholder
+    if placeholder is None:
+        first = 0 if rows is None else int(rows[0])
+        numbers = _distinct(array, array.read(slice(first, first + 1))[0], first)
+    else:
+        numbers = _in_all(array, placeholder, notes)
+    return ParticleIds(Element(describe_dataset(array), rows), array, numbers.astype(np.int64))
+
+
+def _distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
+    """Sort the ids of one frame, which must be distinct."""
+    numbers, counts = np.unique(ids, return_counts=True)
+    if len(numbers) < len(ids):
+        raise UnsupportedError(
+            f"{array.file.path}: {array.name}: row {row} holds {numbers[counts.argmax()]} "
+            f"{counts.max()} times: the number of atoms varies, and no placeholder is named for "
+            "those that are not there"
+        )
+    return numbers
+
+
+def _in_all(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
+    """Find the ids that each frame has."""
+    n_rows, n_atoms = array.shape
+    step = max(1, _PORTION // (n_atoms * array.dtype.itemsize))
+    common, fewest, most = None, n_atoms, 0
+    last = np.empty(0)
+    for begin in range(0, n_rows, step):
+        extend_time_limit(_PORTION / array.dtype.itemsize * _SORT_SECONDS)
+        ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
+        # Sort out frames that have the atoms of the one before.
+        changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]
+        for row in changed:
+            if np.array_equal(ordered[row], last):
+                continue
+            last = ordered[row]
+            there = _distinct(array, last[last != placeholder], begin + row)
+            fewest, most = min(fewest, len(there)), max(most, len(there))
+            common = there if common is None else np.intersect1d(common, there, True)
+    if common is None or len(common) == 0:
+        raise UnsupportedError(
+            f"{array.file.path}: {array.name}: the number of atoms varies from {fewest} to {most}, "
+            "and none is there in all frames"
+        )
+    if len(common) < most:
+        notes.append(
+            f"{array.name}: the number of atoms varies from {fewest} to {most}; "
+            f"the {len(common)} that all frames have are read"
+        )
+    return common
+
+
+class Particles:
+    """One group of particles of an H5MD file: the chosen one, or the only one that moves.
+
+    `vectors` are those of `VECTORS` that it has, with room for `n_slots` atoms a row. `frames` is
+    the element whose samples are the frames: positions, or, where these are fixed or missing,
+    velocities or forces.
+    """
+
+    def __init__(self, file: File, group: str | None = None):
+        self.file = file
+        self.group = _chosen(file, group)
+        self.elements = Elements(file)
+        self.notes: list[str] = []
+        found = {name: self.elements.find(self.group, name, rank=2) for name in VECTORS}
+        self.vectors = {name: vector for name, vector in found.items() if vector is not None}
+        if not self.vectors:
+            raise MissingDataError(
+                f"{file.path}: {self.group.name}: expected {', '.join(VECTORS)}, "
+                f"found {', '.join(self.group.names()) or 'nothing'}"
+            )
+        self.n_slots = self._count_slots()
+        self._note_room()
+        moving = [vector for vector in self.vectors.values() if vector.steps is not None]
+        self.frames = moving[0] if moving else _as_one_frame(next(iter(self.vectors.values())))
+
+    def _count_slots(self) -> int:
+        """Atoms per row, the same for all vectors."""
+        first, *others = self.vectors.values()
+        for vector in (first, *others):
+            shape = vector.values.shape
+            if len(shape) != (2 if vector.steps is None else 3) or shape[-1] != 3:
+                raise UnsupportedError(
+                    f"{self.file.path}: {vector.name}: expected three components of each atom, "
+                    f"found an array of shape {shape}"
+                )
+        n_atoms = first.values.shape[-2]
+        for other in others:
+            if other.values.shape[-2] != n_atoms:
+                raise UnsupportedError(
+                    f"{self.file.path}: {first.name} has {n_atoms} atoms, "
+                    f"{other.name} has {other.values.shape[-2]}"
+                )
+        if n_atoms == 0:
+            raise MissingDataError(f"{self.file.path}: {first.name} is of no atoms")
+        # Even the smallest file holds each atom once.
+        if n_atoms > self.file.size * DEFLATE_RATIO:
+            found = f"{n_atoms}, in a file of {self.file.size} bytes"
+            raise damaged(self.file.path, first.name, "atoms that the file could hold", found)
+        return n_atoms
+
+    def _note_room(self) -> None:
+        """Note where a program has not written all the frames for which it made room."""
+        for vector in self.vectors.values():
+            room = len(vector.values.shape) == 3 and vector.values.shape[0]
+            if room and room > vector.n_rows:
+                self.notes.append(
+                    f"{vector.values.name} has room for {room} frames, of which {vector.n_rows} "
+                    "have been written"
+                )
+
+    @cached_property
+    def particle_ids(self) -> ParticleIds | None:
+        """Ids of the atoms, if they have no fixed slots."""
+        ids = self.elements.find(self.group, "id", rank=1)
+        return find_particle_ids(ids, self.frames, self.n_slots, self.notes)
+
+    @property
+    def is_only_one(self) -> bool:
+        """True where no other group of the file has particles that move."""
+        return len(_moving(self.file)) == 1
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of our atoms."""
+        return self.n_slots if self.particle_ids is None else len(self.particle_ids.numbers)
+
+    @cached_property
+    def slots(self) -> np.ndarray | slice:
+        """Slots of our atoms in the first frame."""
+        if self.particle_ids is None:
+            return slice(None)
+        ids = self.particle_ids.element
+        row = 0 if ids.rows is None else int(ids.rows[0])
+        numbers = self.particle_ids.values.read(slice(row, row + 1))[0]
+        sorter = np.argsort(numbers, kind="stable")
+        return sorter[np.searchsorted(numbers, self.particle_ids.numbers, sorter=sorter)]
+
+    @cached_property
+    def edges(self) -> Sampled | None:
+        """Edges of the box."""
+        return self.elements.find(self.group, "box/edges", rank=2)
+
+
+def _as_one_frame(fixed: Sampled) -> Sampled:
+    """Make a trajectory of one frame from an element that holds at all times."""
+    return Sampled(fixed.name, fixed.values, np.zeros(1, dtype=np.int64), unit=fixed.unit)
+
+
+def _chosen(file: File, group: str | None) -> Group:
+    """Choose the group that is read."""
+    _check_version(file)
+    found = _groups(file)
+    if group is not None:
+        group = group.removeprefix("/").removeprefix("particles/")
+        if group in found:
+            return found[group]
+        raise UnsupportedError(
+            f"{file.path}: no group of particles {group!r}; there are {_listed(found)}"
+        )
+    moving = _moving(file)
+    if len(moving) == 1:
+        return next(iter(moving.values()))
+    if not moving:
+        raise MissingDataError(
+            f"{file.path}: no group of particles holds {', '.join(VECTORS)}; "
+            f"there are {_listed(found)}"
+        )
+    raise UnsupportedError(
+        f"{file.path}: it has {len(moving)} groups of particles; "
+        f"choose one with group= (--particles): {_listed(moving)}"
+    )
+
+
+def _groups(file: File) -> dict[str, Group]:
+    particles = file.root.group("particles")
+    groups = [] if particles is None else [g for g in particles.children() if isinstance(g, Group)]
+    return {g.name.rpartition("/")[2]: g for g in groups}
+
+
+def _moving(file: File) -> dict[str, Group]:
+    groups = _groups(file).items()
+    return {name: group for name, group in groups if any(vector in group for vector in VECTORS)}
+
+
+def _check_version(file: File) -> None:
+    about = file.root.group("h5md")
+    version = None if about is None else about.attrs.get("version")
+    if isinstance(version, np.ndarray) and version.size and version.ravel()[0] != 1:
+        numbers = ".".join(str(number) for number in version.ravel())
+        raise UnsupportedError(f"{file.path}: expected H5MD of version 1, found {numbers}")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) for name in names) or "none"
 
 
 def creator_of(root: Group) -> str:
-    """The program that wrote a file.
-
-    Parameters
-    ----------
-    root : Group
-        Of the file.
-
-    Returns
-    -------
-    str
-        Empty where the file does not say.
-    """
+    """Name of the program that wrote a file; empty where the file does not say."""
     creator = root.group("h5md/creator")
     name = None if creator is None else creator.attrs.get("name")
     return name if isinstance(name, str) else ""
 
 
-def catalogue_of(file: File, *, group: str | None, units: dict[str, str]) -> Catalogue:
-    """What an H5MD file holds.
+def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) -> ChunkIndex:
+    """Index an H5MD file.
 
-    Parameters
-    ----------
-    file : File
-        An H5MD file.
-    group : str or None
-        Name of the group of particles, where there are several.
-    units : dict
-        Quantity and unit, where the file's are missing or wrong.
-
-    Returns
-    -------
-    Catalogue
-
-    Raises
-    ------
-    UnsupportedError, MissingDataError, DamagedFileError
-        See `paceline.hdf5.conventions.catalogue_of`.
-
-    Notes
-    -----
-    The frames are the samples of the positions, or, without these, of the velocities or the
-    forces; all else is joined to them by step. Format: H5MD 1.1, https://www.nongnu.org/h5md.
+    Samples of the positions, or without these of the velocities or forces, are the frames; all
+    else is joined to them by step. Format: H5MD 1.1, https://www.nongnu.org/h5md.
     """
     particles = Particles(file, group)
     creator = creator_of(file.root)
-    known = Units(file.path, units, USUAL.get(creator))
+    known = Units(file.path, units, DEFAULT_UNITS.get(creator))
     frames, notes = particles.frames, particles.notes
     assert frames.steps is not None
     _note_steps(frames, notes)
@@ -70,9 +288,9 @@ def catalogue_of(file: File, *, group: str | None, units: dict[str, str]) -> Cat
     }
     times = _times(particles, known)
     dimensions = _dimensions(particles, known)
-    known.refuse_missing()
-    order = particles.order
-    return Catalogue(
+    known.check_missing()
+    ids = particles.particle_ids
+    return ChunkIndex(
         "H5MD",
         len(frames.steps),
         particles.n_atoms,
@@ -80,15 +298,15 @@ def catalogue_of(file: File, *, group: str | None, units: dict[str, str]) -> Cat
         times,
         frames.steps,
         dimensions,
-        ids=None if order is None else order.element,
-        id_order=None if order is None else order.numbers,
+        ids=None if ids is None else ids.element,
+        id_order=None if ids is None else ids.numbers,
         facts=_facts(particles, creator, known),
         notes=[*notes, *known.notes],
     )
 
 
 def _note_steps(frames: Sampled, notes: list[str]) -> None:
-    """Say what is odd about the steps of the frames."""
+    """Note what is odd about the steps of the frames."""
     assert frames.steps is not None
     row = first_not_rising(frames.steps)
     if not frames.has_steps:
@@ -101,37 +319,37 @@ def _note_steps(frames: Sampled, notes: list[str]) -> None:
 
 
 def _element(particles: Particles, sampled: Sampled, quantity: str, units: Units) -> Element:
-    """An element as the frames see it."""
-    rows = rows_of(sampled, particles.frames)
+    """Describe an element as the frames see it."""
+    rows = match_rows(sampled, particles.frames)
     if rows is not None and sampled.steps is not None:
         _note_unpaired(particles, sampled, rows)
     stated = sampled.unit or (_length_unit(particles) if quantity == "length" else None)
     factor = units.factor(quantity, sampled.name, stated)
-    return Element(dataset_of(sampled.values, fixed=sampled.steps is None), rows, factor)
+    return Element(describe_dataset(sampled.values, fixed=sampled.steps is None), rows, factor)
 
 
 def _note_unpaired(particles: Particles, sampled: Sampled, rows: np.ndarray) -> None:
-    """Say which frames lack an element, and how much of it belongs to none."""
+    """Note how many frames lack an element, and how much of it belongs to none."""
     lacking = int((rows == ABSENT).sum())
     unused = sampled.n_rows - (len(rows) - lacking)
-    told = []
+    found = []
     if lacking:
-        told.append(f"{lacking} of {len(rows)} frames have none")
+        found.append(f"{lacking} of {len(rows)} frames have none")
     if unused:
-        told.append(f"{unused} of its {sampled.n_rows} samples are of no frame")
-    if told:
+        found.append(f"{unused} of its {sampled.n_rows} samples are of no frame")
+    if found:
         where = f"{sampled.name} was sampled at other steps than {particles.frames.name}"
-        particles.notes.append(f"{where}: {', '.join(told)}")
+        particles.notes.append(f"{where}: {', '.join(found)}")
 
 
 def _length_unit(particles: Particles) -> str | None:
-    """The unit of a length that states none: of positions and box, the other's."""
+    """Find the unit of a length that states none: of positions and box, the other's."""
     found = (particles.vectors.get("position"), particles.edges)
     return next((one.unit for one in found if one is not None and one.unit), None)
 
 
 def _times(particles: Particles, units: Units) -> np.ndarray:
-    """Times of the frames, ps: also another element's, where it has the same steps."""
+    """Read times of the frames, ps; also another element's, where it has the same steps."""
     frames = particles.frames
     assert frames.steps is not None
     others = [*particles.vectors.values(), *([particles.edges] if particles.edges else [])]
@@ -148,7 +366,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
 
 
 def _dimensions(particles: Particles, units: Units) -> np.ndarray:
-    """Cells of the frames, Å and degrees."""
+    """Read cells of the frames, Å and degrees."""
     edges, factor = particles.edges, 1.0
     if edges is not None:
         factor = units.factor("length", edges.name, edges.unit or _length_unit(particles))
@@ -157,22 +375,22 @@ def _dimensions(particles: Particles, units: Units) -> np.ndarray:
 
 
 def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
-    """What `paceline info` shows."""
-    beside = [name for name in particles.group.names() if name not in (*VECTORS, "box", "id")]
+    """Collect facts for `paceline info`."""
+    others = [name for name in particles.group.names() if name not in (*VECTORS, "box", "id")]
     facts = {
         "written by": creator,
         "group": particles.group.name.rpartition("/")[2],
         "units": ", ".join(f"{name} {unit}" for name, unit in units.used.items()),
-        "box": _box_in_words(particles.edges),
-        "order of atoms": "changes, and follows id" if particles.order else "",
-        "not in the frames": ", ".join(beside),
+        "box": _box_describe(particles.edges),
+        "order of atoms": "changes, and follows id" if particles.particle_ids else "",
+        "not in the frames": ", ".join(others),
     }
     for name, vector in particles.vectors.items():
         facts[name] = "fixed" if vector.steps is None else f"{vector.n_rows} samples"
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def _box_in_words(edges: Sampled | None) -> str:
+def _box_describe(edges: Sampled | None) -> str:
     if edges is None:
         return "none"
     sample = edges.values.shape if edges.steps is None else edges.values.shape[1:]

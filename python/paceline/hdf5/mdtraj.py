@@ -1,63 +1,44 @@
-"""MDTraj's HDF5: all of a trajectory in a few datasets of the root group, and its topology."""
+"""MDTraj's HDF5: a trajectory in a few datasets of the root group, and its topology."""
+
+import json
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from paceline.errors import UnsupportedError
-from paceline.hdf5.cells import without_impossible
-from paceline.hdf5.chunk_index import COUNTED, Catalogue, Element
-from paceline.hdf5.dataset import dataset_of
+from paceline.hdf5.cells import zero_invalid_cells
+from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
+from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File, damaged
+from paceline.hdf5.sandbox import extend_time_limit
+from paceline.hdf5.topology import SystemTopology
 from paceline.hdf5.units import Units
 
-#: MDTraj's units, which its convention demands.
-USUAL = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
-#: Vectors of atoms: our field and its quantity, by MDTraj's name.
+#: Units that the convention demands.
+DEFAULT_UNITS = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
+#: Our field and its quantity, by MDTraj's name.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}
-#: Numbers of each frame that are no vectors.
+#: One number of each frame.
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
+
+#: Seconds that parsing a character of the topology may take.
+_PARSE_SECONDS = 1e-6
 
 
 def is_mdtraj(file: File) -> bool:
-    """Whether a file is of MDTraj's convention.
-
-    Parameters
-    ----------
-    file : File
-        An HDF5 file.
-
-    Returns
-    -------
-    bool
-    """
+    """True where a file follows MDTraj's convention."""
     return "coordinates" in file.root and "Pande" in str(file.root.attrs.get("conventions"))
 
 
-def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
-    """What an HDF5 file of MDTraj's convention holds.
+def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
+    """Index a file; the step of a frame is its number, for the convention has none.
 
-    Parameters
-    ----------
-    file : File
-        The file.
-    units : dict
-        Quantity and unit, where the file's are wrong.
-
-    Returns
-    -------
-    Catalogue
-        The step of a frame is its number: the convention counts none.
-
-    Raises
-    ------
-    UnsupportedError, DamagedFileError
-        See `paceline.hdf5.conventions.catalogue_of`.
-
-    Notes
-    -----
     Format: https://mdtraj.org, "MDTraj HDF5 format specification", conventions "Pande" 1.1.
     """
-    known = Units(file.path, units, USUAL)
+    known = Units(file.path, units, DEFAULT_UNITS)
     notes: list[str] = []
     positions = file.root["coordinates"]
     if not isinstance(positions, Array) or positions.shape[2:] != (3,):
@@ -68,17 +49,17 @@ def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
     n_frames, n_atoms, _ = positions.shape
     elements = {}
     for name, (field, quantity) in VECTORS.items():
-        array = _of_all_frames(file, name, (n_frames, n_atoms, 3))
+        array = _array(file, name, (n_frames, n_atoms, 3))
         if array is not None:
             factor = known.factor(quantity, array.name, unit_of(array))
-            elements[field] = Element(dataset_of(array), factor=factor)
+            elements[field] = Element(describe_dataset(array), factor=factor)
     times = np.arange(n_frames, dtype=np.float64)
-    time = _of_all_frames(file, "time", (n_frames,))
+    time = _array(file, "time", (n_frames,))
     if time is None:
         notes.append(f"it has no times: its {COUNTED}")
     else:
         times = (time.read() * known.factor("time", time.name, unit_of(time))).astype(np.float64)
-    return Catalogue(
+    return ChunkIndex(
         "MDTraj HDF5",
         n_frames,
         n_atoms,
@@ -91,8 +72,8 @@ def catalogue_of(file: File, *, units: dict[str, str]) -> Catalogue:
     )
 
 
-def _of_all_frames(file: File, name: str, shape: tuple[int, ...]) -> Array | None:
-    """A dataset, if it is there; its shape is settled by that of the coordinates."""
+def _array(file: File, name: str, shape: tuple[int, ...]) -> Array | None:
+    """Find a dataset of numbers; one of another shape than the coordinates demand is an error."""
     array = file.root.array(name)
     if array is not None and (array.shape != shape or array.dtype.kind not in "iuf"):
         raise damaged(
@@ -105,13 +86,13 @@ def _of_all_frames(file: File, name: str, shape: tuple[int, ...]) -> Array | Non
 
 
 def _dimensions(file: File, n_frames: int, units: Units) -> np.ndarray:
-    lengths = _of_all_frames(file, "cell_lengths", (n_frames, 3))
-    angles = _of_all_frames(file, "cell_angles", (n_frames, 3))
+    lengths = _array(file, "cell_lengths", (n_frames, 3))
+    angles = _array(file, "cell_angles", (n_frames, 3))
     if lengths is None or angles is None or n_frames == 0:
         return np.zeros((1, 6), dtype=np.float32)
     cells = np.concatenate([lengths.read(), angles.read()], axis=1, dtype=np.float32)
     cells[:, :3] *= np.float32(units.factor("length", lengths.name, unit_of(lengths)))
-    return without_impossible(cells)
+    return zero_invalid_cells(cells)
 
 
 def _facts(file: File, units: Units) -> dict[str, str]:
@@ -123,3 +104,78 @@ def _facts(file: File, units: Units) -> dict[str, str]:
         "topology": "in the file" if "topology" in file.root else "",
     }
     return {name: fact for name, fact in facts.items() if fact}
+
+
+def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
+    """Read the topology that MDTraj stores as JSON; None where the file has none."""
+    array = file.root.array("topology")
+    if array is None:
+        return None
+    texts = np.ravel(array.read())
+    try:
+        extend_time_limit(len(texts[0]) * _PARSE_SECONDS)
+        system = _of_chains(json.loads(texts[0]))
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        OverflowError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise damaged(file.path, array.name, "MDTraj's topology as JSON", reason) from error
+    found = len(system.residue)
+    if found != n_atoms:
+        raise damaged(
+            file.path, array.name, f"{n_atoms} atoms, as the coordinates have", f"{found}"
+        )
+    if system.bonds is not None and not (system.bonds < n_atoms).all():
+        raise damaged(file.path, array.name, f"bonds of {n_atoms} atoms", str(system.bonds.max()))
+    return system
+
+
+def _of_chains(topology: Mapping[str, Any]) -> SystemTopology:
+    chains = sorted(topology["chains"], key=itemgetter("index"))
+    residues = [
+        (k, residue)
+        for k, chain in enumerate(chains)
+        for residue in sorted(chain["residues"], key=itemgetter("index"))
+    ]
+    atoms = [
+        (k, atom)
+        for k, (_, residue) in enumerate(residues)
+        for atom in sorted(residue["atoms"], key=itemgetter("index"))
+    ]
+    segids = [_segid_of(chain, k) for k, chain in enumerate(chains)]
+    resids = [residue.get("resSeq", k) for k, (_, residue) in enumerate(residues)]
+    bonds = np.array([bond[:2] for bond in topology.get("bonds", ())], dtype=np.uint32)
+    return SystemTopology(
+        {
+            "names": _texts(atom["name"] for _, atom in atoms),
+            "elements": _texts(_symbol(atom.get("element")) for _, atom in atoms),
+        },
+        np.array([k for k, _ in atoms], dtype=np.int64),
+        {
+            "resids": np.array(resids, dtype=np.int64),
+            "resnames": _texts(residue["name"] for _, residue in residues),
+        },
+        np.array([k for k, _ in residues], dtype=np.int64),
+        _texts(segids),
+        bonds.reshape(-1, 2).astype(np.int64),
+    )
+
+
+def _segid_of(chain: Mapping[str, Any], number: int) -> str:
+    """Name a chain by its segment, else its own name, else its number."""
+    first: Mapping[str, Any] = next(iter(chain["residues"]), {})
+    return first.get("segmentID") or chain.get("chain_id") or str(number)
+
+
+def _symbol(element: Any) -> str:
+    """Symbol of an element; none for virtual sites."""
+    return "" if element in (None, "VS") else str(element)
+
+
+def _texts(texts: Any) -> np.ndarray:
+    return np.array([str(text) for text in texts], dtype=object)

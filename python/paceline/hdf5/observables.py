@@ -1,4 +1,4 @@
-"""What a file holds beside positions, velocities and forces: observables, masses, charges."""
+"""Quantities beside positions, velocities and forces: observables, masses, charges."""
 
 import contextlib
 import os
@@ -13,77 +13,51 @@ from paceline.errors import DamagedFileError, PacelineError, UnsupportedError
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, Sampled, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged
-from paceline.hdf5.options import LeadsOutError
-from paceline.hdf5.particles import VECTORS, Particles
-from paceline.hdf5.sandbox import apart
+from paceline.hdf5.h5md import VECTORS, Particles
+from paceline.hdf5.options import ExternalFileError
+from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import factor_of
 
-#: Values of this many bytes are kept in memory for frames that are looked at one by one.
-KEPT = 1 << 26
+#: Most bytes of a quantity of which frames show values.
+_MAX_KEPT = 1 << 26
 
 
 @dataclass(frozen=True)
 class Series:
-    """A quantity that a file holds, at the steps at which it was sampled.
+    """A quantity that a file holds, at the steps at which it was sampled."""
 
-    Attributes
-    ----------
-    name : str
-        As it is called: "energy", "atoms/energy".
-    path : str
-        The file.
-    dataset : str
-        The dataset in it.
-    shape : tuple of int
-        Of all values.
-    unit : str or None
-        Of the values, as the file says.
-    steps : numpy.ndarray of int64, shape (n_samples,), or None
-        Steps of the simulation; None for what holds at all times.
-    times : numpy.ndarray of float64, shape (n_samples,), or None
-        ps; None where the file has none, or not in a unit that we know.
-    external : bool
-        Whether the file is followed into others.
-    """
-
+    #: "energy", "atoms/energy".
     name: str
     path: str
     dataset: str
+    #: Of all values.
     shape: tuple[int, ...]
+    #: As the file states it.
     unit: str | None = None
+    #: int64, (n_samples,); None for what holds at all times.
     steps: np.ndarray | None = None
+    #: float64, (n_samples,), ps; None where the file has none, or in an unknown unit.
     times: np.ndarray | None = None
+    #: The file is followed into others.
     external: bool = False
 
     @cached_property
     def values(self) -> Any:
-        """All values as the file has them, one sample a row; read when first asked for.
+        """All values, one sample a row, in the unit and order of the file; read when first used.
 
-        Returns
-        -------
-        numpy.ndarray
-            In the unit that `unit` names, and in the order of the file; read-only, for frames show
-            parts of it. Text is str.
+        Text is str. Arrays are read-only, since frames show parts of them.
         """
-        values = apart(values_of, self.path, dataset=self.dataset, external=self.external)
+        values = run_in_sandbox(
+            read_values, self.path, dataset=self.dataset, external=self.external
+        )
         if isinstance(values, np.ndarray):
             values.flags.writeable = False
         return values
 
     def at(self, step: int, frame: int | None = None) -> Any:
-        """The value at one step.
+        """Value at one step of the simulation; None where it was not sampled.
 
-        Parameters
-        ----------
-        step : int
-            Of the simulation.
-        frame : int, optional
-            Number of a frame of that step, for files whose steps do not rise.
-
-        Returns
-        -------
-        object
-            None where there is no sample of that step.
+        `frame`, the number of a frame of that step, is for files whose steps do not rise.
         """
         if self.steps is None:
             return self.values
@@ -105,30 +79,8 @@ class Series:
         return f"<Series {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
 
 
-def values_of(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
-    """All values of a dataset.
-
-    Parameters
-    ----------
-    path : path-like
-        An HDF5 file.
-    dataset : str
-        Its path in the file.
-    external : bool
-        Whether the file is followed into others.
-
-    Returns
-    -------
-    numpy.ndarray, or str, int or float
-        As the file has them. Text is str.
-
-    Raises
-    ------
-    MissingDataError
-        There is none of that name.
-    DamagedFileError
-        It cannot be read.
-    """
+def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
+    """Read all values of a dataset as the file has them; text is str."""
     with File(path, external=external) as file:
         array = file.root[dataset]
         if not isinstance(array, Array):
@@ -137,13 +89,9 @@ def values_of(path: str | os.PathLike, dataset: str, *, external: bool = False) 
 
 
 class SeriesByName(Mapping[str, Series]):
-    """Quantities of a file by name; values are read when they are first asked for.
+    """Quantities of a file by name; values are read when they are first used.
 
-    Parameters
-    ----------
-    series : mapping of str to (Series or PacelineError)
-        Those that there are. One that contradicts itself, or lies in another file, raises its
-        error when it is looked up.
+    One that contradicts itself, or lies in another file, raises its error when it is looked up.
     """
 
     def __init__(self, series: Mapping[str, Series | PacelineError]):
@@ -165,51 +113,22 @@ class SeriesByName(Mapping[str, Series]):
         return f"<{', '.join(self) or 'nothing'}>"
 
     def at(self, step: int, frame: int | None = None) -> dict[str, Any]:
-        """What was sampled at one step: for MDAnalysis's `Timestep.data`.
+        """Values at one step, for MDAnalysis's `Timestep.data`.
 
-        Parameters
-        ----------
-        step : int
-            Of the simulation.
-        frame : int, optional
-            Number of the frame.
-
-        Returns
-        -------
-        dict of str to object
-            Without quantities of more than 64 MiB each, that are damaged, or lie in other files.
+        Without quantities of more than 64 MiB each, that are damaged, or lie in other files.
         """
         found = {}
         for name in self:
-            # The frame itself is whole: who asks for a damaged quantity is told.
-            with contextlib.suppress(DamagedFileError, LeadsOutError):
+            # The frame itself is whole; looking up a damaged quantity raises its error.
+            with contextlib.suppress(DamagedFileError, ExternalFileError):
                 one = self[name]
-                if np.prod(one.shape, dtype=float) * 8 <= KEPT:
+                if np.prod(one.shape, dtype=float) * 8 <= _MAX_KEPT:
                     found[name] = one.at(step, frame)
         return {name: value for name, value in found.items() if value is not None}
 
 
 def observables_of(path: str | os.PathLike, *, external: bool = False) -> SeriesByName:
-    """Observables of an HDF5 trajectory: energies, temperatures and the like.
-
-    Parameters
-    ----------
-    path : path-like
-        An H5MD file, or one of MDTraj's.
-    external : bool
-        Whether the file is followed into others.
-
-    Returns
-    -------
-    SeriesByName
-        Named as in the file, groups before the name: "energy", "atoms/energy". Empty where the
-        file has none.
-
-    Raises
-    ------
-    DamagedFileError, OSError
-        The file cannot be opened.
-    """
+    """Find the observables, energies and the like, of an H5MD file or one of MDTraj."""
     with File(path, external=external) as file:
         observables = file.root.group("observables")
         if observables is not None:
@@ -218,7 +137,7 @@ def observables_of(path: str | os.PathLike, *, external: bool = False) -> Series
 
 
 def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError]:
-    """Elements in a group and in the groups within."""
+    """Find elements in a group and in the groups within."""
     found: dict[str, Series | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
@@ -231,7 +150,7 @@ def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError
                 elif node.identity not in seen:
                     seen.add(node.identity)
                     waiting.append((f"{name}/", node))
-            except (DamagedFileError, LeadsOutError) as error:
+            except (DamagedFileError, ExternalFileError) as error:
                 found[name] = error
     return dict(sorted(found.items()))
 
@@ -273,40 +192,20 @@ def _series(name: str, element: Sampled) -> Series:
 def properties_of(
     path: str | os.PathLike, *, group: str | None = None, external: bool = False
 ) -> SeriesByName:
-    """What an H5MD file tells of its particles beside their motion: mass, charge, species, id.
+    """Find the properties of particles beside their motion: mass, charge, species, id.
 
-    Parameters
-    ----------
-    path : path-like
-        An H5MD file.
-    group : str, optional
-        Name of the group of particles, where there are several.
-    external : bool
-        Whether the file is followed into others.
-
-    Returns
-    -------
-    SeriesByName
-        All elements of the group but the box, positions, velocities and forces; one value of each
-        particle, in the order of the file. Of other files none.
-
-    Raises
-    ------
-    UnsupportedError, MissingDataError
-        There are several groups and none is named, or not the one that is, or nothing moves in it.
-    DamagedFileError, OSError
-        The file cannot be opened.
+    One value of each particle, in the order of the file; none in files other than H5MD.
     """
     with File(path, external=external) as file:
         if "particles" not in file.root:
             return SeriesByName({})
         particles = Particles(file, group)
         found = _below(particles.group, particles.elements)
-    beside = ("box/", *(f"{name}/" for name in VECTORS))
+    in_frames = ("box/", *(f"{name}/" for name in VECTORS))
     return SeriesByName(
         {
             name: one
             for name, one in found.items()
-            if name not in VECTORS and not name.startswith(beside)
+            if name not in VECTORS and not name.startswith(in_frames)
         }
     )

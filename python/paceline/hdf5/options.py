@@ -1,4 +1,4 @@
-"""What a user says about an HDF5 file that it does not say itself."""
+"""Options that say about an HDF5 file what it does not say itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from paceline.errors import UnsupportedError
 
-#: How the command line calls them.
+#: Names on the command line.
 _OPTIONS = {
     "group": "--particles",
     "units": "--units",
@@ -15,40 +15,26 @@ _OPTIONS = {
 }
 
 
-class LeadsOutError(UnsupportedError):
-    """Part of an HDF5 file lies in another file, which is not to be opened.
+class ExternalFileError(UnsupportedError):
+    """Part of an HDF5 file lies in another file, which is not to be opened."""
 
-    Attributes
-    ----------
-    what : str
-        The part, and where it leads.
-    """
-
+    #: The part, and where it leads.
     what = ""
 
 
 @dataclass(frozen=True)
 class Hdf5Options:
-    """What the user said about an HDF5 file that it does not say itself.
+    """User's options for HDF5 files."""
 
-    Attributes
-    ----------
-    group : str, optional
-        The group of particles, where there are several.
-    units : str or mapping of str to str, optional
-        Of its numbers, where it has none: {"length": "nm", "time": "ps"}, or "nm, ps".
-    dataset : str, optional
-        That of positions, in a file of no known structure.
-    driver : {"mpio"}, optional
-        Through what HDF5's own library is to read it: MPI-IO.
-    external : bool
-        Whether links and datasets that lead into other files are followed.
-    """
-
+    #: Group of particles, where there are several.
     group: str | None = None
+    #: {"length": "nm", "time": "ps"}, or "nm, ps".
     units: str | Mapping[str, str] | None = None
+    #: Positions, in a file of no known convention.
     dataset: str | None = None
+    #: "mpio": HDF5's own library reads it through MPI-IO.
     driver: str | None = None
+    #: Links and datasets that lead into other files are followed.
     external: bool = False
 
     def __post_init__(self) -> None:
@@ -59,22 +45,11 @@ class Hdf5Options:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """What of it says which numbers are meant."""
+        """Options for `paceline.hdf5.conventions.read_chunk_index`."""
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
-    def refuse_for(self, path: str) -> None:
-        """Raise where a file that is no HDF5 file was asked for with any of these.
-
-        Parameters
-        ----------
-        path : str
-            The file.
-
-        Raises
-        ------
-        UnsupportedError
-            Something was said.
-        """
+    def check_unset(self, path: str) -> None:
+        """Raise `UnsupportedError` where one is set for a file that is no HDF5 file."""
         for name, value in vars(self).items():
             if value not in (None, False):
                 option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""

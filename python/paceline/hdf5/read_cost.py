@@ -1,7 +1,7 @@
-"""What it costs to read a dataset, by its layout: bytes read for each byte used. Pure.
+"""Cost of reading a dataset by its layout: bytes read for each byte used.
 
-The core reads what is wanted of unfiltered numbers, and of gaps between them those that are
-shorter than another call would be; of compressed ones it reads whole chunks, each once a block.
+The core reads the wanted parts of unfiltered numbers, with gaps between them that are shorter than
+another call would be; of compressed ones it reads whole chunks, each once a block.
 """
 
 import math
@@ -13,17 +13,18 @@ import numpy as np
 from paceline._util.files import size_in_words
 from paceline.hdf5.chunk_index import ABSENT, Dataset, Element, Filter
 
-#: Bytes between wanted ones that are read with them rather than skipped: the core's.
+# The first four are the chunk reader's own.
+#: Bytes between wanted ones that are read with them rather than skipped.
 GAP = 4096
-#: Bytes of neighbouring chunks, inflated, that the core keeps for the next frames.
+#: Bytes of neighbouring chunks, inflated, that are kept for the next frames.
 KEPT = 64 << 20
-#: Up to this part of a chunk of deflate alone no more is inflated, and read, than is wanted, and
-#: so many bytes to be sure.
+#: Up to this part of a chunk of deflate alone, only the beginning is read and inflated, and as many
+#: bytes more.
 BEGINNING, SPARE = 0.6, 512
-#: Of a selection that stands for those that are usual, one atom in so many.
+
+#: The sample selection has one atom in so many.
 ONE_IN = 20
-#: More bytes read for each byte used than this, and writing the file anew pays, if there are
-#: bytes enough to be worth anybody's time.
+#: Repacking pays from so many bytes read for each byte used, if so many are read at all.
 WORTH, LITTLE = 4.0, 10_000_000
 
 _DEFLATE = 1
@@ -31,18 +32,12 @@ _NAMES = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What one way of reading costs.
+class AccessCost:
+    """Cost of one way of reading."""
 
-    Attributes
-    ----------
-    access : str
-        How it is read, in words.
-    read, used : int
-        Bytes read from the file, and bytes of the wanted numbers as they are stored.
-    """
-
+    #: Way of reading, in words.
     access: str
+    #: Bytes read from the file, and bytes of the wanted numbers as they are stored.
     read: int
     used: int
 
@@ -52,29 +47,15 @@ class Cost:
         return self.read / self.used if self.used else 0.0
 
 
-def costs_of(element: Element, n_atoms: int) -> list[Cost]:
-    """What the usual ways of reading all frames cost.
+def read_costs(element: Element, n_atoms: int) -> list[AccessCost]:
+    """Costs of the usual ways of reading all frames; none where only HDF5's library knows.
 
-    Parameters
-    ----------
-    element : Element
-        The dataset, with its chunk table.
-    n_atoms : int
-        Of a frame.
-
-    Returns
-    -------
-    list of Cost
-        Empty where only HDF5's own library knows.
-
-    Examples
-    --------
     >>> element = Element(Dataset("value", np.dtype("f4"), (100, 5000, 3), offset=512))
-    >>> found = costs_of(element, 5000)
+    >>> found = read_costs(element, 5000)
     >>> [(cost.access, cost.ratio) for cost in found][:2]
     [('frame by frame', 1.0), ('the first 5 % of the atoms', 1.0)]
     """
-    if element.dataset.detour or not all(element.dataset.shape):
+    if element.dataset.h5py_fallback or not all(element.dataset.shape):
         return []
     everything = np.arange(n_atoms)
     share = f"{100 // ONE_IN} %"
@@ -88,28 +69,17 @@ def costs_of(element: Element, n_atoms: int) -> list[Cost]:
 
 
 def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False) -> int:
-    """Bytes of the file that reading some atoms of all frames takes.
+    """Count the bytes that reading some atoms, rising, of all frames takes.
 
-    Parameters
-    ----------
-    element : Element
-        The dataset, with its chunk table.
-    atoms : numpy.ndarray of integers, shape (n,)
-        Atoms, rising.
-    one_by_one : bool
-        Whether each frame is read by itself, and not in blocks that end where chunks do.
-
-    Returns
-    -------
-    int
+    `one_by_one`: each frame is read by itself, not in blocks that end where chunks do.
     """
     dataset = element.dataset
-    rows = _rows_of_places(element)[:, None]
+    rows = _rows_read(element)[:, None]
     columns = list(_columns(dataset, atoms))
     numbers = [column.number for column in columns]
-    offsets, sizes = (part[:, numbers] for part in _stored(dataset, len(rows)))
+    offsets, sizes = (part[:, numbers] for part in _extents(dataset, len(rows)))
     read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
-    # How often a chunk is read: in blocks once, and so where it is kept for the next frame.
+    # A chunk is read once in blocks, and where it is kept for the next frame.
     times = np.minimum(rows, 1)
     if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT):
         times = rows
@@ -134,7 +104,7 @@ def _of_chunks(
     *,
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each chunk the bytes that are read, where they begin, and where they end."""
+    """Bytes that are read of each chunk, where they begin, and where they end."""
     of_row, first, end, between = (
         np.array([getattr(column, name) for column in columns])
         for name in ("of_row", "first", "end", "between")
@@ -150,26 +120,13 @@ def _of_chunks(
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
-    """How a dataset lies in the file.
+    """Describe how a dataset lies in the file.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Of numbers of atoms.
-    n_atoms : int
-        Of a frame.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> layout_in_words(Dataset("value", np.dtype("f4"), (100, 50, 3), chunk=(25, 7, 3)), 50)
     '25 frames × 7 atoms a chunk (2.1 kB)'
     """
     if dataset.chunk is None:
-        return "contiguous" if not dataset.detour else "known to HDF5 alone"
+        return "contiguous" if not dataset.h5py_fallback else "known to HDF5 alone"
     frames, atoms, part = _chunk_in_atoms(dataset)
     if atoms >= n_atoms and part == 1:
         words = "one frame a chunk" if frames == 1 else f"{frames} frames a chunk"
@@ -177,24 +134,12 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
         words = f"{frames} frame{'s' * (frames != 1)} × {atoms:,} atoms a chunk"
         words += "" if part == 1 else f", one of {part} parts of each"
     n_bytes = math.prod(dataset.chunk) * dataset.dtype.itemsize
-    stages = " + ".join(map(_stage_in_words, dataset.filters))
+    stages = " + ".join(map(_stage_describe, dataset.filters))
     return f"{words} ({size_in_words(n_bytes)}{f', {stages}' if stages else ''})"
 
 
-def advice(costs: list[Cost], *, command: str = "paceline repack") -> str:
-    """Whether writing the file anew pays, in words.
-
-    Parameters
-    ----------
-    costs : list of Cost
-        As `costs_of` gives them for positions.
-    command : str
-        What writes it anew.
-
-    Returns
-    -------
-    str
-    """
+def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:
+    """Advise whether repacking pays, by the costs of positions."""
     if not costs:
         return f"pays: {command} writes what workers read without HDF5's library"
     by_frames, first, _, everything = costs
@@ -207,35 +152,36 @@ def advice(costs: list[Cost], *, command: str = "paceline repack") -> str:
     return "does not pay"
 
 
-def _cost(element: Element, access: str, atoms: np.ndarray, *, one_by_one: bool = False) -> Cost:
-    n_rows = int(_rows_of_places(element).sum())
+def _cost(
+    element: Element, access: str, atoms: np.ndarray, *, one_by_one: bool = False
+) -> AccessCost:
+    n_rows = int(_rows_read(element).sum())
     used = n_rows * len(atoms) * 3 * element.dataset.dtype.itemsize
-    return Cost(access, bytes_read(element, atoms, one_by_one=one_by_one), used)
+    return AccessCost(access, bytes_read(element, atoms, one_by_one=one_by_one), used)
 
 
 @dataclass(frozen=True)
 class _Column:
-    """What is wanted of a row of the chunks in one column: bytes, with the gaps that are read.
+    """Wanted bytes of a row of the chunks in one column."""
 
-    Its place among the columns, the first wanted byte and one past the last, those that are read,
-    and those between this row and the next that are read too. Long runs of float32 are read
-    straight to their places, without what is between them.
-    """
-
+    #: Its place among the columns.
     number: int
+    #: First wanted byte, and one past the last.
     first: int
     end: int
+    #: Bytes that are read of the row, and between it and the next.
     of_row: int
     between: int
+    #: True for long runs of float32, read straight to their places without what is between.
     straight: bool
 
 
 def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
-    """Chunks side by side that hold any of the atoms."""
+    """Yield chunks side by side that hold any of the atoms."""
     shape, chunk = dataset.shape, dataset.chunk or dataset.shape
-    # Without an axis of components each number stands for itself.
+    # Without an axis of components each number is a point.
     points = atoms if len(shape) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
-    # How many components of a point each of the chunks side by side has, padding left out.
+    # Components of a point in each of the chunks side by side, without padding.
     parts = [1]
     if len(shape) == 3:
         parts = [min(chunk[2], shape[2] - k) for k in range(0, shape[2], chunk[2])]
@@ -249,7 +195,7 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
 
 
 def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
-    """What is wanted of a row: from each of these bytes on, so many."""
+    """Describe a row that is wanted from each of these bytes on, `n` bytes each."""
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
@@ -259,7 +205,7 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
 
 
 def _row_bytes(dataset: Dataset) -> int:
-    """Of a chunk."""
+    """Bytes of a row of a chunk."""
     return math.prod((dataset.chunk or dataset.shape)[1:]) * dataset.dtype.itemsize
 
 
@@ -272,8 +218,8 @@ def _packed(dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarr
     return np.where(share < BEGINNING, np.minimum(sizes, sizes * share + SPARE), sizes)
 
 
-def _rows_of_places(element: Element) -> np.ndarray:
-    """Rows of each place along the first axis that frames are read from."""
+def _rows_read(element: Element) -> np.ndarray:
+    """Number of rows that frames are read from, of each chunk along the first axis."""
     dataset = element.dataset
     n_rows = dataset.shape[0]
     rows = np.arange(n_rows) if element.rows is None else np.unique(element.rows)
@@ -281,25 +227,25 @@ def _rows_of_places(element: Element) -> np.ndarray:
     return np.bincount(rows[rows != ABSENT] // of_place, minlength=-(-n_rows // of_place))
 
 
-def _stored(dataset: Dataset, n_places: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and bytes of the chunks, shape (n_places, chunks of one place)."""
+def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and bytes of the chunks, (n_along, chunks side by side)."""
     if dataset.table is None:
-        return np.zeros((n_places, 1)), np.ones((n_places, 1))
-    # Offsets that no file has are too large for integers of NumPy's to be added to.
+        return np.zeros((n_along, 1)), np.ones((n_along, 1))
+    # Adding to `NOWHERE` would overflow integers.
     table = (dataset.table.offsets, dataset.table.sizes)
-    offsets, sizes = (part.astype(np.float64).reshape(n_places, -1) for part in table)
+    offsets, sizes = (part.astype(np.float64).reshape(n_along, -1) for part in table)
     return offsets, sizes
 
 
 def _inflated(dataset: Dataset) -> int:
-    """Bytes of all chunks of one place."""
+    """Bytes of all chunks side by side."""
     chunk = dataset.chunk or dataset.shape
     across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))
     return math.prod(chunk) * across * dataset.dtype.itemsize
 
 
 def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
-    """Frames and atoms of a chunk, and in how many parts the three numbers of an atom are."""
+    """Frames and atoms of a chunk, and parts into which the three numbers of an atom are split."""
     assert dataset.chunk is not None
     frames, *rest = dataset.chunk
     if len(rest) == 1:
@@ -307,6 +253,6 @@ def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
     return frames, rest[0], -(-dataset.shape[2] // rest[1])
 
 
-def _stage_in_words(stage: Filter) -> str:
+def _stage_describe(stage: Filter) -> str:
     name = _NAMES.get(stage.number, stage.name or f"filter {stage.number}")
     return f"{name} {stage.values[0]}" if stage.number == _DEFLATE and stage.values else name

@@ -22,8 +22,8 @@ from paceline._util.progress import Progress
 from paceline.block import Decoded
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.chunk_index import Element, slice_of
-from paceline.hdf5.dataset import DEFLATE, FLETCHER32, SHUFFLE, dataset_of
-from paceline.hdf5.file import Array, File, Group, asking, check_external_storage, damaged
+from paceline.hdf5.dataset import DEFLATE, FLETCHER32, SHUFFLE, describe_dataset
+from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
 from paceline.hdf5.layout import (
     Compression,
@@ -33,7 +33,7 @@ from paceline.hdf5.layout import (
     chunk_encoder,
     parse_compression,
 )
-from paceline.hdf5.read_cost import Cost, costs_of, layout_in_words
+from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
 from paceline.hdf5.units import factor_of
 from paceline.hdf5.writer import (
     AllocatedDataset,
@@ -66,7 +66,7 @@ class Gain:
 
     name: str
     layouts: tuple[str, str]
-    costs: tuple[list[Cost], list[Cost]]
+    costs: tuple[list[AccessCost], list[AccessCost]]
 
 
 def repack(
@@ -168,8 +168,8 @@ def _naming(path: str) -> Iterator[None]:
 
 def _found(file: File) -> list[Array]:
     """Find the datasets to rewrite, each once."""
-    if file.cut_from is not None:
-        raise damaged(file.path, "", f"{file.cut_from} bytes", f"{file.size}: the file was cut")
+    if file.full_size is not None:
+        raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
     arrays: dict[tuple[int, int], Array] = {}
     particles = file.root.group("particles")
     for group in particles.children() if particles is not None else ():
@@ -228,11 +228,11 @@ def _in_its_unit(precision: float | None, array: Array) -> float | None:
     return precision / factor_of(unit, "length")
 
 
-def _layout_and_costs(array: Any) -> tuple[str, list[Cost]]:
+def _layout_and_costs(array: Any) -> tuple[str, list[AccessCost]]:
     """Layout of a dataset in words, and the costs of reading it."""
-    dataset = dataset_of(array)
+    dataset = describe_dataset(array)
     words = layout_in_words(dataset, array.shape[1])
-    return words, costs_of(Element(dataset), array.shape[1])
+    return words, read_costs(Element(dataset), array.shape[1])
 
 
 def _note_repacked(h5: Any) -> None:
@@ -375,8 +375,8 @@ def _reader_of(array: Array) -> _Read:
     def through_hdf5(first: int, stop: int) -> np.ndarray:
         return np.ascontiguousarray(array.part(slice(first, stop)), dtype=np.float32)
 
-    dataset = dataset_of(array)
-    if dataset.detour:
+    dataset = describe_dataset(array)
+    if dataset.h5py_fallback:
         return through_hdf5
     through_core = _CoreReader(array.file.path, Element(dataset))
     same = np.array_equal(through_core(0, 1), through_hdf5(0, 1), equal_nan=True)
@@ -474,7 +474,7 @@ class _TreeCopier:
             h5py.h5g.create(target.id, name.encode(), gcpl=created)
             self.copy_group(found, target[name])
         else:
-            with asking(self._file.path, found.name):
+            with wrap_errors(self._file.path, found.name):
                 self._source.copy(found, target, name)
 
     def translate_references(self) -> None:

@@ -1,9 +1,9 @@
-"""HDF5's library asked in a process of its own, for a damaged file can crash it or keep it busy.
+"""A sandbox for HDF5's library: another process, since a damaged file can crash it or hang it.
 
 Of 2,900 small files in which a few bytes of the metadata were changed at random, HDF5 2.0 crashed
 with one and never returned from 13, most often because of one byte of a global heap, where HDF5
-keeps text. What a program cannot interrupt, only another process can end. One helper serves all
-files that a process opens: it starts with the first, and ends a minute after the last.
+keeps text. Only another process can be ended then. One helper serves all files that a process
+opens: it starts with the first, and ends a minute after the last.
 """
 
 import contextlib
@@ -21,86 +21,55 @@ from typing import IO, Any
 
 from paceline.errors import DamagedFileError, WorkerError
 
-#: Seconds of computing that a file may take, whatever its size: a hundred times what most take.
-PATIENCE = 5.0
+#: Seconds of computing that a file may take, whatever its size: a hundred times what most need.
+TIME_LIMIT = 5.0
 #: Seconds that may pass for each of computing: storage may be slow, but must not wait for ever.
 _WAITING = 24.0
-#: Seconds after which a helper that nobody asks for anything ends.
+#: Timers that limit a call, and their seconds for each of computing.
+_TIMERS = ((signal.ITIMER_PROF, 1.0), (signal.ITIMER_REAL, _WAITING))
+#: Seconds without a request after which the helper ends.
 _IDLE = 60.0
-#: Before an answer stands the number of its bytes.
+#: Number of bytes, before each answer: of one that breaks off nothing is unpickled.
 _LENGTH = struct.Struct("<Q")
-#: How variables begin that tell a program that a launcher of MPI started it.
-_OF_LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
+#: Prefixes of variables by which a launcher of MPI makes a program a rank.
+_LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
 _HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
-def apart(function: Callable[..., Any], path: str, **options: Any) -> Any:
-    """What a function makes of a file, called in another process.
+def run_in_sandbox(function: Callable[..., Any], path: str, **options: Any) -> Any:
+    """Call `function(path, **options)` in the helper process, and return or raise what it does.
 
-    Parameters
-    ----------
-    function : callable
-        Of a module; its first argument is the path.
-    path : str
-        The file.
-    **options
-        Further arguments.
+    `DamagedFileError`: the file crashed the helper, or exceeded the time limit. `WorkerError`: the
+    helper cannot be started or was ended from outside, or an answer cannot be pickled.
 
-    Returns
-    -------
-    object
-        What it returns.
-
-    Raises
-    ------
-    DamagedFileError
-        The file crashed the other process, or kept it busy or waiting beyond all reason.
-    WorkerError
-        The other process cannot be started, or somebody ended it, or what the function made of the
-        file cannot travel.
-    Exception
-        What the function raised.
-
-    Examples
-    --------
-    >>> apart(os.path.basename, "md.h5md")
+    >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
     """
-    done, value = _helper.ask(pickle.dumps((function, path, options, PATIENCE)), path)
+    done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT)), path)
     if done:
         return value
     raise value
 
 
 def interrupt() -> None:
-    """End the other process, whatever it does: threads that wait for it get a `WorkerError`.
+    """End the helper at once: threads that wait for it get a `WorkerError`.
 
-    Ctrl-C interrupts no thread but the first, which may itself wait for one that asks.
+    Ctrl-C interrupts the main thread only, which may itself wait for one of these.
     """
     _helper.kill()
 
 
-def allow(seconds: float) -> None:
-    """Let the file that this process serves take longer: it has much to be read.
-
-    Parameters
-    ----------
-    seconds : float
-        Of computing, added to those that are left. Nothing happens outside of a helper.
-    """
+def extend_time_limit(seconds: float) -> None:
+    """Add seconds of computing to the limit of the file that this helper reads; else do nothing."""
     for timer, share in _TIMERS if _serving else ():
         left, _ = signal.getitimer(timer)
         if left:
             signal.setitimer(timer, left + share * seconds)
 
 
-#: What limits a call, and seconds of it for each of computing.
-_TIMERS = ((signal.ITIMER_PROF, 1.0), (signal.ITIMER_REAL, _WAITING))
-
-
 class _Helper:
-    """The other process, seen from here."""
+    """Client of the helper process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,14 +78,14 @@ class _Helper:
         self._lifeline: IO[bytes] | None = None
 
     def ask(self, request: bytes, path: str) -> tuple[bool, Any]:
-        """Whether the function returned, and what; or the error that it raised."""
+        """Send a request; returns (True, the result) or (False, the error)."""
         with self._lock:
             try:
                 for _ in range(2):
                     process = self._process or self._start()
                     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
                         return self._exchange(process, request)
-                    # One that ends of its own accord did so before it was asked.
+                    # An idle helper may have ended before the request.
                     if (status := self._ended(process)) != 0:
                         raise _error_of(status, path)
             except BaseException:
@@ -126,10 +95,12 @@ class _Helper:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_LAUNCHER_PREFIXES)
         }
-        # Modules are found where this process finds them: -P keeps the working directory, whatever
-        # it holds, from standing before them.
+        # Modules are found where this process finds them; -P keeps the working directory from
+        # coming first.
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         end, lifeline = os.pipe()
         self._lifeline = os.fdopen(lifeline, "wb")
@@ -140,7 +111,7 @@ class _Helper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
-                # Ctrl-C is for the one that asks, also while this one starts.
+                # Ctrl-C is for the process that asks, also while the helper starts.
                 process_group=0,
             )
         except OSError as error:
@@ -161,19 +132,19 @@ class _Helper:
         return pickle.loads(_exactly(process.stdout, length))
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> int:
-        """Status of one whose answer ended early."""
+        """Wait for a helper whose answer ended early; returns its exit status."""
         status = process.wait()
         self._forget()
         return status
 
     def kill(self) -> None:
-        """Let whoever waits for it wait no longer, and see to the rest."""
+        """Kill it; whoever waits for an answer cleans up."""
         process = self._process
         if process is not None:
             process.kill()
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """Kill it and clean up."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -188,7 +159,7 @@ class _Helper:
 
 
 def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
-    """So many bytes; `EOFError` where whoever writes them ends in the middle."""
+    """Read so many bytes; `EOFError` where fewer come."""
     found = pipe.read(n_bytes)
     if len(found) < n_bytes:
         raise EOFError
@@ -196,13 +167,13 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 
 def _error_of(status: int, path: str) -> Exception:
-    """What the end of a helper says of the file that it was to open."""
+    """Make the error for the exit status of a helper."""
     if status == -signal.SIGPROF:
         found = "one that keeps HDF5's library busy without end"
     elif status == -signal.SIGALRM:
         found = (
-            f"one for which HDF5's library waits {_WAITING * PATIENCE:.0f} s: its storage does not "
-            "answer, or it leads into a file, such as a pipe, that gives nothing"
+            f"one for which HDF5's library waits {_WAITING * TIME_LIMIT:.0f} s: its storage does "
+            "not answer, or it leads into a file, such as a pipe, that gives nothing"
         )
     elif status in (-signal.SIGKILL, -signal.SIGTERM) or status > 0:
         return WorkerError(
@@ -222,7 +193,7 @@ _serving = False
 
 
 def _in_child() -> None:
-    """A forked process has no share in its parent's helper."""
+    """Forget the parent's helper in a forked process."""
     global _helper
     if _helper._lifeline is not None:
         _helper._lifeline.close()
@@ -234,12 +205,12 @@ os.register_at_fork(after_in_child=_in_child)
 
 def _end_with(lifeline: int) -> None:
     """End this process, even inside of a library, when the other end of a pipe closes."""
-    # Whoever starts this process may ignore signals, or block them, and hand that down.
+    # The process that starts this one may ignore or block signals, which this one inherits.
     limits = (signal.SIGIO, signal.SIGPROF, signal.SIGALRM)
     for number in limits:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
-    # The signal for a pipe in which something happens ends whoever does not handle it.
+    # The signal of a pipe in which something happens ends a process that does not handle it.
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([lifeline], [], [], 0)[0]:  # it closed before
@@ -247,21 +218,21 @@ def _end_with(lifeline: int) -> None:
 
 
 def serve(lifeline: int) -> None:
-    """Answer one request after another, until nobody asks for a while."""
+    """Answer requests until none comes for a while: the main function of the helper."""
     global _serving
     _serving = True
     _end_with(lifeline)
     requests = sys.stdin.buffer
-    # Whatever libraries print must not get among the answers.
+    # Libraries print to standard output: keep that apart from the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         while select.select([requests], [], [], _IDLE)[0]:
             try:
-                function, path, options, patience = pickle.load(requests)
+                function, path, options, limit = pickle.load(requests)
             except EOFError:
                 return
             for timer, share in _TIMERS:
-                signal.setitimer(timer, share * patience)
+                signal.setitimer(timer, share * limit)
             try:
                 answer = True, function(path, **options)
             except Exception as error:
@@ -275,11 +246,11 @@ def serve(lifeline: int) -> None:
 
 
 def _packed(answer: tuple[bool, Any], path: str) -> bytes:
-    """An answer on its way, or an error that says why it cannot travel."""
+    """Pickle an answer, or an error that says why it cannot be pickled."""
     try:
         packed = pickle.dumps(answer, protocol=5)
         if not answer[0]:
-            # Errors may leave and not arrive: pickle calls their classes with their text alone.
+            # Some errors cannot be unpickled: pickle calls their classes with their text alone.
             pickle.loads(packed)
         return packed
     except Exception as error:

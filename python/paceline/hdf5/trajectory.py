@@ -1,58 +1,35 @@
-"""An HDF5 trajectory, opened once: what all that work with files ask of one."""
+"""An HDF5 trajectory, opened and indexed once."""
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.hdf5.chunk_index import (
-    ABSENT,
-    Catalogue,
-    Element,
-    Places,
-    Slice,
-    frames_of_chunk,
-    rows_of,
-    slice_of,
-)
+from paceline.hdf5.chunk_index import ABSENT, BlockIndex, ChunkExtents, ChunkIndex, Element
 from paceline.hdf5.options import Hdf5Options
-from paceline.hdf5.reader import BlockIndex, Hdf5FileSpec
-from paceline.hdf5.sandbox import apart
+from paceline.hdf5.reader import Hdf5FileSpec
+from paceline.hdf5.sandbox import run_in_sandbox
+from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
     from paceline.hdf5.observables import SeriesByName
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: How the note begins that a file which is shorter than it says has.
-WAS_CUT = "the file was cut"
+#: Beginning of the note on a file that is shorter than it says.
+TRUNCATED = "the file was cut"
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
-    """Whether a file is an HDF5 file, by its content.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
-    # Opening a pipe would wait for whoever writes to it.
+    """Tell by its content whether a file is an HDF5 file."""
+    # Opening a pipe would wait for its writer.
     if not stat.S_ISREG(os.stat(path).st_mode):
         return False
     with open(path, "rb", buffering=0) as file:
@@ -67,19 +44,7 @@ def is_hdf5(path: str | os.PathLike) -> bool:
 
 
 class Hdf5File:
-    """An HDF5 trajectory and its catalogue: a `paceline.trajectory.source.TrajectoryFile`.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    fingerprint : str
-        What it is recognised by.
-    catalogue : Catalogue
-        What is in it.
-    driver, external : optional
-        As for `Hdf5Options`.
-    """
+    """An HDF5 trajectory and its index: a `paceline.trajectory.source.TrajectoryFile`."""
 
     #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
     dt = index_file = traffic = None
@@ -90,7 +55,7 @@ class Hdf5File:
         self,
         path: str,
         fingerprint: str,
-        catalogue: Catalogue,
+        chunk_index: ChunkIndex,
         driver: str | None = None,
         external: bool = False,
     ):
@@ -98,215 +63,146 @@ class Hdf5File:
         self.external = external
         self.driver = driver
         self.fingerprint = fingerprint
-        self.catalogue = catalogue
+        self.chunk_index = chunk_index
         self.size = os.stat(path).st_size
-        self.notes = [*catalogue.notes, *_detours(catalogue)]
+        self.notes = [*chunk_index.notes, *_fallback_notes(chunk_index)]
 
     @classmethod
-    def open(cls, path: str, asked: Hdf5Options) -> "Hdf5File":
-        """Make the catalogue of a file, and prove that the core reads it as HDF5 does.
-
-        Another process does it: a damaged file can crash HDF5's library, or keep it busy for ever.
-
-        Parameters
-        ----------
-        path : str
-            The file.
-        asked : Hdf5Options
-            What the user said about it.
-
-        Returns
-        -------
-        Hdf5File
-
-        Raises
-        ------
-        UnsupportedError
-            It holds nothing that is known to be a trajectory.
-        DamagedFileError
-            It contradicts itself.
-        OSError
-            It cannot be opened.
-        """
-        return apart(cls._opened, path, asked=asked)
+    def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
+        """Index a file, and verify that the core reads it as HDF5 does; all in the sandbox."""
+        return run_in_sandbox(cls._opened, path, options=options)
 
     @classmethod
-    def _opened(cls, path: str, *, asked: Hdf5Options) -> "Hdf5File":
-        # Others, who have no use for HDF5, do not wait for its library.
-        from paceline.hdf5.conventions import catalogue_of
-        from paceline.hdf5.file import File, refuse_without_mpi
-        from paceline.hdf5.verification import proved
+    def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
+        # Only the sandbox loads HDF5's library.
+        from paceline.hdf5.conventions import read_chunk_index
+        from paceline.hdf5.file import File, check_mpi_build
+        from paceline.hdf5.verification import verify
 
-        if asked.driver is not None:
-            refuse_without_mpi()
+        if options.driver is not None:
+            check_mpi_build()
         fingerprint = _core.fingerprint_of(path)
-        with File(path, external=asked.external) as opened:
+        with File(path, external=options.external) as opened:
             try:
-                with opened.blaming_the_cut():
-                    catalogue = catalogue_of(opened, **asked.contents)
+                with opened.explain_truncation():
+                    index = read_chunk_index(opened, **options.contents)
             except (MissingDataError, UnsupportedError) as error:
-                if opened.left_out:
-                    error.args = (f"{error}; {_not_followed(opened.left_out)}",)
+                if opened.not_followed:
+                    error.args = (f"{error}; {_note_not_followed(opened.not_followed)}",)
                 raise
-            if opened.left_out:
-                catalogue = replace(
-                    catalogue, notes=[*catalogue.notes, _not_followed(opened.left_out)]
-                )
-            if opened.cut_from is not None:
-                note = f"{WAS_CUT}: {opened.size} of {opened.cut_from} bytes are left"
-                catalogue = replace(catalogue, notes=[note, *catalogue.notes])
-        if asked.driver is None:
-            catalogue = proved(cls(path, fingerprint, catalogue, external=asked.external))
-        return cls(path, fingerprint, catalogue, asked.driver, asked.external)
+            if opened.not_followed:
+                note = _note_not_followed(opened.not_followed)
+                index = replace(index, notes=[*index.notes, note])
+            if opened.full_size is not None:
+                note = f"{TRUNCATED}: {opened.size} of {opened.full_size} bytes are left"
+                index = replace(index, notes=[note, *index.notes])
+        if options.driver is None:
+            spec = Hdf5FileSpec.of(path, fingerprint, index, None, options.external)
+            index = verify(spec, index)
+        return cls(path, fingerprint, index, options.driver, options.external)
 
     @property
     def format(self) -> str:
-        """As users call it."""
-        return self.catalogue.dialect
+        """Format, as users call it."""
+        return self.chunk_index.format
 
     @property
     def n_atoms(self) -> int:
         """Number of atoms of each frame."""
-        return self.catalogue.n_atoms
+        return self.chunk_index.n_atoms
 
     @property
     def n_frames(self) -> int:
         """Number of frames."""
-        return self.catalogue.n_frames
+        return self.chunk_index.n_frames
 
     @property
     def fields(self) -> int:
-        """What frames may hold, as the core counts it."""
-        return field_bits(list(self.catalogue.elements))
+        """Bits of the fields that frames may hold."""
+        return field_bits(list(self.chunk_index.elements))
 
     @cached_property
     def observables(self) -> "SeriesByName":
         """Energies and the like, by name."""
         from paceline.hdf5.observables import observables_of
 
-        return apart(observables_of, self.path, external=self.external)
+        return run_in_sandbox(observables_of, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "SeriesByName":
-        """What it tells of its particles beside their motion, by name."""
+        """Properties of the particles beside their motion, by name."""
         from paceline.hdf5.observables import properties_of
 
-        group = self.catalogue.facts.get("group")
-        return apart(properties_of, self.path, group=group, external=self.external)
-
-    @property
-    def _main(self) -> Element:
-        """What says where a frame is."""
-        elements = self.catalogue.elements
-        return next(elements[field] for field in FIELDS if field in elements)
+        group = self.chunk_index.facts.get("group")
+        return run_in_sandbox(properties_of, self.path, group=group, external=self.external)
 
     @cached_property
     def spec(self) -> Hdf5FileSpec:
-        """What workers must know of it."""
-        found = self.catalogue
-        return Hdf5FileSpec(
-            self.path,
-            self.fingerprint,
-            found.n_atoms,
-            tuple(_bare(found.elements.get(field)) for field in FIELDS),
-            _bare(found.ids),
-            found.id_order,
-            self.driver,
-            self.external,
+        """Everything workers need to open it."""
+        return Hdf5FileSpec.of(
+            self.path, self.fingerprint, self.chunk_index, self.driver, self.external
         )
 
     @property
     def chunk_frames(self) -> int:
-        """Neighbours that are stored as one."""
-        return max(frames_of_chunk(one, self.n_frames) for one in self.catalogue.elements.values())
+        """Neighbouring frames that are stored as one."""
+        elements = self.chunk_index.elements.values()
+        return max(element.frames_per_chunk(self.n_frames) for element in elements)
 
     @cached_property
     def damaged(self) -> list[int]:
         """Frames that lie outside of the file, or share bytes with others."""
         frames = np.arange(self.n_frames)
         lost = np.zeros(self.n_frames, dtype=bool)
-        for element in self.catalogue.elements.values():
-            places = Places.of(element.dataset)
-            # A chunk that is nowhere has an offset to which nothing can be added.
-            ends = self.size - np.minimum(places.sizes, self.size)
-            outside = (places.offsets > ends).any(axis=1)
-            rows = rows_of(element, frames)
+        for element in self.chunk_index.elements.values():
+            extents = ChunkExtents.of(element.dataset)
+            # Nothing can be added to the offset of a chunk that lies nowhere.
+            ends = self.size - np.minimum(extents.sizes, self.size)
+            outside = (extents.offsets > ends).any(axis=1)
+            rows = element.rows_of(frames)
             there = rows != ABSENT
-            lost[there] |= outside[rows[there] // places.n_rows]
+            lost[there] |= outside[rows[there] // extents.n_rows]
         return np.flatnonzero(lost).tolist()
 
+    @property
+    def _main(self) -> Element:
+        """First of positions, velocities and forces."""
+        elements = self.chunk_index.elements
+        return next(elements[field] for field in FIELDS if field in elements)
+
     @cached_property
-    def _places(self) -> Places:
-        return Places.of(self._main.dataset)
+    def _main_extents(self) -> ChunkExtents:
+        return ChunkExtents.of(self._main.dataset)
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the first of their bytes are, and how many they have.
+        """Offset and number of bytes of each frame, uint64; 0 where only HDF5 knows.
 
-        Parameters
-        ----------
-        frames : numpy.ndarray of uint64, shape (n_frames,)
-            Frame numbers.
-
-        Returns
-        -------
-        offsets : numpy.ndarray of uint64, shape (n_frames,)
-            First byte; of a frame that shares chunks with others, the first of theirs.
-        sizes : numpy.ndarray of uint64, shape (n_frames,)
-            Bytes; of such a frame, its share of them. 0 where only HDF5 knows.
+        Frames that share chunks have the first offset of these, and their share of the bytes.
         """
         if len(frames) and frames.max() >= self.n_frames:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
-        rows = rows_of(self._main, frames)
-        there, places = rows != ABSENT, rows // self._places.n_rows
-        offsets = self._places.offsets[places].min(axis=1)
-        sizes = self._places.sizes[places].sum(axis=1) // np.uint64(self._places.n_rows)
+        found, rows = self._main_extents, self._main.rows_of(frames)
+        there, chunks = rows != ABSENT, rows // found.n_rows
+        offsets = found.offsets[chunks].min(axis=1)
+        sizes = found.sizes[chunks].sum(axis=1) // np.uint64(found.n_rows)
         nothing = np.uint64(0)
         return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
 
     def slice_of(self, frames: np.ndarray) -> BlockIndex:
-        """What else workers need to read these frames.
-
-        Parameters
-        ----------
-        frames : numpy.ndarray of uint64, shape (n_frames,)
-            Frame numbers.
-
-        Returns
-        -------
-        BlockIndex
-        """
-        found = self.catalogue
-        numbers = frames.astype(np.int64)
-        shared = len(found.dimensions) != found.n_frames
-        return BlockIndex(
-            tuple(_slice(found.elements.get(field), numbers) for field in FIELDS),
-            _slice(found.ids, numbers),
-            found.dimensions if shared else found.dimensions[numbers],
-            found.times[numbers],
-            found.steps[numbers],
-        )
+        """Part of the index that workers need to read these frames."""
+        return self.chunk_index.of_block(frames.astype(np.int64))
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
         """Time (ps) and step of every frame."""
-        return self.catalogue.times, self.catalogue.steps
+        return self.chunk_index.times, self.chunk_index.steps
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """What files must have in common for the frames of one to continue those of the other."""
+        """Traits that files share if the frames of one continue those of the other."""
         return [("format", self.format), ("number of atoms", str(self.n_atoms))]
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Nothing: `UnsupportedError`.
-
-        Parameters
-        ----------
-        first, n_frames : int
-            Frames that are to be copied.
-
-        Returns
-        -------
-        bytes
-        """
+        """Raise `UnsupportedError`: no bytes before frames make a file of them."""
         raise UnsupportedError(
             f"{self.path}: frames of an HDF5 file cannot be copied as they are; "
             "paceline convert writes them anew"
@@ -317,27 +213,31 @@ class Hdf5File:
         _core.verify(self.path, self.fingerprint)
 
 
-def _not_followed(left_out: list[str]) -> str:
-    return f"not followed without external=True (--external): {left_out[0]}"
+def _note_not_followed(found: list[str]) -> str:
+    return f"not followed without external=True (--external): {found[0]}"
 
 
-def _detours(catalogue: Catalogue) -> Iterator[str]:
-    """What goes the slow way."""
-    ids = {} if catalogue.ids is None else {"numbers of atoms": catalogue.ids}
-    for what, element in {**catalogue.elements, **ids}.items():
-        if element.dataset.detour:
+def _fallback_notes(index: ChunkIndex) -> Iterator[str]:
+    ids = {} if index.ids is None else {"numbers of atoms": index.ids}
+    for what, element in {**index.elements, **ids}.items():
+        if element.dataset.h5py_fallback:
             yield (
                 f"{what} are read through HDF5's own library, which is slower: "
-                f"{element.dataset.detour}"
+                f"{element.dataset.h5py_fallback}"
             )
 
 
-def _bare(element: Element | None) -> Element | None:
-    """An element without what is known frame by frame."""
-    if element is None:
-        return None
-    return replace(element, rows=None, dataset=replace(element.dataset, table=None))
-
-
-def _slice(element: Element | None, frames: np.ndarray) -> Slice | None:
-    return None if element is None else slice_of(element, frames)
+def collective_specs(files: Sequence[TrajectoryFile], comm: Any) -> list[Hdf5FileSpec]:
+    """Specify files that all ranks of `comm` read at once: each call is made by all of them."""
+    specs = []
+    for file in files:
+        if not isinstance(file, Hdf5File):
+            raise UnsupportedError(f"{file.path}: collective=True is for HDF5 files")
+        for field, element in file.chunk_index.elements.items():
+            if element.rows is not None and (element.rows == ABSENT).any():
+                raise UnsupportedError(
+                    f"{file.path}: not all frames hold {field}, and ranks that read at once must "
+                    "all read the same of each; leave out collective=True"
+                )
+        specs.append(replace(file.spec, comm=comm))
+    return specs

@@ -1,4 +1,4 @@
-"""Units: those that a file states, those that a user names, and what turns numbers into ours."""
+"""Units that files state or users name, and the factors that convert numbers to ours."""
 
 import math
 import re
@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from paceline.errors import UnsupportedError
 
-#: Quantities that have units, and the units that their numbers are turned into.
-OURS = {
+#: Quantities that have units, and ours for each.
+OUR_UNITS = {
     "length": "Angstrom",
     "time": "ps",
     "velocity": "Angstrom ps-1",
@@ -25,14 +25,14 @@ _ENERGY: _Power = (0, 0, 1, 0, 0)
 _MASS: _Power = (0, 0, 0, 1, 0)
 _CHARGE: _Power = (0, 0, 0, 0, 1)
 
-# MDAnalysis's constants, so that the same numbers come out: CODATA 2010, and the thermochemical
-# calorie, where H5MD's units module has another one that no force field uses.
+# MDAnalysis's constants, for the same numbers: CODATA 2010, and the thermochemical calorie. That
+# of H5MD's units module is another one, which no force field uses.
 _AVOGADRO = Fraction("6.02214129e23")
 _JOULE = _AVOGADRO / 1000
 _CALORIE = Fraction("4.184")
 _COULOMB = 1 / Fraction("1.602176565e-19")
 
-#: In Å, ps, kJ/mol, u and e.
+#: Units without prefixes, in Å, ps, kJ/mol, u and e.
 _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "Angstrom": (Fraction(1), _LENGTH),
     "AKMA": (Fraction("0.04888821"), _TIME),
@@ -40,7 +40,7 @@ _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "u": (Fraction(1), _MASS),
     "e": (Fraction(1), _CHARGE),
 }
-#: The same of symbols that take a prefix.
+#: Units that take a prefix.
 _SI: dict[str, tuple[Fraction, _Power]] = {
     "m": (Fraction(10**10), _LENGTH),
     "s": (Fraction(10**12), _TIME),
@@ -53,7 +53,7 @@ _SI: dict[str, tuple[Fraction, _Power]] = {
 }
 _PREFIXES = {"f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3, "k": 3}
 
-#: Other spellings of the above, singular.
+#: Other spellings, singular.
 _SPELLINGS = {
     "A": "Angstrom",
     "Ang": "Angstrom",
@@ -73,7 +73,7 @@ _SPELLINGS = {
     "Da": "u",
 }
 
-#: A bracket, a stroke, a number with its power of ten, or a symbol with its power.
+#: A bracket, a slash, a number with its power of ten, or a symbol with its power.
 _TOKEN = re.compile(
     r"[()/]"
     r"|(?P<number>\d+(?:\.\d*)?)(?P<ten>[+-]\d{1,3})?"
@@ -83,57 +83,22 @@ _TOKEN = re.compile(
 
 
 def factor_of(unit: str, quantity: str) -> float:
-    """What a number in some unit is multiplied by to be in ours.
+    """Factor that converts numbers in a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to ours.
 
-    Parameters
-    ----------
-    unit : str
-        As H5MD's module of units writes it, "kJ mol-1 nm-1", or with strokes: "kJ/(mol*nm)".
-    quantity : str
-        Out of `OURS`.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    UnsupportedError
-        It is no unit that we know, or one of something else.
-
-    Examples
-    --------
     >>> factor_of("nm", "length")
     10.0
     >>> factor_of("nm ps-1", "velocity"), factor_of("kJ/(mol*nm)", "force")
     (10.0, 0.1)
     """
     size, power = _size_of(unit)
-    if power != _size_of(OURS[quantity])[1]:
-        raise UnsupportedError(f"{unit!r} is no unit of {quantity}; one is {OURS[quantity]!r}")
+    if power != _size_of(OUR_UNITS[quantity])[1]:
+        raise UnsupportedError(f"{unit!r} is no unit of {quantity}; one is {OUR_UNITS[quantity]!r}")
     return size
 
 
 def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
-    """Units as a user names them: quantity and unit.
+    """Parse units that a user names; that of velocities follows from length and time.
 
-    Parameters
-    ----------
-    units : str or mapping, optional
-        `{"length": "nm", "time": "ps"}`, or the units alone: "nm, ps".
-
-    Returns
-    -------
-    dict
-        The unit of velocities follows from length and time where it is not named.
-
-    Raises
-    ------
-    UnsupportedError
-        A quantity or a unit is not known, or two are of the same quantity.
-
-    Examples
-    --------
     >>> units_given("nm, ps")
     {'length': 'nm', 'time': 'ps', 'velocity': 'nm/ps'}
     """
@@ -145,9 +110,9 @@ def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
         pairs = list(units.items())
     given: dict[str, str] = {}
     for quantity, unit in pairs:
-        if quantity not in OURS:
+        if quantity not in OUR_UNITS:
             raise UnsupportedError(
-                f"units= names {quantity!r}; quantities that have one are {', '.join(OURS)}"
+                f"units= names {quantity!r}; quantities that have one are {', '.join(OUR_UNITS)}"
             )
         if quantity in given:
             raise UnsupportedError(
@@ -163,14 +128,14 @@ def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
 
 def _quantity_of(unit: str) -> str:
     _, power = _size_of(unit)
-    for quantity, ours in OURS.items():
+    for quantity, ours in OUR_UNITS.items():
         if power == _size_of(ours)[1]:
             return quantity
-    raise UnsupportedError(f"{unit.strip()!r} is a unit of none of {', '.join(OURS)}")
+    raise UnsupportedError(f"{unit.strip()!r} is a unit of none of {', '.join(OUR_UNITS)}")
 
 
 def _size_of(unit: str) -> tuple[float, _Power]:
-    """A unit in ours, and its powers of length, time, energy, mass and charge."""
+    """Parse a unit: its size in ours, and its powers of length, time, energy, mass and charge."""
     size, powers = Fraction(1), [0, 0, 0, 0, 0]
     for factor, power, exponent in _factors(unit):
         size *= factor**exponent
@@ -186,7 +151,7 @@ def _size_of(unit: str) -> tuple[float, _Power]:
 
 
 def _factors(unit: str) -> Iterator[tuple[Fraction, _Power, int]]:
-    """Factors of a unit with their exponents; behind a stroke comes one factor, or a bracket."""
+    """Yield factors of a unit with their exponents; a slash divides by one factor or bracket."""
     sign, outer = 1, [1]
     for token in _TOKEN.finditer(unit.replace("**", "^")):
         if token[0] == "/":
@@ -225,56 +190,24 @@ def _symbol(name: str, unit: str) -> tuple[Fraction, _Power]:
 
 
 class Units:
-    """Units of one file.
+    """Units of one file: given ones, else those that the file states, else its writer's.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    given : mapping
-        Quantity and unit, as `units_given` makes them: they count in place of the file's.
-    usual : mapping, optional
-        Units of a program that wrote the file, where the file states none.
-
-    Attributes
-    ----------
-    used : dict
-        Unit of each quantity that was asked for.
-    notes : list of str
-        Where a user's unit is another than the file's.
+    `used` holds the unit of each quantity, `notes` says where a given unit replaces a stated one.
     """
 
-    def __init__(self, path: str, given: Mapping[str, str], usual: Mapping[str, str] | None = None):
+    def __init__(
+        self, path: str, given: Mapping[str, str], defaults: Mapping[str, str] | None = None
+    ):
         self._path = path
         self._given = given
-        self._usual = usual or {}
+        self._defaults = defaults or {}
         self._missing: dict[str, str] = {}
         self.used: dict[str, str] = {}
         self.notes: list[str] = []
 
     def factor(self, quantity: str, name: str, stated: str | None) -> float:
-        """What a dataset's numbers are multiplied by.
-
-        Parameters
-        ----------
-        quantity : str
-            Out of `OURS`.
-        name : str
-            The dataset.
-        stated : str or None
-            Its unit, as the file has it.
-
-        Returns
-        -------
-        float
-            1 where there is no unit: `refuse_missing` speaks of that.
-
-        Raises
-        ------
-        UnsupportedError
-            The file states a unit that we do not know.
-        """
-        unit = self._given.get(quantity, stated or self._usual.get(quantity))
+        """Factor that converts numbers; 1 where no unit is known, see `check_missing`."""
+        unit = self._given.get(quantity, stated or self._defaults.get(quantity))
         if unit is None:
             self._missing.setdefault(quantity, name)
             return 1.0
@@ -282,23 +215,26 @@ class Units:
         try:
             factor = factor_of(unit, quantity)
         except UnsupportedError as error:
+            ours = OUR_UNITS[quantity]
             raise UnsupportedError(
                 f"{self._path}: {name}: {error}; say which it has with "
-                f'units=, for instance units="{OURS[quantity]}" (--units "{OURS[quantity]}")'
+                f'units=, for instance units="{ours}" (--units "{ours}")'
             ) from None
         if stated is not None and unit != stated:
             self.notes.append(f"{name}: in {unit}, as units= (--units) says, and not in {stated}")
         return factor
 
-    def refuse_missing(self) -> None:
-        """Raise `UnsupportedError` if a dataset that was asked for has no unit."""
+    def check_missing(self) -> None:
+        """Raise `UnsupportedError` where a dataset had no unit."""
         if not self._missing:
             return
         names = ", ".join(self._missing.values())
-        # That of velocities follows from the first two.
+        # The unit of velocities follows from length and time.
         follows = {"velocity"} if {"length", "time"} <= self._missing.keys() else set()
         wanted = ", ".join(
-            unit for quantity, unit in OURS.items() if quantity in self._missing.keys() - follows
+            unit
+            for quantity, unit in OUR_UNITS.items()
+            if quantity in self._missing.keys() - follows
         )
         raise UnsupportedError(
             f"{self._path}: {names}: expected an attribute unit, found none; say what they are in, "

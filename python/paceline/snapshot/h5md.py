@@ -11,7 +11,7 @@ from paceline._core import __version__
 from paceline._util.files import refuse_impossible
 from paceline._util.machine import current_command
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.file import asking
+from paceline.hdf5.file import wrap_errors
 from paceline.hdf5.h5md_tree import (
     ELEMENTS,
     GROUP,
@@ -64,7 +64,7 @@ class H5MD(Container):
         if settings.append and os.path.exists(settings.path):
             self._output = Output.existing(settings.path)
             try:
-                with asking(settings.path, "", "an H5MD file"):
+                with wrap_errors(settings.path, "", "an H5MD file"):
                     self._open()
                     existing = _inspect(self._file, settings)
                 self._contents, self.n_frames, self._last_step, self.double = existing

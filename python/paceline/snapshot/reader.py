@@ -15,7 +15,7 @@ from paceline import _core
 from paceline._util.files import size_of_words
 from paceline.block import Decoded, field_bits, fields_in
 from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
-from paceline.hdf5.sandbox import apart
+from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.snapshot.local_atoms import AtomNumbering, angles_of, lengths_and_cosines
 from paceline.snapshot.ranks import choose_readers
@@ -31,7 +31,7 @@ from paceline.trajectory.source import (
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from paceline.hdf5.topology import Column, Row
+    from paceline.hdf5.topology import AtomColumn, AtomRow
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ class FrameInfo:
     #: Out of `STATIC_PROPERTIES`: what it holds of its atoms.
     known: Sequence[str] = ()
     #: Where these are in an HDF5 file, and "ids".
-    rows: Mapping[str, "Row"] = field(default_factory=dict)
+    rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: With "ids": the numbers that are atoms'.
     numbering: AtomNumbering | None = None
 
@@ -256,9 +256,9 @@ class FrameInfo:
         if not self.rows:
             return found
         # Here, and for no other file, HDF5's own library is loaded.
-        from paceline.hdf5.topology import read_rows
+        from paceline.hdf5.topology import read_atom_rows
 
-        beside: dict[str, Any] = {**read_rows(self.path, self.rows, first, last)}
+        beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
         found = found._replace(**beside)
         return found if self.numbering is None else found.counted(self.numbering)
 
@@ -269,18 +269,20 @@ class SnapshotFile:
     def __init__(self, path: str, buffer: int):
         file: TrajectoryFile = open_file(path)
         self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, AtomColumn] = {}
         self._numbering: AtomNumbering | None = None
         self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
 
     def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
         """Return the file with atoms in stored order; find properties and numbers of atoms."""
-        from paceline.hdf5.topology import Column, columns_of
+        from paceline.hdf5.topology import AtomColumn, find_atom_columns
 
-        found = file.catalogue
+        found = file.chunk_index
         if file.format == "H5MD":
             group = found.facts.get("group")
-            self._columns = apart(columns_of, file.path, group=group, external=file.external)
+            self._columns = run_in_sandbox(
+                find_atom_columns, file.path, group=group, external=file.external
+            )
         if found.ids is None or found.id_order is None:
             return file
         numbering = self._numbering = AtomNumbering.of(found.id_order)
@@ -289,7 +291,7 @@ class SnapshotFile:
                 f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
                 f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
             )
-        self._columns["ids"] = Column(found.ids.dataset.name, found.ids.rows, is_fixed=False)
+        self._columns["ids"] = AtomColumn(found.ids.dataset.name, found.ids.rows, is_fixed=False)
         n_places = found.ids.dataset.shape[1]
         stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
         return Hdf5File(file.path, file.fingerprint, stored, external=file.external)

@@ -21,7 +21,7 @@ from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import DamagedFileError, FileChangedError, MissingDataError, UnsupportedError
-from paceline.hdf5.options import LeadsOutError
+from paceline.hdf5.options import ExternalFileError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import warn
@@ -399,7 +399,7 @@ def _h5md(trajectory: Any) -> tuple[Chain, TimeAxis] | None:
     offset = {"time_offset": given["time_offset"]} if "time_offset" in given else {}
     try:
         ours = Reader(trajectory.filename, group=group, **offset)
-    except LeadsOutError:
+    except ExternalFileError:
         return None
     same = _counts(ours) == _counts(trajectory) and _are_same(ours, trajectory)
     return (ours.chain, ours.time_axis) if same else None

@@ -143,7 +143,7 @@ def open_files(
             if is_hdf5(name):
                 file = Hdf5File.open(name, options)
             else:
-                options.refuse_for(name)
+                options.check_unset(name)
                 file = IndexedFile(
                     name,
                     cache_folder=None if folder is None else os.fspath(folder),

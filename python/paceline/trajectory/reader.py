@@ -20,9 +20,8 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
-from paceline.hdf5.collective import read_together
 from paceline.hdf5.options import Hdf5Options
-from paceline.hdf5.trajectory import Hdf5File
+from paceline.hdf5.trajectory import Hdf5File, collective_specs
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file, read_headers, warn
@@ -193,7 +192,7 @@ class Reader(ReaderBase):
         self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
-            specs = read_together(self.chain.files, self._together)
+            specs = collective_specs(self.chain.files, self._together)
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
 
