@@ -105,7 +105,7 @@ class Reader(ReaderBase):
     filename: str
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
     #: For MDAnalysis's `__del__`, where a reader could not be unpickled.
-    _auxs: Mapping[str, Any] = {}  # noqa: RUF012
+    _auxs: Mapping[str, Any] = {}
 
     @store_init_arguments
     def __init__(
