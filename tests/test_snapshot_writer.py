@@ -182,9 +182,9 @@ def test_what_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     ("how", "kind", "words"),
     [
-        ("killed", "HISTORY", ""),
+        pytest.param("killed", "HISTORY", "", marks=pytest.mark.full),
         ("killed", "H5MD", ""),
-        ("killed", "NetCDF", ""),
+        pytest.param("killed", "NetCDF", "", marks=pytest.mark.full),
         ("killed", "DCD", ""),
         ("interrupted", "H5MD", "rank 2: KeyboardInterrupt"),
         ("pressed", "DCD", "rank 2: KeyboardInterrupt"),
