@@ -27,7 +27,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.conventions import read_topology
-from paceline.hdf5.observables import observables_of, properties_of
+from paceline.hdf5.observables import find_observables, find_properties
 
 WATER = {
     "mass": [16.0, 1.0, 1.0],
@@ -321,7 +321,7 @@ class TestObservables:
         return edit(write_simple(tmp_path / "observed.h5"), add)
 
     def test_values_steps_times_and_units(self, path):
-        observables = observables_of(path)
+        observables = find_observables(path)
         assert list(observables) == ["bath/pressure", "energy", "volume"]
         energy = observables["energy"]
         assert (energy.values == np.arange(N_FRAMES) * 1.5).all()
@@ -333,7 +333,7 @@ class TestObservables:
         assert "6 samples" in repr(energy)
 
     def test_of_one_step(self, path):
-        observables = observables_of(path)
+        observables = find_observables(path)
         third = observables.at(1000)
         assert third["energy"] == 3.0
         assert (third["bath/pressure"] == 1).all()
@@ -342,11 +342,11 @@ class TestObservables:
         assert set(observables.at(1500)) == {"energy", "volume"}
 
     def test_they_travel(self, path):
-        observables = pickle.loads(pickle.dumps(observables_of(path)))
+        observables = pickle.loads(pickle.dumps(find_observables(path)))
         assert observables.at(500)["energy"] == 1.5
 
     def test_as_mdanalysis_has_them(self):
-        ours = observables_of(datafiles.H5MD_energy)
+        ours = find_observables(datafiles.H5MD_energy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             theirs = MDAnalysis.Universe.empty(108, trajectory=True)
@@ -379,7 +379,7 @@ class TestObservables:
             universe.trajectory.observables["energy"]
 
     def test_what_else_there_is_of_particles(self, path):
-        properties = properties_of(path)
+        properties = find_properties(path)
         assert list(properties) == ["charge", "image"]
         assert (properties["charge"].values == np.arange(N_ATOMS)).all()
         assert properties["image"].shape == (6, 9, 3)
@@ -388,8 +388,8 @@ class TestObservables:
         path = tmp_path / "mdtraj.h5"
         with mdtraj.formats.HDF5TrajectoryFile(str(path), "w") as file:
             file.write(np.zeros((3, 2, 3)), temperature=[300.0, 301, 302])
-        assert observables_of(path).at(1) == {"temperature": 301.0}
-        assert len(properties_of(path)) == 0
+        assert find_observables(path).at(1) == {"temperature": 301.0}
+        assert len(find_properties(path)) == 0
 
     def test_none(self, tmp_path):
-        assert len(observables_of(write_simple(tmp_path / "none.h5"))) == 0
+        assert len(find_observables(write_simple(tmp_path / "none.h5"))) == 0

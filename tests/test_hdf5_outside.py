@@ -16,7 +16,7 @@ from paceline.cli.main import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
-from paceline.hdf5.observables import observables_of
+from paceline.hdf5.observables import find_observables
 from paceline.hdf5.repack import repack
 from paceline.trajectory.reader import Reader
 
@@ -163,7 +163,7 @@ def test_what_is_looked_through_is_told_of(fifo, tmp_path):
         file["particles/far"] = h5py.ExternalLink(fifo, "/value")
     with pytest.warns(PacelineWarning, match=r"not followed .* /particles/far is an external link"):
         assert Reader(path).n_frames == 6
-    observables = observables_of(path)
+    observables = find_observables(path)
     assert observables["energy"].values == 7
     assert observables.at(0) == {"energy": 7}
     with pytest.raises(UnsupportedError, match="leads into pipe"):

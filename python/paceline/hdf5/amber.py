@@ -74,20 +74,22 @@ class _Reading:
         self.is_restart = self._find_conventions() == "AMBERRESTART"
         self.n_atoms = self._length("atom")
         if self.n_atoms < 1:
-            raise self._refused(f'expected a dimension "atom" of at least 1, found {self.n_atoms}')
+            raise self._unsupported(
+                f'expected a dimension "atom" of at least 1, found {self.n_atoms}'
+            )
         if (spatial := self._length("spatial")) != 3:
-            raise self._refused(f'expected a dimension "spatial" of 3, found {spatial}')
+            raise self._unsupported(f'expected a dimension "spatial" of 3, found {spatial}')
 
     def chunk_index(self) -> ChunkIndex:
         found = {field: self._variable(variable) for field, variable in FIELDS.items()}
         arrays = {field: array for field, array in found.items() if array is not None}
         if not arrays:
-            raise self._refused(
+            raise self._unsupported(
                 'expected the variable "coordinates", "velocities" or "forces", found none of them'
             )
         n_frames = 1 if self.is_restart else max(array.shape[0] for array in arrays.values())
         if n_frames == 0:
-            raise self._refused("expected a whole frame at least, found none")
+            raise self._unsupported("expected a whole frame at least, found none")
         times = self._values(TIME, n_frames, ())
         notes = []
         if times is None:
@@ -112,7 +114,7 @@ class _Reading:
             if name in ("AMBER", "AMBERRESTART"):
                 return name
         found = "none" if conventions is None else f'"{conventions}"'
-        raise self._refused(
+        raise self._unsupported(
             "expected a NetCDF file whose attribute Conventions names AMBER or AMBERRESTART, "
             f"found {found}"
         )
@@ -120,7 +122,7 @@ class _Reading:
     def _length(self, dimension: str) -> int:
         array = self.root.array(dimension)
         if array is None or not array.shape:
-            raise self._refused(f'expected a dimension "{dimension}", found none')
+            raise self._unsupported(f'expected a dimension "{dimension}", found none')
         return array.shape[0]
 
     def _variable(self, variable: AmberVariable) -> Array | None:
@@ -136,7 +138,7 @@ class _Reading:
         self._check_shape(array, inner if variable is not TIME else ())
         units = array.attrs.get("units")
         if units is not None and str(units).rstrip("\0 ") not in variable.units:
-            raise self._refused(
+            raise self._unsupported(
                 f'expected "{name}" in units of {variable.units[0]}, found "{units}"'
             )
         return array
@@ -149,7 +151,7 @@ class _Reading:
             fits = array.shape[1:] == inner and len(array.shape) > 0
         if not fits:
             expected = [*([] if self.is_restart else ["frame"]), *map(str, inner)]
-            raise self._refused(
+            raise self._unsupported(
                 f'expected the dimensions ({", ".join(expected)}) of "{array.name[1:]}", '
                 f"found ({', '.join(map(str, array.shape))})"
             )
@@ -177,13 +179,15 @@ class _Reading:
 
     def _check_kind(self, array: Array, kinds: str, words: str) -> None:
         if array.dtype.kind not in kinds:
-            raise self._refused(f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}')
+            raise self._unsupported(
+                f'expected "{array.name[1:]}" as {words}, found {array.dtype.name}'
+            )
 
     def _scale(self, array: Array) -> np.floating:
         """Read the attribute `scale_factor`, 1 where MDAnalysis takes it for 1."""
         number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
-            raise self._refused(
+            raise self._unsupported(
                 "expected one finite float or double as scale_factor of "
                 f'"{array.name[1:]}", found another'
             )
@@ -198,7 +202,7 @@ class _Reading:
                 factor = 10.0 ** int(exponent)
         number = _one_number(factor, kinds="fiu")
         if number is None or number <= 0:
-            raise self._refused(
+            raise self._unsupported(
                 f'expected "{array.name[1:]}" to have one positive number as icompressfac, '
                 f"by which its integers are divided, found {'none' if number is None else number}"
             )
@@ -222,7 +226,9 @@ class _Reading:
         lengths = self._values(LENGTHS, n_frames, (3,))
         angles = self._values(ANGLES, n_frames, (3,))
         if (lengths is None) != (angles is None):
-            raise self._refused('expected both "cell_lengths" and "cell_angles", found one of them')
+            raise self._unsupported(
+                'expected both "cell_lengths" and "cell_angles", found one of them'
+            )
         if lengths is None or angles is None:
             return np.zeros((1, 6), dtype=np.float32)
         # Angles without lengths are no cell.
@@ -237,7 +243,7 @@ class _Reading:
         facts = {"conventions": texts["Conventions"], "program": program, "title": texts["title"]}
         return {name: text for name, text in facts.items() if text}
 
-    def _refused(self, what: str) -> PacelineError:
+    def _unsupported(self, what: str) -> PacelineError:
         return UnsupportedError(f"{self.file.path}: {what}")
 
 

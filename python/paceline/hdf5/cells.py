@@ -7,7 +7,7 @@ import numpy as np
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
 from paceline.hdf5.dataset import read_series
-from paceline.hdf5.elements import Sampled, match_rows
+from paceline.hdf5.elements import SampledElement, match_rows
 from paceline.hdf5.file import Array, Group
 
 _NONE = np.zeros((1, 6), dtype=np.float32)
@@ -49,7 +49,7 @@ def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
     return cells[:1] if len(cells) and (cells == cells[0]).all() else cells
 
 
-def _read_edges(edges: Sampled) -> np.ndarray:
+def _read_edges(edges: SampledElement) -> np.ndarray:
     """Read edges, one sample a row: (n_rows, 3) or (n_rows, 3, 3)."""
     array, path = edges.values, edges.values.file.path
     sample = array.shape if edges.steps is None else array.shape[1:]
@@ -94,8 +94,12 @@ def _read_setting(box: Group, attrs: Any, name: str) -> Any:
     return value
 
 
-def dimensions_of(
-    box: Group | None, edges: Sampled | None, factor: float, frames: Sampled, notes: list[str]
+def read_dimensions(
+    box: Group | None,
+    edges: SampledElement | None,
+    factor: float,
+    frames: SampledElement,
+    notes: list[str],
 ) -> np.ndarray:
     """Read cells of all frames: float32, (n_frames, 6) or (1, 6), zeros where there is none."""
     periodic = (False,) if box is None else _read_boundary(box)
@@ -111,10 +115,12 @@ def dimensions_of(
     cells = cells_of(_read_edges(edges), factor)
     if len(cells) <= 1:
         return cells if len(cells) else _NONE
-    return _joined(cells, edges, frames, notes)
+    return _join_by_step(cells, edges, frames, notes)
 
 
-def _joined(cells: np.ndarray, edges: Sampled, frames: Sampled, notes: list[str]) -> np.ndarray:
+def _join_by_step(
+    cells: np.ndarray, edges: SampledElement, frames: SampledElement, notes: list[str]
+) -> np.ndarray:
     """Join sampled cells to the frames."""
     rows = match_rows(edges, frames)
     if rows is None:

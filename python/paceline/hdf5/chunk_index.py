@@ -12,6 +12,8 @@ import numpy as np
 
 from paceline.block import FIELDS, Decoded, field_bits
 
+#: HDF5's registered numbers of the filters that the core undoes.
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 #: Row of a frame that an element does not hold.
 ABSENT = -1
 #: Note for frames whose times the file does not have.
@@ -22,7 +24,7 @@ COUNTED = "frames count as 1 ps apart; give dt= (--dt) to say better"
 class Filter:
     """One stage of a chunk's filter pipeline."""
 
-    #: HDF5's registered number: 1 deflate, 2 shuffle, 3 fletcher32, 32000 LZF.
+    #: HDF5's registered number.
     number: int
     name: str
     values: tuple[int, ...] = ()
@@ -59,6 +61,16 @@ class Dataset:
     fill: bytes = b""
     #: Why only HDF5's own library can read it; empty where the core can.
     h5py_fallback: str = ""
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the numbers of a chunk; of a contiguous dataset, of all."""
+        return math.prod(self.chunk or self.shape) * self.dtype.itemsize
+
+    @property
+    def chunk_row_bytes(self) -> int:
+        """Bytes of one row of a chunk, or of a contiguous dataset."""
+        return math.prod((self.chunk or self.shape)[1:]) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ class ChunkExtents:
         """Find them; all 0 where only HDF5's library knows them."""
         n_rows = dataset.shape[0]
         if dataset.chunk is None and not dataset.h5py_fallback:
-            of_row = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
+            of_row = dataset.chunk_row_bytes
             offsets = dataset.offset + np.arange(n_rows, dtype=np.uint64) * np.uint64(of_row)
             return cls(offsets[:, None], np.full((n_rows, 1), of_row, dtype=np.uint64), 1)
         if dataset.chunk is None or dataset.table is None:

@@ -20,7 +20,6 @@ from paceline.hdf5.units import Units, units_given
 
 #: Most datasets that an error names.
 _NAMED = 8
-
 #: Most datasets that are listed.
 _SHOWN = 60
 
@@ -39,7 +38,7 @@ def read_chunk_index(
             raise UnsupportedError(
                 f"{file.path}: group= (--particles) and dataset= (--dataset) exclude each other"
             )
-        return index_plain_dataset(file, dataset=dataset, units=given)
+        return _index_plain_dataset(file, dataset=dataset, units=given)
     root = file.root
     if "particles" in root or "h5md" in root:
         return h5md.read_chunk_index(file, group=group, units=given)
@@ -55,10 +54,10 @@ def read_chunk_index(
                 f"{file.path}: units= (--units) is for files that state none of their own"
             )
         return amber.read_chunk_index(file)
-    raise UnsupportedError(f"{file.path}: {_advise(file)}")
+    raise UnsupportedError(f"{file.path}: {_how_to_read(file)}")
 
 
-def index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
+def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
     """Index a dataset of positions in a file of no convention: no times, no cell."""
     array = file.root.get(dataset)
     if not isinstance(array, Array) or not _may_be_positions(array):
@@ -94,8 +93,8 @@ def _may_be_positions(array: Array) -> bool:
     return shape[2] == 3 if len(shape) == 3 else shape[1] % 3 == 0 and shape[1] > 0
 
 
-def _advise(file: File) -> str:
-    """Advise how to read a file of no known convention."""
+def _how_to_read(file: File) -> str:
+    """Say how to read a file of no known convention."""
     nodes = list(file.root.walk())
     nested = [node.name for node in nodes if node.name.endswith("/h5md")]
     if nested:
@@ -131,10 +130,10 @@ def read_topology(
 def _read_system(path: str, *, group: str | None, external: bool) -> SystemTopology:
     """Read the atoms of a file as plain data, without MDAnalysis."""
     with File(path, external=external) as file:
-        return _describe_system(file, group)
+        return _choose_topology(file, group)
 
 
-def _describe_system(file: File, group: str | None) -> SystemTopology:
+def _choose_topology(file: File, group: str | None) -> SystemTopology:
     coordinates = file.root.array("coordinates")
     if coordinates is not None and coordinates.shape[2:] == (3,):
         n_atoms = coordinates.shape[1]
@@ -159,11 +158,11 @@ def _datasets(file: File) -> Iterator[tuple[str, str]]:
     for node in file.root.walk():
         with contextlib.suppress(PacelineError):
             if isinstance(node, Array):
-                yield node.name, _describe(node)
+                yield node.name, _describe_dataset(node)
     yield from (("not followed", what) for what in file.not_followed)
 
 
-def _describe(array: Array) -> str:
+def _describe_dataset(array: Array) -> str:
     kind = "text" if array.is_text else array.dtype.name
     shape = f" of {array.shape}" if array.shape else ""
     unit = unit_of(array)

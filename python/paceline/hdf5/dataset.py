@@ -8,11 +8,19 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter, slice_of
+from paceline.hdf5.chunk_index import (
+    DEFLATE,
+    FLETCHER32,
+    LZF,
+    SHUFFLE,
+    ChunkTable,
+    Dataset,
+    Element,
+    Filter,
+    slice_of,
+)
 from paceline.hdf5.file import DEFLATE_RATIO, NOWHERE, Array, damaged
 
-#: Filters that the core undoes.
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 #: Filters after which a chunk has as many bytes as before, or four more.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
 #: From so many chunks on the core reads them: HDF5's library takes 20 to 60 µs for each.
@@ -100,21 +108,21 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
             f"{n_chunks} chunks of {dataset.chunk} for its shape {dataset.shape}",
             f"a file of {array.file.size} bytes",
         )
-    corners, places = array.chunks(grid)
+    corners, extents = array.chunks(grid)
     table = ChunkTable(
         *(np.zeros(n_chunks, dtype=kind) for kind in (np.uint64, np.uint64, np.uint32))
     )
     chunk = np.array(dataset.chunk, dtype=np.uint64)
     cells = corners // chunk
     inside = (cells < np.array(grid, dtype=np.uint64)).all(axis=1)
-    cells, places = cells[inside], places[inside]
+    cells, extents = cells[inside], extents[inside]
     numbers = np.ravel_multi_index(tuple(cells.astype(np.int64).T), grid)
     if len(np.unique(numbers)) < len(numbers):
         # A writer that was stopped while it split a node of HDF5's tree leaves some in both.
-        both = np.column_stack([numbers.astype(np.uint64), places])
-        numbers, places = np.hsplit(np.unique(both, axis=0), [1])
+        both = np.column_stack([numbers.astype(np.uint64), extents])
+        numbers, extents = np.hsplit(np.unique(both, axis=0), [1])
         numbers = numbers[:, 0].astype(np.int64)
-    offsets, sizes, masks = places.T
+    offsets, sizes, masks = extents.T
     at_edge = ((cells + 1) * chunk > np.array(dataset.shape, dtype=np.uint64)).any(axis=1)
     if (at_edge & _without_checksum(dataset, sizes, masks)).any():
         return replace(
@@ -139,25 +147,19 @@ def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) ->
     HDF5 can be told not to filter chunks at the edge; the size of compressed ones does not show it.
     """
     expected, compressed = _expected(dataset, masks)
-    as_they_are = np.uint64(_bytes_of_chunk(dataset))
+    as_they_are = np.uint64(dataset.chunk_bytes)
     return ~compressed & (sizes == as_they_are) & (sizes != expected)
 
 
 def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of each chunk before compression, with checksums, and a mark where it is compressed."""
-    expected = np.full(len(masks), _bytes_of_chunk(dataset), np.uint64)
+    expected = np.full(len(masks), dataset.chunk_bytes, np.uint64)
     compressed = np.zeros(len(masks), dtype=bool)
     for k, stage in enumerate(dataset.filters):
         used = masks >> np.uint64(k) & np.uint64(1) == 0
         compressed |= used & (stage.number not in _SIZE_KEEPING)
         expected += np.uint64(4) * (used & (stage.number == FLETCHER32))
     return expected, compressed
-
-
-def _bytes_of_chunk(dataset: Dataset) -> int:
-    """Bytes of its numbers."""
-    assert dataset.chunk is not None
-    return math.prod(dataset.chunk) * dataset.dtype.itemsize
 
 
 def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -61,8 +61,8 @@ class SharedAxes:
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """An element of H5MD."""
+class SampledElement:
+    """An element of H5MD: numbers, and when they were sampled."""
 
     name: str
     #: Each row is a sample, where it was sampled.
@@ -95,18 +95,18 @@ class Sampled:
 
 
 class Elements:
-    """Read elements of one file."""
+    """Reader of the elements of one file."""
 
     def __init__(self, file: File):
         self._path = file.path
         self._axes = SharedAxes(file.path)
 
-    def find(self, group: Group, name: str, *, rank: int) -> Sampled | None:
+    def find(self, group: Group, name: str, *, rank: int) -> SampledElement | None:
         """Find an element by name; `rank` is the number of axes of one sample."""
         node = group.get(name)
         return None if node is None else self.of(node, rank=rank)
 
-    def of(self, node: Group | Array, *, rank: int | None = None) -> Sampled:
+    def of(self, node: Group | Array, *, rank: int | None = None) -> SampledElement:
         """Read a group as an element, or a dataset without steps.
 
         A dataset with one more axis than the `rank` of a sample was sampled.
@@ -115,22 +115,22 @@ class Elements:
             return self._with_axes(node, rank)
         sampled = rank is not None and len(node.shape) == rank + 1
         steps = np.arange(self._n_rows(node)) if sampled else None
-        return Sampled(node.name, node, steps, unit=unit_of(node), has_steps=False)
+        return SampledElement(node.name, node, steps, unit=unit_of(node), has_steps=False)
 
-    def _with_axes(self, group: Group, rank: int | None) -> Sampled:
+    def _with_axes(self, group: Group, rank: int | None) -> SampledElement:
         values = group.array("value")
         if values is None:
             found = ", ".join(group.names()) or "nothing"
             raise damaged(self._path, group.name, "a dataset value", found)
         step, time = group.array("step"), group.array("time")
         if step is None and rank in (None, len(values.shape)):
-            return Sampled(group.name, values, unit=unit_of(values))
+            return SampledElement(group.name, values, unit=unit_of(values))
         n_rows = self._n_written(values, step)
         for array in (step, time):
             if array is not None:
                 self._axes.check_length(array, values, n_rows)
         steps = np.arange(n_rows) if step is None else self._axes.integers(step, n_rows)
-        return Sampled(
+        return SampledElement(
             group.name, values, steps, time, self._axes, unit_of(values), step is not None
         )
 
@@ -169,7 +169,7 @@ def first_not_rising(steps: np.ndarray) -> int | None:
     return int(wrong[0]) + 1 if len(wrong) else None
 
 
-def match_rows(element: Sampled, frames: Sampled) -> np.ndarray | None:
+def match_rows(element: SampledElement, frames: SampledElement) -> np.ndarray | None:
     """Find the row of an element in each frame, by step: int64, `ABSENT` where it has none.
 
     None where frame k is row k.
@@ -190,7 +190,7 @@ def match_rows(element: Sampled, frames: Sampled) -> np.ndarray | None:
     return np.where(element.steps[found] == frames.steps, found, ABSENT)
 
 
-def _check_joinable(one: Sampled, other: Sampled) -> None:
+def _check_joinable(one: SampledElement, other: SampledElement) -> None:
     path = one.values.file.path
     if not one.has_steps:
         raise UnsupportedError(

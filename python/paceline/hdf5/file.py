@@ -332,9 +332,9 @@ class Array(Node):
                 # HDF5 before 1.12 cannot list all at once, and none can list a damaged table.
                 found = self._find_chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
-            places = [(one.byte_offset, one.size, one.filter_mask) for one in found]
-        shape = (len(places), len(grid))
-        return corners.reshape(shape), np.array(places, dtype=np.uint64).reshape(-1, 3)
+            extents = [(one.byte_offset, one.size, one.filter_mask) for one in found]
+        shape = (len(extents), len(grid))
+        return corners.reshape(shape), np.array(extents, dtype=np.uint64).reshape(-1, 3)
 
     def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[Any]:
         """Find each chunk; one to which a damaged table does not lead is at `NOWHERE`."""
@@ -496,12 +496,12 @@ class File:
 
     def _open_truncated(self, error: BaseException) -> h5py.File:
         """Open a file that HDF5 refuses because it is truncated; raise the reason of others."""
-        cut = re.search(r"stored_eof = (\d+)", str(error))
-        if cut is not None and int(cut[1]) <= _MAX_TRUNCATION * self.size:
-            self.full_size = int(cut[1])
+        truncated = re.search(r"stored_eof = (\d+)", str(error))
+        if truncated is not None and int(truncated[1]) <= _MAX_TRUNCATION * self.size:
+            self.full_size = int(truncated[1])
             with contextlib.suppress(*H5PY_ERRORS):
                 return h5py.File(TruncatedFile(self.path, self.full_size), "r")
-        raise _why_not_open(self.path, self.size, error) from error
+        raise _open_error(self.path, self.size, error) from error
 
     @contextlib.contextmanager
     def explain_truncation(self) -> Iterator[None]:
@@ -537,7 +537,7 @@ def _in_use(path: str, why: str) -> UnsupportedError:
     return UnsupportedError(f"{path}: {why}")
 
 
-def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
+def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
     """Make the error that says why HDF5 does not open a file, and what to do."""
     text = str(error)
     if "lock file" in text:
@@ -550,8 +550,8 @@ def _why_not_open(path: str, size: int, error: BaseException) -> PacelineError:
         )
     if "signature not found" in text:
         return UnsupportedError(f"{path}: not an HDF5 file: none of its signatures was found")
-    if cut := re.search(r"stored_eof = (\d+)", text):
-        return damaged(path, "", f"{cut[1]} bytes", f"{size}: the file was cut", size)
+    if truncated := re.search(r"stored_eof = (\d+)", text):
+        return damaged(path, "", f"{truncated[1]} bytes", f"{size}: the file was cut", size)
     return damaged(path, "", "an HDF5 file", f"what HDF5 refuses ({_reason_of(error)})")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.hdf5.cells import dimensions_of
+from paceline.hdf5.cells import read_dimensions
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
-from paceline.hdf5.elements import Elements, Sampled, first_not_rising, match_rows
+from paceline.hdf5.elements import Elements, SampledElement, first_not_rising, match_rows
 from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units
@@ -44,7 +44,7 @@ class ParticleIds:
 
 
 def find_particle_ids(
-    ids: Sampled | None, frames: Sampled, n_atoms: int, notes: list[str]
+    ids: SampledElement | None, frames: SampledElement, n_atoms: int, notes: list[str]
 ) -> ParticleIds | None:
     """Find the ids of atoms that may change their slots; None where they keep them.
 
@@ -68,13 +68,13 @@ def find_particle_ids(
     placeholder = array.placeholder
     if placeholder is None:
         first = 0 if rows is None else int(rows[0])
-        numbers = _distinct(array, array.read(slice(first, first + 1))[0], first)
+        numbers = _check_distinct(array, array.read(slice(first, first + 1))[0], first)
     else:
-        numbers = _in_all(array, placeholder, notes)
+        numbers = _find_common_ids(array, placeholder, notes)
     return ParticleIds(Element(describe_dataset(array), rows), array, numbers.astype(np.int64))
 
 
-def _distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
+def _check_distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
     """Sort the ids of one frame, which must be distinct."""
     numbers, counts = np.unique(ids, return_counts=True)
     if len(numbers) < len(ids):
@@ -86,7 +86,7 @@ def _distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
     return numbers
 
 
-def _in_all(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
+def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
     """Find the ids that each frame has."""
     n_rows, n_atoms = array.shape
     step = max(1, _PORTION // (n_atoms * array.dtype.itemsize))
@@ -95,13 +95,13 @@ def _in_all(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
     for begin in range(0, n_rows, step):
         extend_time_limit(_PORTION / array.dtype.itemsize * _SORT_SECONDS)
         ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
-        # Sort out frames that have the atoms of the one before.
+        # Most frames hold the atoms of the frame before.
         changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]
         for row in changed:
             if np.array_equal(ordered[row], last):
                 continue
             last = ordered[row]
-            there = _distinct(array, last[last != placeholder], begin + row)
+            there = _check_distinct(array, last[last != placeholder], begin + row)
             fewest, most = min(fewest, len(there)), max(most, len(there))
             common = there if common is None else np.intersect1d(common, there, True)
     if common is None or len(common) == 0:
@@ -127,7 +127,7 @@ class Particles:
 
     def __init__(self, file: File, group: str | None = None):
         self.file = file
-        self.group = _chosen(file, group)
+        self.group = _choose_group(file, group)
         self.elements = Elements(file)
         self.notes: list[str] = []
         found = {name: self.elements.find(self.group, name, rank=2) for name in VECTORS}
@@ -205,17 +205,17 @@ class Particles:
         return sorter[np.searchsorted(numbers, self.particle_ids.numbers, sorter=sorter)]
 
     @cached_property
-    def edges(self) -> Sampled | None:
+    def edges(self) -> SampledElement | None:
         """Edges of the box."""
         return self.elements.find(self.group, "box/edges", rank=2)
 
 
-def _as_one_frame(fixed: Sampled) -> Sampled:
+def _as_one_frame(fixed: SampledElement) -> SampledElement:
     """Make a trajectory of one frame from an element that holds at all times."""
-    return Sampled(fixed.name, fixed.values, np.zeros(1, dtype=np.int64), unit=fixed.unit)
+    return SampledElement(fixed.name, fixed.values, np.zeros(1, dtype=np.int64), unit=fixed.unit)
 
 
-def _chosen(file: File, group: str | None) -> Group:
+def _choose_group(file: File, group: str | None) -> Group:
     """Choose the group that is read."""
     _check_version(file)
     found = _groups(file)
@@ -283,7 +283,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
     assert frames.steps is not None
     _note_steps(frames, notes)
     elements = {
-        VECTORS[name][0]: _element(particles, vector, VECTORS[name][1], known)
+        VECTORS[name][0]: _describe_element(particles, vector, VECTORS[name][1], known)
         for name, vector in particles.vectors.items()
     }
     times = _times(particles, known)
@@ -305,7 +305,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
     )
 
 
-def _note_steps(frames: Sampled, notes: list[str]) -> None:
+def _note_steps(frames: SampledElement, notes: list[str]) -> None:
     """Note what is odd about the steps of the frames."""
     assert frames.steps is not None
     row = first_not_rising(frames.steps)
@@ -318,7 +318,9 @@ def _note_steps(frames: Sampled, notes: list[str]) -> None:
         )
 
 
-def _element(particles: Particles, sampled: Sampled, quantity: str, units: Units) -> Element:
+def _describe_element(
+    particles: Particles, sampled: SampledElement, quantity: str, units: Units
+) -> Element:
     """Describe an element as the frames see it."""
     rows = match_rows(sampled, particles.frames)
     if rows is not None and sampled.steps is not None:
@@ -328,7 +330,7 @@ def _element(particles: Particles, sampled: Sampled, quantity: str, units: Units
     return Element(describe_dataset(sampled.values, fixed=sampled.steps is None), rows, factor)
 
 
-def _note_unpaired(particles: Particles, sampled: Sampled, rows: np.ndarray) -> None:
+def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarray) -> None:
     """Note how many frames lack an element, and how much of it belongs to none."""
     lacking = int((rows == ABSENT).sum())
     unused = sampled.n_rows - (len(rows) - lacking)
@@ -371,7 +373,7 @@ def _dimensions(particles: Particles, units: Units) -> np.ndarray:
     if edges is not None:
         factor = units.factor("length", edges.name, edges.unit or _length_unit(particles))
     box = particles.group.group("box")
-    return dimensions_of(box, edges, factor, particles.frames, particles.notes)
+    return read_dimensions(box, edges, factor, particles.frames, particles.notes)
 
 
 def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
@@ -381,7 +383,7 @@ def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
         "written by": creator,
         "group": particles.group.name.rpartition("/")[2],
         "units": ", ".join(f"{name} {unit}" for name, unit in units.used.items()),
-        "box": _box_describe(particles.edges),
+        "box": _describe_box(particles.edges),
         "order of atoms": "changes, and follows id" if particles.particle_ids else "",
         "not in the frames": ", ".join(others),
     }
@@ -390,7 +392,7 @@ def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def _box_describe(edges: Sampled | None) -> str:
+def _describe_box(edges: SampledElement | None) -> str:
     if edges is None:
         return "none"
     sample = edges.values.shape if edges.steps is None else edges.values.shape[1:]

@@ -147,7 +147,7 @@ class H5pyReader:
             if block.judgements is None:
                 getattr(block, FIELDS[k])[chosen] = values
             else:
-                _judge(k, values, there, block.judgements[chosen])
+                _check_validity(k, values, there, block.judgements[chosen])
         if failures:
             raise failures[0]
 
@@ -159,7 +159,7 @@ def _name_frame(error: DamagedFileError, path: str, frame: int) -> None:
     error.args = (f"{path}: frame {frame}, byte {error.offset}: {what}",)
 
 
-def _judge(k: int, values: np.ndarray, there: np.ndarray, judgements: np.ndarray) -> None:
+def _check_validity(k: int, values: np.ndarray, there: np.ndarray, judgements: np.ndarray) -> None:
     """Set `Decoded.judgements` of a field, for some frames."""
     wrong = ~np.isfinite(values).all(axis=2)
     judgements[:, k] = np.where(there & wrong.any(axis=1), wrong.argmax(axis=1), -1)
@@ -175,8 +175,8 @@ class ElementReader:
 
     def __init__(self, file: File, datasets: FileDatasets, element: Element, atoms: np.ndarray):
         self._element = element
-        self._array = _array_of(file, element)
-        self._ids = None if datasets.ids is None else _array_of(file, datasets.ids)
+        self._array = _open_array(file, element)
+        self._ids = None if datasets.ids is None else _open_array(file, datasets.ids)
         self.n_wanted = len(atoms)
         self.n_bytes = 0
         if self._ids is None:
@@ -256,7 +256,7 @@ class ElementReader:
         return places[first[self._wanted]]
 
 
-def _array_of(file: File, element: Element) -> Array:
+def _open_array(file: File, element: Element) -> Array:
     array = file.root[element.dataset.name]
     assert isinstance(array, Array)
     array.check_filters()

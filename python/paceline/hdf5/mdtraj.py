@@ -114,7 +114,7 @@ def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
     texts = np.ravel(array.read())
     try:
         extend_time_limit(len(texts[0]) * _PARSE_SECONDS)
-        system = _of_chains(json.loads(texts[0]))
+        system = _parse_topology(json.loads(texts[0]))
     except (
         ValueError,
         LookupError,
@@ -135,7 +135,7 @@ def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
     return system
 
 
-def _of_chains(topology: Mapping[str, Any]) -> SystemTopology:
+def _parse_topology(topology: Mapping[str, Any]) -> SystemTopology:
     chains = sorted(topology["chains"], key=itemgetter("index"))
     residues = [
         (k, residue)

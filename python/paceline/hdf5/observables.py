@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, PacelineError, UnsupportedError
 from paceline.hdf5 import mdtraj
-from paceline.hdf5.elements import Elements, Sampled, first_not_rising
+from paceline.hdf5.elements import Elements, SampledElement, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged
 from paceline.hdf5.h5md import VECTORS, Particles
 from paceline.hdf5.options import ExternalFileError
@@ -23,7 +23,7 @@ _MAX_KEPT = 1 << 26
 
 
 @dataclass(frozen=True)
-class Series:
+class Quantity:
     """A quantity that a file holds, at the steps at which it was sampled."""
 
     #: "energy", "atoms/energy".
@@ -76,7 +76,7 @@ class Series:
 
     def __repr__(self) -> str:
         samples = "fixed" if self.steps is None else f"{len(self.steps)} samples"
-        return f"<Series {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
+        return f"<Quantity {self.name}: {samples}, shape {self.shape}, unit {self.unit}>"
 
 
 def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
@@ -88,26 +88,26 @@ def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False
         return array.read()
 
 
-class SeriesByName(Mapping[str, Series]):
+class Quantities(Mapping[str, Quantity]):
     """Quantities of a file by name; values are read when they are first used.
 
     One that contradicts itself, or lies in another file, raises its error when it is looked up.
     """
 
-    def __init__(self, series: Mapping[str, Series | PacelineError]):
-        self._series = dict(series)
+    def __init__(self, found: Mapping[str, Quantity | PacelineError]):
+        self._found = dict(found)
 
-    def __getitem__(self, name: str) -> Series:
-        found = self._series[name]
+    def __getitem__(self, name: str) -> Quantity:
+        found = self._found[name]
         if isinstance(found, PacelineError):
             raise found
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._series)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._series)
+        return len(self._found)
 
     def __repr__(self) -> str:
         return f"<{', '.join(self) or 'nothing'}>"
@@ -127,18 +127,18 @@ class SeriesByName(Mapping[str, Series]):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def observables_of(path: str | os.PathLike, *, external: bool = False) -> SeriesByName:
+def find_observables(path: str | os.PathLike, *, external: bool = False) -> Quantities:
     """Find the observables, energies and the like, of an H5MD file or one of MDTraj."""
     with File(path, external=external) as file:
         observables = file.root.group("observables")
         if observables is not None:
-            return SeriesByName(_below(observables, Elements(file)))
-        return SeriesByName(_of_mdtraj(file) if mdtraj.is_mdtraj(file) else {})
+            return Quantities(_find_quantities(observables, Elements(file)))
+        return Quantities(_mdtraj_observables(file) if mdtraj.is_mdtraj(file) else {})
 
 
-def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError]:
+def _find_quantities(group: Group, elements: Elements) -> dict[str, Quantity | PacelineError]:
     """Find elements in a group and in the groups within."""
-    found: dict[str, Series | PacelineError] = {}
+    found: dict[str, Quantity | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
         prefix, here = waiting.pop()
@@ -146,7 +146,7 @@ def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError
             name = prefix + node.name.rpartition("/")[2]
             try:
                 if not isinstance(node, Group) or "value" in node:
-                    found[name] = _series(name, elements.of(node))
+                    found[name] = _make_quantity(name, elements.of(node))
                 elif node.identity not in seen:
                     seen.add(node.identity)
                     waiting.append((f"{name}/", node))
@@ -155,10 +155,10 @@ def _below(group: Group, elements: Elements) -> dict[str, Series | PacelineError
     return dict(sorted(found.items()))
 
 
-def _of_mdtraj(file: File) -> dict[str, Series]:
+def _mdtraj_observables(file: File) -> dict[str, Quantity]:
     arrays = {name: file.root.array(name) for name in mdtraj.OBSERVABLES}
     return {
-        name: Series(
+        name: Quantity(
             name,
             file.path,
             array.name,
@@ -171,13 +171,13 @@ def _of_mdtraj(file: File) -> dict[str, Series]:
     }
 
 
-def _series(name: str, element: Sampled) -> Series:
+def _make_quantity(name: str, element: SampledElement) -> Quantity:
     times = None
     if element.time_unit is not None and element.times is not None:
         with contextlib.suppress(UnsupportedError):
             times = (element.times * factor_of(element.time_unit, "time")).astype(np.float64)
     array = element.values
-    return Series(
+    return Quantity(
         name,
         array.file.path,
         array.name,
@@ -189,20 +189,20 @@ def _series(name: str, element: Sampled) -> Series:
     )
 
 
-def properties_of(
+def find_properties(
     path: str | os.PathLike, *, group: str | None = None, external: bool = False
-) -> SeriesByName:
+) -> Quantities:
     """Find the properties of particles beside their motion: mass, charge, species, id.
 
     One value of each particle, in the order of the file; none in files other than H5MD.
     """
     with File(path, external=external) as file:
         if "particles" not in file.root:
-            return SeriesByName({})
+            return Quantities({})
         particles = Particles(file, group)
-        found = _below(particles.group, particles.elements)
+        found = _find_quantities(particles.group, particles.elements)
     in_frames = ("box/", *(f"{name}/" for name in VECTORS))
-    return SeriesByName(
+    return Quantities(
         {
             name: one
             for name, one in found.items()

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline._util.files import size_in_words
-from paceline.hdf5.chunk_index import ABSENT, Dataset, Element, Filter
+from paceline.hdf5.chunk_index import (
+    ABSENT,
+    DEFLATE,
+    FLETCHER32,
+    LZF,
+    SHUFFLE,
+    Dataset,
+    Element,
+    Filter,
+)
 
 # The first four are the chunk reader's own.
 #: Bytes between wanted ones that are read with them rather than skipped.
@@ -27,8 +36,7 @@ ONE_IN = 20
 #: Repacking pays from so many bytes read for each byte used, if so many are read at all.
 WORTH, LITTLE = 4.0, 10_000_000
 
-_DEFLATE = 1
-_NAMES = {_DEFLATE: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
+_NAMES = {DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +99,8 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
     short = (gaps >= 0) & (gaps <= GAP)
     if one_by_one:
-        within_place = np.diff(np.nonzero(there)[0]) == 0
-        short = short * within_place * np.broadcast_to(times, there.shape)[there][1:]
+        same_rows = np.diff(np.nonzero(there)[0]) == 0
+        short = short * same_rows * np.broadcast_to(times, there.shape)[there][1:]
     return int(total + (gaps * short).sum())
 
 
@@ -110,13 +118,13 @@ def _of_chunks(
         for name in ("of_row", "first", "end", "between")
     )
     if dataset.filters:
-        packed = _packed(dataset, sizes, rows, end)
+        packed = _compressed_bytes(dataset, sizes, rows, end)
         return packed, np.zeros_like(first), packed
     if one_by_one:
         return np.broadcast_to(of_row, sizes.shape), first, end
     # What is between two rows of a chunk is read with them.
     read = rows * of_row + np.maximum(rows - 1, 0) * between
-    return read, first, (rows - 1) * _row_bytes(dataset) + end
+    return read, first, (rows - 1) * dataset.chunk_row_bytes + end
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
@@ -133,9 +141,8 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
     else:
         words = f"{frames} frame{'s' * (frames != 1)} × {atoms:,} atoms a chunk"
         words += "" if part == 1 else f", one of {part} parts of each"
-    n_bytes = math.prod(dataset.chunk) * dataset.dtype.itemsize
-    stages = " + ".join(map(_stage_describe, dataset.filters))
-    return f"{words} ({size_in_words(n_bytes)}{f', {stages}' if stages else ''})"
+    stages = " + ".join(map(_describe_stage, dataset.filters))
+    return f"{words} ({size_in_words(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
 
 
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:
@@ -199,22 +206,18 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
-    gap = _row_bytes(dataset) - end + first
+    gap = dataset.chunk_row_bytes - end + first
     straight = not gaps.any() and (of_row >= GAP or gap == 0) and dataset.dtype.itemsize == 4
     return _Column(number, first, end, of_row, gap if gap <= GAP and not straight else 0, straight)
 
 
-def _row_bytes(dataset: Dataset) -> int:
-    """Bytes of a row of a chunk."""
-    return math.prod((dataset.chunk or dataset.shape)[1:]) * dataset.dtype.itemsize
-
-
-def _packed(dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _compressed_bytes(
+    dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray
+) -> np.ndarray:
     """Bytes that are read of chunks: of deflate alone no more than the last wanted byte needs."""
-    if [stage.number for stage in dataset.filters] != [_DEFLATE]:
+    if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
-    of_row = _row_bytes(dataset)
-    share = ((rows - 1) * of_row + end) / ((dataset.chunk or dataset.shape)[0] * of_row)
+    share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes
     return np.where(share < BEGINNING, np.minimum(sizes, sizes * share + SPARE), sizes)
 
 
@@ -223,8 +226,8 @@ def _rows_read(element: Element) -> np.ndarray:
     dataset = element.dataset
     n_rows = dataset.shape[0]
     rows = np.arange(n_rows) if element.rows is None else np.unique(element.rows)
-    of_place = dataset.shape[0] if dataset.chunk is None else dataset.chunk[0]
-    return np.bincount(rows[rows != ABSENT] // of_place, minlength=-(-n_rows // of_place))
+    of_chunk = dataset.shape[0] if dataset.chunk is None else dataset.chunk[0]
+    return np.bincount(rows[rows != ABSENT] // of_chunk, minlength=-(-n_rows // of_chunk))
 
 
 def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
@@ -241,7 +244,7 @@ def _inflated(dataset: Dataset) -> int:
     """Bytes of all chunks side by side."""
     chunk = dataset.chunk or dataset.shape
     across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))
-    return math.prod(chunk) * across * dataset.dtype.itemsize
+    return dataset.chunk_bytes * across
 
 
 def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
@@ -253,6 +256,6 @@ def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
     return frames, rest[0], -(-dataset.shape[2] // rest[1])
 
 
-def _stage_describe(stage: Filter) -> str:
+def _describe_stage(stage: Filter) -> str:
     name = _NAMES.get(stage.number, stage.name or f"filter {stage.number}")
-    return f"{name} {stage.values[0]}" if stage.number == _DEFLATE and stage.values else name
+    return f"{name} {stage.values[0]}" if stage.number == DEFLATE and stage.values else name

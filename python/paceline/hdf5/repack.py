@@ -21,8 +21,8 @@ from paceline._util.machine import current_command
 from paceline._util.progress import Progress
 from paceline.block import Decoded
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.chunk_index import Element, slice_of
-from paceline.hdf5.dataset import DEFLATE, FLETCHER32, SHUFFLE, describe_dataset
+from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, SHUFFLE, Element, slice_of
+from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
 from paceline.hdf5.layout import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
-from paceline.hdf5.elements import Sampled, match_rows
+from paceline.hdf5.elements import SampledElement, match_rows
 from paceline.hdf5.file import Array, File, damaged
 from paceline.hdf5.h5md import Particles
 from paceline.hdf5.units import factor_of
@@ -127,7 +127,7 @@ def read_h5md_topology(particles: Particles) -> SystemTopology:
     return _with_residues(atoms, labels, bonds)
 
 
-def _of_each(particles: Particles, name: str) -> tuple[Sampled, np.ndarray] | None:
+def _read_property(particles: Particles, name: str) -> tuple[SampledElement, np.ndarray] | None:
     """Read one value of each of our atoms: of all times, or of the first frame."""
     element = particles.elements.find(particles.group, name, rank=1)
     if element is None or not element.n_rows or not particles.frames.n_rows:
@@ -145,7 +145,7 @@ def _of_each(particles: Particles, name: str) -> tuple[Sampled, np.ndarray] | No
     return (element, values[particles.slots]) if values.ndim == 1 else None
 
 
-def _row_of_first_frame(element: Sampled, frames: Sampled) -> int:
+def _row_of_first_frame(element: SampledElement, frames: SampledElement) -> int:
     try:
         rows = match_rows(element, frames)
     except UnsupportedError:
@@ -157,16 +157,16 @@ def _numbers_of_atoms(particles: Particles) -> dict[str, np.ndarray]:
     """Read masses and charges, u and e, and ids."""
     found = {}
     for name, theirs in (("mass", "masses"), ("charge", "charges")):
-        each = _of_each(particles, name)
+        each = _read_property(particles, name)
         if each is not None:
             found[theirs] = each[1].astype(np.float64) * _factor(each[0], name)
-    each = _of_each(particles, "id")
+    each = _read_property(particles, "id")
     if each is not None and particles.particle_ids is None:
         found["ids"] = each[1].astype(np.int64)
     return found
 
 
-def _factor(element: Sampled, quantity: str) -> float:
+def _factor(element: SampledElement, quantity: str) -> float:
     if element.unit is None:
         return 1.0
     try:
@@ -178,7 +178,7 @@ def _factor(element: Sampled, quantity: str) -> float:
 
 def _species(particles: Particles) -> dict[str, np.ndarray]:
     """Read kinds of atoms: by name where the file has names."""
-    each = _of_each(particles, "species")
+    each = _read_property(particles, "species")
     if each is None:
         return {}
     element, values = each
@@ -216,9 +216,9 @@ def _with_residues(
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
     of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
-    residue = _counted([*of_residues, segids])
+    residue = _number_runs([*of_residues, segids])
     first = np.unique(residue, return_index=True)[1]
-    segment = _counted([segids[first]])
+    segment = _number_runs([segids[first]])
     values = {
         theirs: labels[ours][first] for ours, theirs in _OF_RESIDUES.items() if ours in labels
     }
@@ -226,7 +226,7 @@ def _with_residues(
     return SystemTopology(atoms, residue, values, segment, names, bonds)
 
 
-def _counted(labels: list[np.ndarray]) -> np.ndarray:
+def _number_runs(labels: list[np.ndarray]) -> np.ndarray:
     """Number rows of neighbours with the same labels."""
     changes = [label[1:] != label[:-1] for label in labels]
     return np.concatenate([[0], np.cumsum(np.any(changes, axis=0))]).astype(np.int64)
@@ -316,13 +316,16 @@ def read_atom_rows(
     float64.
     """
     found: dict[str, np.ndarray] = {}
+    slots = slice(first, last)
     # `find_atom_columns` has found them, within the file unless more was asked for.
     with File(path, external=True) as file:
         for name, row in rows.items():
             array = file.root[row.dataset]
             assert isinstance(array, Array)
-            some = slice(first, last)
-            part = array.part(some) if row.row is None else _of_row(array, row.row, some)
+            if row.row is None:
+                part = array.part(slots)
+            else:
+                part = array.part(slice(row.row, row.row + 1), slots)[0]
             if name == "ids":
                 found[name] = part.astype(np.int64, copy=False)
             elif name == "names":
@@ -330,10 +333,6 @@ def read_atom_rows(
             else:
                 found[name] = part.astype(np.float64, copy=False) * row.factor
     return found
-
-
-def _of_row(array: Array, row: int, some: slice) -> np.ndarray:
-    return array.part(slice(row, row + 1), some)[0]
 
 
 def _characters(array: Array, names: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
-    from paceline.hdf5.observables import SeriesByName
+    from paceline.hdf5.observables import Quantities
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -122,19 +122,19 @@ class Hdf5File:
         return field_bits(list(self.chunk_index.elements))
 
     @cached_property
-    def observables(self) -> "SeriesByName":
+    def observables(self) -> "Quantities":
         """Energies and the like, by name."""
-        from paceline.hdf5.observables import observables_of
+        from paceline.hdf5.observables import find_observables
 
-        return run_in_sandbox(observables_of, self.path, external=self.external)
+        return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
-    def properties(self) -> "SeriesByName":
+    def properties(self) -> "Quantities":
         """Properties of the particles beside their motion, by name."""
-        from paceline.hdf5.observables import properties_of
+        from paceline.hdf5.observables import find_properties
 
         group = self.chunk_index.facts.get("group")
-        return run_in_sandbox(properties_of, self.path, group=group, external=self.external)
+        return run_in_sandbox(find_properties, self.path, group=group, external=self.external)
 
     @cached_property
     def spec(self) -> Hdf5FileSpec:
