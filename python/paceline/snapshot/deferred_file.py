@@ -1,13 +1,14 @@
 """Defer HDF5's writes until a frame is whole, and order them so that a kill leaves a valid file.
 
-HDF5 writes its records one by one, in an order of its own: a program that dies in between,
-or finds the disk full, leaves a file that nothing opens. Here changes of bytes that count wait in
-memory until there is space on the disk for all of them; then they are written in an order that can
-be left anywhere. Bytes behind the file's end may be written before.
+HDF5 writes its records one by one, in an order of its own: a program that dies in between leaves a
+file that counts a frame without its numbers, or has lost others; one that finds the disk full
+crashes. Here changes of bytes that count wait in memory until there is space on the disk for all of
+them; then they are written in an order that can be left anywhere. Bytes behind the file's end may
+be written before.
 
-HDF5's own mode for files that are read while they grow (SWMR) does not serve: a writer that is
-killed leaves its mark in the superblock, with which nothing opens the file but a reader in that
-mode, MDAnalysis not; and a full disk crashes the process.
+HDF5's own mode for files that are read while they grow (SWMR) does not replace this: the mark of a
+writer that was killed stays in the superblock, and only a reader in that mode opens the file, which
+MDAnalysis's is not.
 """
 
 import io
