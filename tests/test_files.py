@@ -282,7 +282,7 @@ def special(request, tmp_path):
 def test_what_is_no_regular_file_is_refused_by_name(way, special):
     before = special.lstat()
     with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
-        files.refuse_impossible(special, overwrite=True)
+        files.check_output(special, overwrite=True)
     with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
         WAYS[way](special)
     assert (special.lstat().st_mode, special.lstat().st_ino) == (before.st_mode, before.st_ino)

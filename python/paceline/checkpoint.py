@@ -23,7 +23,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.digest import digest
-from paceline._util.files import refuse_impossible
+from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
@@ -66,7 +66,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike):
-        refuse_impossible(path, overwrite=True)
+        check_output(path, overwrite=True)
         self._journal = Journal(path)
         self._records = self._journal.records()
         self._stopping = Stopping()

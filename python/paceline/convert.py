@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._core import __version__
-from paceline._util.files import refuse_impossible
+from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
@@ -123,7 +123,7 @@ class Write(AnalysisBase):
     ):
         super().__init__(atomgroup)
         self._path = os.path.abspath(path)
-        refuse_impossible(self._path, overwrite=overwrite)
+        check_output(self._path, overwrite=overwrite)
         options = {
             "precision": precision,
             "chunk": chunk,

@@ -19,7 +19,7 @@ from MDAnalysis.coordinates.base import WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
-from paceline._util.files import refuse_impossible
+from paceline._util.files import check_output
 from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
@@ -126,7 +126,7 @@ class H5MDWriter(WriterBase):
         overwrite: bool = False,
     ):
         self.filename = os.path.abspath(filename)
-        refuse_impossible(self.filename, overwrite=overwrite)
+        check_output(self.filename, overwrite=overwrite)
         self.n_atoms = n_atoms
         wanted = {"positions": positions, "velocities": velocities, "forces": forces}
         self._fields = [field for field, is_wanted in wanted.items() if is_wanted]

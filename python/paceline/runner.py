@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import refuse_clashes
+from paceline._util.files import check_distinct
 from paceline._util.progress import Progress
 from paceline.backends import make_backend
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
@@ -132,7 +132,7 @@ def run(
         if collective.is_coordinator:
             path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
             outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in given)
-            refuse_clashes(path, *outputs)
+            check_distinct(path, *outputs)
             with _opened(checkpoint) as opened:
                 _run(
                     workers,

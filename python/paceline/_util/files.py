@@ -84,9 +84,9 @@ def new_files(
     >>> sorted(path.name for path in folder.iterdir())
     ['a', 'b']
     """
-    refuse_clashes(*paths)
+    check_distinct(*paths)
     for path in paths:
-        refuse_impossible(path, overwrite=overwrite)
+        check_output(path, overwrite=overwrite)
     made: list[Path] = []
     # Final names that no other file had, by temporary name.
     taken: dict[Path, str | os.PathLike] = {}
@@ -97,7 +97,7 @@ def new_files(
                 os.close(create_temporary(name, path))
         yield made.copy()
         for path in paths:
-            refuse_impossible(path, overwrite=overwrite)
+            check_output(path, overwrite=overwrite)
         for path, name in zip(paths, made, strict=True):
             if not os.path.exists(path):
                 taken[name] = _target(path)
@@ -137,7 +137,7 @@ def create_temporary(name: Path, path: str | os.PathLike) -> int:
     No other process made it or put a link in its place. Nobody else may read it while a file has
     its final name, which may be private.
     """
-    refuse_special(path)
+    check_regular(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
 
 
@@ -182,7 +182,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
         raise
 
 
-def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
+def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise where a file cannot be made: before hours of work rather than after them.
 
     `FileExistsError` where there is a file and it may not be replaced, or it is no regular file;
@@ -190,7 +190,7 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
     """
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
-    refuse_special(path)
+    check_regular(path)
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(
             f"{os.fspath(path)} exists; overwriting it must be asked for "
@@ -201,7 +201,7 @@ def refuse_impossible(path: str | os.PathLike, *, overwrite: bool) -> None:
         raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {folder}")
 
 
-def refuse_special(path: str | os.PathLike) -> None:
+def check_regular(path: str | os.PathLike) -> None:
     """Raise `FileExistsError` where a name is that of a device, a pipe or a socket."""
     try:
         mode = os.stat(path).st_mode
@@ -214,7 +214,7 @@ def refuse_special(path: str | os.PathLike) -> None:
         )
 
 
-def refuse_clashes(*paths: str | os.PathLike | None) -> None:
+def check_distinct(*paths: str | os.PathLike | None) -> None:
     """Raise `UnsupportedError` where two of a run's files are one; None is passed over.
 
     Names may lead to one file through links or another spelling, too.
@@ -236,14 +236,14 @@ def refuse_clashes(*paths: str | os.PathLike | None) -> None:
         known |= dict.fromkeys(marks, path)
 
 
-def size_of_words(text: str) -> int:
+def parse_size(text: str) -> int:
     """Read a number of bytes with its unit, as a user writes it; bytes without one.
 
     kB, MB, GB, TB are of 1000, KiB, MiB, GiB, TiB of 1024. Raises `ValueError` where it is none.
 
     Examples
     --------
-    >>> size_of_words("4096"), size_of_words("1.5GB"), size_of_words("2 MiB")
+    >>> parse_size("4096"), parse_size("1.5GB"), parse_size("2 MiB")
     (4096, 1500000000, 2097152)
     """
     digits = text.rstrip("BiKkMGT")
@@ -256,12 +256,12 @@ def size_of_words(text: str) -> int:
     return n_bytes
 
 
-def size_in_words(n_bytes: int) -> str:
+def format_size(n_bytes: int) -> str:
     """Write a size in the largest unit of which there is one.
 
     Examples
     --------
-    >>> size_in_words(1_234_567_890), size_in_words(580)
+    >>> format_size(1_234_567_890), format_size(580)
     ('1.2 GB', '580 bytes')
     """
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

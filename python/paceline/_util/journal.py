@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from paceline._util.files import (
+    check_regular,
     create_temporary,
     publish,
-    refuse_special,
     remove_leftovers,
     temporary_name,
     writing_to,
@@ -62,7 +62,7 @@ class Journal:
     def __init__(self, path: str | os.PathLike):
         self.path = os.path.realpath(path)  # a link stays, its target is replaced and deleted
         self.size = 0
-        refuse_special(path)
+        check_regular(path)
         with writing_to(self.path):
             self._file = os.open(self.path, _FLAGS, 0o666)
         _open_here.add(self)

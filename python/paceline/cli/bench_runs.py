@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from paceline._core import __version__
 from paceline._util.digest import digest
-from paceline._util.files import refuse_clashes, refuse_impossible, size_in_words
+from paceline._util.files import check_distinct, check_output, format_size
 from paceline._util.launcher import launched
 from paceline._util.machine import (
     available_cpus,
@@ -338,9 +338,9 @@ def _check(args: argparse.Namespace) -> None:
         raise UnsupportedError(f"{args.output}: runs are saved as .csv")
     for path in args.plot:
         check_figure_ending(path)
-    refuse_clashes(args.output, *args.plot)
+    check_distinct(args.output, *args.plot)
     for path in (*args.plot, *([args.output] if args.output else [])):
-        refuse_impossible(path, overwrite=args.overwrite)
+        check_output(path, overwrite=args.overwrite)
 
 
 def _launcher(args: argparse.Namespace) -> list[str]:
@@ -368,7 +368,7 @@ def _workers(n: int, backend: str) -> str:
 
 
 def _size(files: Sequence[str]) -> str:
-    size = size_in_words(sum(os.path.getsize(file) for file in files))
+    size = format_size(sum(os.path.getsize(file) for file in files))
     return f"{files[0]}, {size}" if len(files) == 1 else f"{len(files)} files, {size}"
 
 
@@ -449,9 +449,7 @@ def notes_of(bench: "Bench") -> Iterator[str]:
     if bench.launcher:
         threads = first["n_workers"] // bench.counts[-1]
         yield f"MPI: {first['mpi']}; started by {bench.launcher}; threads a rank: {threads}"
-    yield from (
-        f"trajectory: {path}, {size_in_words(os.path.getsize(path))}" for path in bench.files
-    )
+    yield from (f"trajectory: {path}, {format_size(os.path.getsize(path))}" for path in bench.files)
     yield (
         f"atoms: {first['n_atoms']}, of which {first['n_selected']} analysed; frames: "
         f"{first['values']['frames']:.0f} of {first['n_frames']}"

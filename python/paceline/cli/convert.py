@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from paceline._util.files import refuse_clashes, refuse_impossible, size_in_words
+from paceline._util.files import check_distinct, check_output, format_size
 from paceline.cli.options import (
     add_frame_arguments,
     add_layout_arguments,
@@ -83,9 +83,9 @@ def run_convert(args: argparse.Namespace) -> None:
     )
     from paceline.convert import Write, format_with
 
-    refuse_clashes(args.output, args.report)
+    check_distinct(args.output, args.report)
     check_report(args)
-    refuse_impossible(args.output, overwrite=args.overwrite)
+    check_output(args.output, overwrite=args.overwrite)
     options = {**given(args, "precision"), **layout_options(args)}
     format_with(args.output, options)
     universe = _universe(args)
@@ -96,7 +96,7 @@ def run_convert(args: argparse.Namespace) -> None:
     results = analysis.results
     print(
         f"{args.output}: {results.n_written} frames of {len(atoms)} atoms, "
-        f"{size_in_words(results.n_bytes)}",
+        f"{format_size(results.n_bytes)}",
         file=sys.stderr,
     )
 
@@ -188,4 +188,4 @@ def run_repack(args: argparse.Namespace) -> None:
                 )
     made = args.output or args.file
     after = os.path.getsize(made)
-    print(f"{made}: {size_in_words(size)}, now {size_in_words(after)}", file=sys.stderr)
+    print(f"{made}: {format_size(size)}, now {format_size(after)}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from paceline._util.files import new_file, size_in_words
+from paceline._util.files import format_size, new_file
 from paceline.cli.options import (
     add_backend_arguments,
     add_hdf5_arguments,
@@ -210,7 +210,7 @@ def _summary(verdict: "Verdict") -> str:
     remarks = len(verdict.remarks)
     return (
         f"{verdict.path}: {verdict.n_frames} frames, {len(verdict.bad)} bad, "
-        f"{remarks} remark{'s' * (remarks != 1)}, {size_in_words(verdict.size)} "
+        f"{remarks} remark{'s' * (remarks != 1)}, {format_size(verdict.size)} "
         f"in {verdict.seconds:.1f} s"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paceline._util.files import size_of_words
+from paceline._util.files import parse_size
 from paceline.errors import UnsupportedError
 
 #: Seconds in a unit of time.
@@ -41,7 +41,7 @@ def size(text: str) -> int:
     1500000000
     """
     try:
-        return size_of_words(text)
+        return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

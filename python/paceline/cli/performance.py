@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from paceline._util.files import refuse_clashes, refuse_impossible
+from paceline._util.files import check_distinct, check_output
 from paceline.cli.analyses import RDF_SELECT, add_pair_arguments, rdf_of
 from paceline.cli.options import (
     add_frame_arguments,
@@ -105,7 +105,7 @@ def run_report(args: argparse.Namespace) -> None:
 
     output = args.output or args.timings.with_suffix(".html")
     check_report_ending(output)
-    refuse_impossible(output, overwrite=args.overwrite)
+    check_output(output, overwrite=args.overwrite)
     timings = Timings.from_csv(args.timings)
     timings.report(output, overwrite=args.overwrite)
     frames = many(timings.n_frames, "frame")
@@ -302,11 +302,11 @@ def run_predict(args: argparse.Namespace) -> None:
     from paceline.scaling.figure import save_predictions, table_of_predictions
     from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
 
-    refuse_clashes(args.output, args.plot)
+    check_distinct(args.output, args.plot)
     for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
         if path is not None:
             check(path)
-            refuse_impossible(path, overwrite=args.overwrite)
+            check_output(path, overwrite=args.overwrite)
     curves = _curves(args)
     results = Results(table=table_of_predictions(curves), provenance={"command": args.command_line})
     if args.plot is not None:

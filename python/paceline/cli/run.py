@@ -10,7 +10,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline import transform
-from paceline._util.files import refuse_clashes, refuse_impossible
+from paceline._util.files import check_distinct, check_output
 from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
@@ -23,11 +23,11 @@ ROUNDING = 1e-6
 
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
-    refuse_clashes(args.output, args.plot, args.report, args.checkpoint)
+    check_distinct(args.output, args.plot, args.report, args.checkpoint)
     for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
         if path is not None:
             check(path)
-            refuse_impossible(path, overwrite=args.overwrite)
+            check_output(path, overwrite=args.overwrite)
     check_report(args)
     return Universe(args.topology, *args.trajectory, **chain_options(args))
 
@@ -175,7 +175,7 @@ def check_report(args: argparse.Namespace) -> None:
 
     if not _is_table(args.report):
         check_report_ending(args.report, "timings as .csv")
-    refuse_impossible(args.report, overwrite=args.overwrite)
+    check_output(args.report, overwrite=args.overwrite)
 
 
 def save_report(args: argparse.Namespace, timings: Any) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline._util.files import size_in_words
+from paceline._util.files import format_size
 from paceline.hdf5.chunk_index import (
     ABSENT,
     DEFLATE,
@@ -142,7 +142,7 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
         words = f"{frames} frame{'s' * (frames != 1)} × {atoms:,} atoms a chunk"
         words += "" if part == 1 else f", one of {part} parts of each"
     stages = " + ".join(map(_describe_stage, dataset.filters))
-    return f"{words} ({size_in_words(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
+    return f"{words} ({format_size(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
 
 
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from paceline._util.files import new_file, refuse_impossible
+from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
 from paceline.performance.advice import advice_of
 from paceline.performance.components import COMM, WALL_TIME, Component
@@ -48,7 +48,7 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
     from matplotlib import rc_context
 
     check_report_ending(path)
-    refuse_impossible(path, overwrite=overwrite)
+    check_output(path, overwrite=overwrite)
     if _ending(path) == PAGE:
         page = page_of(timings)
         with new_file(path, overwrite=overwrite) as file:

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import refuse_impossible
+from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.file import wrap_errors
@@ -73,7 +73,7 @@ class H5MD(Container):
                 self._let_go()
                 raise
         else:
-            refuse_impossible(settings.path, overwrite=settings.overwrite)
+            check_output(settings.path, overwrite=settings.overwrite)
 
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Make room for the next frame."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.files import size_of_words
+from paceline._util.files import parse_size
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.container import Settings
 from paceline.snapshot.formats import FileFormat, format_of
@@ -107,7 +107,7 @@ def options_of(
         raise ValueError(f"expected a dt of more than 0 ps, found {dt!r}")
     if not wait:
         _check_threads()
-    n_bytes = size_of_words(str(buffer))
+    n_bytes = parse_size(str(buffer))
     if n_bytes > sys.maxsize:
         raise ValueError(f"a buffer of {buffer} is too big for any machine")
     if isinstance(writers, np.integer):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from paceline._util.files import (
+    check_output,
+    check_regular,
     create_temporary,
     publish,
-    refuse_impossible,
-    refuse_special,
     temporary_name,
     writing_to,
 )
@@ -50,7 +50,7 @@ class Output:
     @classmethod
     def existing(cls, path: str) -> Self:
         """Open a regular file that is to grow."""
-        refuse_special(path)
+        check_regular(path)
         return cls(path, os.open(path, os.O_RDWR))
 
     @property
@@ -120,7 +120,7 @@ class Output:
         """Give the file its name, if it has not yet."""
         if self._temporary is None:
             return
-        refuse_impossible(self.path, overwrite=overwrite)
+        check_output(self.path, overwrite=overwrite)
         with writing_to(self.path):
             publish(self._temporary, self.path)
         self._temporary = None
@@ -166,7 +166,7 @@ class FrameSeries(Container):
                 raise
             self._output = output
         else:
-            refuse_impossible(settings.path, overwrite=settings.overwrite)
+            check_output(settings.path, overwrite=settings.overwrite)
 
     @abstractmethod
     def _open(self, output: Output) -> Contents:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import size_of_words
+from paceline._util.files import parse_size
 from paceline.block import Decoded, field_bits, fields_in
 from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
@@ -591,7 +591,7 @@ class Reader:
 def _settings(
     path: str | os.PathLike, readers: int | None, buffer: int | str
 ) -> tuple[str, int | None, int]:
-    n_bytes = size_of_words(buffer) if isinstance(buffer, str) else operator.index(buffer)
+    n_bytes = parse_size(buffer) if isinstance(buffer, str) else operator.index(buffer)
     if n_bytes < 1:
         raise ValueError(f"expected a buffer of at least 1 byte, found {buffer!r}")
     n_readers = None if readers is None else operator.index(readers)

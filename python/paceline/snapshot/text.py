@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import refuse_impossible
+from paceline._util.files import check_output
 from paceline.block import field_bits
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.container import (
@@ -43,7 +43,7 @@ class Config(Container):
                 f"{settings.path} holds one configuration, to which none can be added; to replace "
                 "it say overwrite=True"
             )
-        refuse_impossible(settings.path, overwrite=settings.overwrite)
+        check_output(settings.path, overwrite=settings.overwrite)
         self._output: Output | None = None
         self._head = b""
 

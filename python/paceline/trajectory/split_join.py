@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline._util.files import new_files, refuse_impossible, writing_to
+from paceline._util.files import check_output, new_files, writing_to
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import Decoded
@@ -180,7 +180,7 @@ def join(
     if not names:
         raise ValueError("no trajectory was given to be joined")
     output = Path(output)
-    refuse_impossible(output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite)
     files = [_open(path, progress) for path in names]
     _check_traits(files)
     _check_ending(files[0], output)
