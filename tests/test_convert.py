@@ -230,15 +230,17 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     monkeypatch.setattr(ordered, "WAITING", 100_000)
     with (
         open(tmp_path / "out", "wb") as file,
-        ordered.Ordered(lambda block: file.write(block.data), str(tmp_path)) as blocks,
+        ordered.OrderedReceiver(
+            str(tmp_path / "out"), lambda block: file.write(block.data)
+        ) as blocks,
     ):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
             blocks.add(
-                number, ordered.Encoded(number, data, np.array([number]), np.array([number]))
+                number, ordered.EncodedBlock(number, data, np.array([number]), np.array([number]))
             )
-        np.testing.assert_array_equal(blocks.moments.all()[0], np.arange(len(starts)))
+        np.testing.assert_array_equal(blocks.time_axis()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 
 
@@ -289,9 +291,9 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     names = map(str, itertools.count())
     monkeypatch.setattr(framewise.socket, "gethostname", lambda: next(names))
     sent = []
-    add = ordered.Placed.add
+    add = ordered.BlockReceiver.add
     monkeypatch.setattr(
-        ordered.Placed, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
+        ordered.BlockReceiver, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
     )
     write(ca, tmp_path / "found.dcd", n_workers=2, block_frames=16)
     found = (tmp_path / "found.dcd").read_bytes()
