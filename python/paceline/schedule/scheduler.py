@@ -1,9 +1,9 @@
-"""Schedule tasks: assign them as workers come free, in batches or by shares with work stealing.
+"""Schedule tasks: assign them to workers as they come free.
 
-Three strategies combine. `Scheduler` assigns tasks one after another and re-executes overdue ones
-speculatively. `TaskBatcher` cuts the tasks of `Scheduler` into batches, for backends where sending
-one costs milliseconds. `StealingPartition` gives each worker a contiguous share, and who is done
-steals half of another's; with `fixed` the shares are static.
+`Scheduler` assigns tasks one after another and re-executes overdue ones speculatively.
+`TaskBatcher` cuts its tasks into batches, for backends where sending one costs milliseconds.
+`PartitionedScheduler` assigns each worker a contiguous share of the tasks (`StealingPartition`);
+a worker that is done steals half of another's share, unless shares are static.
 """
 
 import statistics
@@ -129,11 +129,10 @@ class Scheduler(Generic[T]):
             task, self._upcoming = self._upcoming, next(self._tasks, None)
         else:
             return None
-        self.record_assignment(task)
+        self._start(task)
         return task
 
-    def record_assignment(self, task: T) -> None:
-        """Record a task that was assigned by other means."""
+    def _start(self, task: T) -> None:
         self._running[_key(task)] = _Running(task, time.monotonic())
 
     def assign_overdue(self) -> T | None:
@@ -397,3 +396,39 @@ class StealingPartition:
         if isinstance(following, Task) and following.job == task.job:
             return replace(task, ahead=following.extents)
         return replace(task, ahead=None)
+
+
+class PartitionedScheduler(Scheduler[AnyTask]):
+    """Assigns each worker its share, then stolen tasks, then overdue ones.
+
+    Parameters
+    ----------
+    tasks : sequence of Task or FunctionTask
+        All tasks, in order.
+    n_workers : int
+        Number of shares.
+    static : bool
+        Do without stealing and re-execution: each worker does its own share.
+    in_order : bool
+        Do without shares, so that results come nearly in order.
+    """
+
+    def __init__(self, tasks: Sequence[AnyTask], n_workers: int, *, static: bool, in_order: bool):
+        super().__init__(())
+        self._static = static
+        self._shares = StealingPartition(tasks, n_workers, fixed=static, in_order=in_order)
+
+    @property
+    def finished(self) -> bool:
+        """True once every task is done."""
+        return not self._shares and super().finished
+
+    def assign_to(self, worker: int, n_frames: int, *, is_idle: bool) -> list[AnyTask]:
+        """Assign about `n_frames` of a worker's share; if it is idle, perhaps an overdue task."""
+        tasks = self._shares.take(worker, n_frames)
+        for task in tasks:
+            self._start(task)
+        if not tasks and is_idle and not self._static and not self._shares:
+            overdue = self.assign_overdue()
+            tasks = [] if overdue is None else [overdue]
+        return tasks

@@ -15,7 +15,7 @@ from paceline.backends.mpi.worker import (
     WorkerReport,
 )
 from paceline.performance.records import DuplicateAttempt
-from paceline.schedule.scheduler import Scheduler, StealingPartition, late_attempts
+from paceline.schedule.scheduler import PartitionedScheduler, late_attempts
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 
 #: Seconds after which a rank whose main thread does not answer in a failed run will not any more.
@@ -41,11 +41,9 @@ class RankScheduler:
         in_order: bool,
     ):
         self._n_threads = n_threads
-        self._static = static
-        self._shares = StealingPartition(
-            tasks, n_ranks * n_threads, fixed=static, in_order=in_order
+        self._scheduler = PartitionedScheduler(
+            tasks, n_ranks * n_threads, static=static, in_order=in_order
         )
-        self._scheduler: Scheduler[AnyTask] = Scheduler(())
         self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
@@ -53,7 +51,7 @@ class RankScheduler:
     @property
     def finished(self) -> bool:
         """True when every block is done."""
-        return not self._shares and self._scheduler.finished
+        return self._scheduler.finished
 
     def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
         """Record a rank's report; return results that count, and attempts that do not."""
@@ -80,18 +78,12 @@ class RankScheduler:
         return replies
 
     def _blocks_for(self, thread: ThreadAddress) -> list[AnyTask]:
-        place = thread.rank * self._n_threads + thread.thread
-        tasks = self._shares.take(place, self._requests[thread])
-        for task in tasks:
-            self._scheduler.record_assignment(task)
-        if not tasks and not self._static and not self._shares and self._is_idle(thread):
-            again = self._scheduler.assign_overdue()
-            tasks = [] if again is None else [again]
-        return tasks
-
-    def _is_idle(self, thread: ThreadAddress) -> bool:
-        """True if it has nothing at all to do: it may be computing the overdue block itself."""
-        return thread.thread in self._idle[thread.rank]
+        # Idle means nothing at all to do: it may be computing the overdue block itself.
+        return self._scheduler.assign_to(
+            thread.rank * self._n_threads + thread.thread,
+            self._requests[thread],
+            is_idle=thread.thread in self._idle[thread.rank],
+        )
 
     def last_reply(self, rank: int) -> Reply:
         """Return what a rank was not sent yet."""
