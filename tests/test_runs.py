@@ -13,7 +13,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.executor import run_batches
 from paceline.backends.threads import Threads
-from paceline.schedule import scheduler as runs_module
+from paceline.schedule import scheduler as scheduling
 from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
 from paceline.schedule.worker import Worker, run_batch
 from paceline.timing import DuplicateAttempt
@@ -25,12 +25,12 @@ def job(n_wanted=100):
     return SimpleNamespace(source=SimpleNamespace(n_wanted=n_wanted, fields=("positions",)))
 
 
-def work(number, job=0):
+def task(number, job=0):
     frames = np.arange(FRAMES) + FRAMES * number
-    return SimpleWork(job, number, frames)
+    return SimpleTask(job, number, frames)
 
 
-class SimpleWork(SimpleNamespace):
+class SimpleTask(SimpleNamespace):
     """As much of a `Task` as cutting takes, and `replace` can copy."""
 
     level = 0
@@ -48,7 +48,7 @@ class SimpleWork(SimpleNamespace):
 
 
 class SimpleBlock(SimpleNamespace):
-    """As much of a `Task` as dealing takes."""
+    """As much of a `Task` as scheduling takes."""
 
     job, level, n_frames, what = 0, 0, 1, "a block"
 
@@ -57,94 +57,101 @@ class SimpleBlock(SimpleNamespace):
 
 
 @pytest.fixture(autouse=True)
-def any_work(monkeypatch):
-    def copy(work, **changes):
-        if not isinstance(work, SimpleWork):
-            return replace(work, **changes)
-        return SimpleWork(**{**vars(work), **changes})
+def any_task(monkeypatch):
+    def copy(task, **changes):
+        if not isinstance(task, SimpleTask):
+            return replace(task, **changes)
+        return SimpleTask(**{**vars(task), **changes})
 
-    monkeypatch.setattr(runs_module, "replace", copy)
+    monkeypatch.setattr(scheduling, "replace", copy)
 
 
-def outcome(run, seconds_per_block):
+def result_of(batch, seconds_per_block):
     timing = SimpleNamespace(start=0, end=int(seconds_per_block * 1e9))
-    return SimpleNamespace(job=run.job, n_frames=run.n_frames, timings=[timing] * len(run.tasks))
+    return SimpleNamespace(
+        job=batch.job, n_frames=batch.n_frames, timings=[timing] * len(batch.tasks)
+    )
 
 
-def cut(jobs, works, seconds_per_block):
-    """All runs, each done before the next one is assigned."""
-    runs, found = TaskBatcher(jobs, works, 2), []
-    for run in runs:
-        found.append(run)
-        runs.record(outcome(run, seconds_per_block))
+def cut(jobs, tasks, seconds_per_block):
+    """All batches, each done before the next one is assigned."""
+    batches, found = TaskBatcher(jobs, tasks, 2), []
+    for batch in batches:
+        found.append(batch)
+        batches.record(result_of(batch, seconds_per_block))
     return found
 
 
 @pytest.mark.parametrize("n_blocks", [1, 2, 3, 17, 64, 999])
 @pytest.mark.parametrize("seconds", [1e-4, 0.02, 0.15, 0.2, 3.0])
 def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
-    found = cut([job()], map(work, range(n_blocks)), seconds)
-    assert [one.number for run in found for one in run.tasks] == list(range(n_blocks))
-    for run in found:
-        assert len(run.tasks) == 2**run.level
-        assert run.tasks[0].number == run.number << run.level
+    found = cut([job()], map(task, range(n_blocks)), seconds)
+    assert [one.number for batch in found for one in batch.tasks] == list(range(n_blocks))
+    for batch in found:
+        assert len(batch.tasks) == 2**batch.level
+        assert batch.tasks[0].number == batch.number << batch.level
         # The smallest that takes long enough.
-        assert len(run.tasks) == 1 or len(run.tasks) / 2 * seconds < BATCH_SECONDS
+        assert len(batch.tasks) == 1 or len(batch.tasks) / 2 * seconds < BATCH_SECONDS
 
 
 def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
-    runs = TaskBatcher([job()], map(work, range(4096)), 2)
-    first = [next(runs) for _ in range(8)]
-    assert [run.level for run in first] == [0] * 8
-    runs.record(outcome(first[0], 0.001))
-    rest = list(runs)
+    batches = TaskBatcher([job()], map(task, range(4096)), 2)
+    first = [next(batches) for _ in range(8)]
+    assert [batch.level for batch in first] == [0] * 8
+    batches.record(result_of(first[0], 0.001))
+    rest = list(batches)
     # Up to the first number that 256 divides they grow, as aligned as they can be.
-    assert [run.level for run in rest[:6]] == [3, 4, 5, 6, 7, 8]
-    assert {run.level for run in rest[5:-3]} == {8}
+    assert [batch.level for batch in rest[:6]] == [3, 4, 5, 6, 7, 8]
+    assert {batch.level for batch in rest[5:-3]} == {8}
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 16])
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.045])
 def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, seconds):
     n_blocks = 64 * n_workers + 3
-    runs = TaskBatcher([job()], map(work, range(n_blocks)), n_workers)
-    runs.record(outcome(next(runs), seconds))
+    batches = TaskBatcher([job()], map(task, range(n_blocks)), n_workers)
+    batches.record(result_of(next(batches), seconds))
     left = n_blocks - 1
-    for run in runs:
-        longest = max(left / n_workers, 2 * runs_module.LAST * BATCH_SECONDS / seconds)
-        assert len(run.tasks) <= longest
-        left -= len(run.tasks)
+    for batch in batches:
+        longest = max(left / n_workers, 2 * scheduling.LAST * BATCH_SECONDS / seconds)
+        assert len(batch.tasks) <= longest
+        left -= len(batch.tasks)
     assert left == 0
 
 
 def test_blocks_that_were_done_before_are_no_part_of_a_run():
     left = [k for k in range(64) if k not in (5, 21, 62, 63)]
-    found = cut([job()], map(work, left), 0.02)
-    assert [one.number for run in found for one in run.tasks] == left
-    assert all(len(run.tasks) == 2**run.level for run in found)
-    assert all(run.tasks[-1].number - run.tasks[0].number < 2**run.level for run in found)
+    found = cut([job()], map(task, left), 0.02)
+    assert [one.number for batch in found for one in batch.tasks] == left
+    assert all(len(batch.tasks) == 2**batch.level for batch in found)
+    assert all(batch.tasks[-1].number - batch.tasks[0].number < 2**batch.level for batch in found)
 
 
 def test_each_job_has_its_own_pace_and_no_run_has_two():
-    works = [work(k, job) for job in (0, 1) for k in range(100)]
-    runs, found = TaskBatcher([job(), job()], works, 2), []
-    for run in runs:
-        found.append(run)
-        runs.record(outcome(run, 0.3 if run.job else 0.01))
-    assert all(len({one.job for one in run.tasks}) == 1 for run in found)
-    assert max(run.level for run in found if run.job == 0) == 5
-    assert {run.level for run in found if run.job == 1} == {0}
+    tasks = [task(k, job) for job in (0, 1) for k in range(100)]
+    batches, found = TaskBatcher([job(), job()], tasks, 2), []
+    for batch in batches:
+        found.append(batch)
+        batches.record(result_of(batch, 0.3 if batch.job else 0.01))
+    assert all(len({one.job for one in batch.tasks}) == 1 for batch in found)
+    assert max(batch.level for batch in found if batch.job == 0) == 5
+    assert {batch.level for batch in found if batch.job == 1} == {0}
 
 
 def test_runs_of_many_atoms_stay_small():
-    found = cut([job(10**5)], map(work, range(200)), 1e-3)
-    assert 1 < max(len(run.tasks) for run in found) <= runs_module.BATCH_BYTES / (12e5 * FRAMES)
+    found = cut([job(10**5)], map(task, range(200)), 1e-3)
+    assert 1 < max(len(batch.tasks) for batch in found) <= scheduling.BATCH_BYTES / (12e5 * FRAMES)
 
 
 def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_get():
-    found = cut([job()], map(work, range(12)), 0.1)
-    assert [[one.number for one in run.tasks] for run in found[:4]] == [[0], [1], [2, 3], [4, 5]]
-    assert [[one.ahead for one in run.tasks] for run in found] == [
+    found = cut([job()], map(task, range(12)), 0.1)
+    assert [[one.number for one in batch.tasks] for batch in found[:4]] == [
+        [0],
+        [1],
+        [2, 3],
+        [4, 5],
+    ]
+    assert [[one.ahead for one in batch.tasks] for batch in found] == [
         ["ahead"],
         ["ahead"],
         [None, "extents of 6"],
@@ -156,13 +163,13 @@ def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_g
     ]
 
 
-def test_a_dealer_deals_runs_as_it_deals_blocks():
-    scheduler = Scheduler(cut([job()], map(work, range(10)), 0.1))
+def test_a_scheduler_assigns_batches_as_it_assigns_blocks():
+    scheduler = Scheduler(cut([job()], map(task, range(10)), 0.1))
     assigned = []
-    while (run := scheduler.assign()) is not None:
-        assigned.append(run)
+    while (batch := scheduler.assign()) is not None:
+        assigned.append(batch)
     subtrees = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3), (0, 8), (0, 9)]
-    assert [(run.level, run.number) for run in assigned] == subtrees
+    assert [(batch.level, batch.number) for batch in assigned] == subtrees
     scheduler.return_lost(assigned[2])
     assert scheduler.assign() is assigned[2]
     # Block 1 is not run 1.
@@ -171,27 +178,27 @@ def test_a_dealer_deals_runs_as_it_deals_blocks():
     assert not scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
 
 
-def test_blocks_that_a_broken_executor_did_not_take_are_dealt_again():
+def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
     class Breaking:
         def __init__(self, n):
             self.n_taken, self.n = 0, n
 
-        def submit(self, function, sealed, work):
+        def submit(self, function, pickled, task):
             if self.n_taken == self.n:
                 raise BrokenExecutor
             self.n_taken += 1
             future = Future()
-            future.set_result(SimpleNamespace(job=0, level=0, number=work.number))
+            future.set_result(SimpleNamespace(job=0, level=0, number=task.number))
             return future
 
     scheduler = Scheduler(map(SimpleBlock, range(6)))
-    sealed = [SimpleNamespace(key_alone=lambda: None)]
+    pickled = [SimpleNamespace(key_alone=lambda: None)]
     timed, found = SimpleNamespace(record=lambda result: None), []
     with pytest.raises(BrokenExecutor):
-        found.extend(run_batches(Breaking(3), 1, sealed, timed, scheduler))
+        found.extend(run_batches(Breaking(3), 1, pickled, timed, scheduler))
     assert scheduler.running == []
-    found.extend(run_batches(Breaking(6), 1, sealed, timed, scheduler))
-    assert sorted(outcome.number for outcome in found) == list(range(6))
+    found.extend(run_batches(Breaking(6), 1, pickled, timed, scheduler))
+    assert sorted(result.number for result in found) == list(range(6))
 
 
 def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_overdue):
@@ -201,9 +208,9 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_over
         def __init__(self, job_of):
             self.name = str(id(self))
 
-        def run(self, work):
-            done.append(work.number)
-            return SimpleNamespace(job=0, level=0, number=work.number)
+        def run(self, task):
+            done.append(task.number)
+            return SimpleNamespace(job=0, level=0, number=task.number)
 
     monkeypatch.setattr("paceline.backends.threads.Worker", Quick)
     ahead = []
@@ -214,43 +221,43 @@ def test_threads_are_only_so_far_ahead_of_who_collects(monkeypatch, nothing_over
     assert sorted(done) == list(range(50))
 
 
-def test_threads_tell_of_what_came_while_the_last_outcome_was_collected(monkeypatch):
+def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatch):
     first, released, ended = threading.Lock(), threading.Event(), threading.Event()
 
     class Hanging:
         def __init__(self, job_of):
             self.name = str(id(self))
 
-        def run(self, work):
-            if work.number == 1 and first.acquire(blocking=False):
+        def run(self, task):
+            if task.number == 1 and first.acquire(blocking=False):
                 released.wait(60)
                 threading.Timer(0.5, ended.set).start()
-            return SimpleNamespace(job=0, level=0, number=work.number, timings=["its timing"])
+            return SimpleNamespace(job=0, level=0, number=task.number, timings=["its timing"])
 
     monkeypatch.setattr("paceline.backends.threads.Worker", Hanging)
     monkeypatch.setattr("paceline.schedule.scheduler.SHORTEST", 0.05)
     found = []
-    for outcome in Threads(2).run([None], map(SimpleBlock, range(2))):
-        found.append(outcome)
+    for result in Threads(2).run([None], map(SimpleBlock, range(2))):
+        found.append(result)
         if len(found) == 2:
             released.set()
             assert ended.wait(60)
     assert found[2:] == [DuplicateAttempt("its timing", came=True)]
 
 
-class InRuns:
-    """A backend in this thread that deals runs."""
+class InBatches:
+    """A backend in this thread that runs batches."""
 
-    name = "runs"
+    name = "batches"
     n_workers = 3
 
-    def run(self, jobs, works):
-        worker, runs = Worker(jobs.__getitem__), TaskBatcher(jobs, works, self.n_workers)
-        for run in runs:
-            outcome = run_batch(worker, jobs[run.job], run)
-            runs.record(outcome)
-            self.deepest = max(getattr(self, "deepest", 0), outcome.level)
-            yield outcome
+    def run(self, jobs, tasks):
+        worker, batches = Worker(jobs.__getitem__), TaskBatcher(jobs, tasks, self.n_workers)
+        for batch in batches:
+            result = run_batch(worker, jobs[batch.job], batch)
+            batches.record(result)
+            self.deepest = max(getattr(self, "deepest", 0), result.level)
+            yield result
 
 
 def test_runs_give_the_same_bits(damaged):
@@ -263,7 +270,7 @@ def test_runs_give_the_same_bits(damaged):
         paceline.run([rmsd, rmsf, series], backend=backend, block_frames=16, on_error="skip")
         return rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, rmsd.damaged
 
-    in_runs = InRuns()
-    for ours, wanted in zip(results(in_runs), results("serial"), strict=True):
+    in_batches = InBatches()
+    for ours, wanted in zip(results(in_batches), results("serial"), strict=True):
         assert np.array_equal(ours, wanted, equal_nan=np.asarray(ours).dtype.kind == "f")
-    assert in_runs.deepest >= 1
+    assert in_batches.deepest >= 1

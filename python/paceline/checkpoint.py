@@ -38,7 +38,7 @@ from paceline.trajectory.open import warn
 
 #: Shortest time between two writes, seconds …
 INTERVAL = 1.0
-#: … and in units of the time that the last one took: writing costs 2 % at the most.
+#: … and in units of the time that the last one took: writing costs at most 2 %.
 SHARE = 50
 #: The journal is rewritten when useless records make it so many times larger than it need be.
 GROWTH = 3
@@ -280,8 +280,8 @@ def _check_resumable(runs: Sequence[TrajectoryRun]) -> None:
         for analysis in one.job.analyses:
             if analysis.per_block:
                 raise UnsupportedError(
-                    f"{analysis.name} writes a file as blocks come, and that cannot be gone on "
-                    "with: run it without a checkpoint"
+                    f"{analysis.name} writes a file as blocks come, and that cannot be resumed: "
+                    "run it without a checkpoint"
                 )
         if not one.trajectory.shareable:
             raise UnsupportedError(
@@ -341,7 +341,7 @@ def with_pickled_nodes(record: Record) -> Record:
 
 
 def _pickle(value: Any) -> bytes:
-    """Pickle by reference where possible: a class shall be the same one afterwards."""
+    """Pickle by reference where possible: a class must be the same one afterwards."""
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -28,7 +28,7 @@ from paceline.schedule.tasks import FunctionJob, FunctionTask
 #: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
 #: last digits must not depend on that number.
 PARTS = 64
-#: Frames of a part, at the least: each part is prepared anew.
+#: Frames of a part, at least: each part is prepared again.
 FEWEST_FRAMES = 16
 
 

@@ -17,11 +17,11 @@ import numpy as np
 LEAF_FRAMES = 16
 #: Positions of a leaf, and about of a block, bytes: few enough to stay in the processor's caches.
 LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
-#: Positions of a leaf of whole chunks, at the most, bytes.
+#: Positions of a leaf of whole chunks, at most, bytes.
 LARGEST_LEAF_BYTES = 64 * 2**20
-#: Positions of a block of whole chunks, at the most, bytes.
+#: Positions of a block of whole chunks, at most, bytes.
 LARGEST_BLOCK_BYTES = 256 * 2**20
-#: Blocks per worker, at the least, if frames suffice: the last block then delays the end by a few
+#: Blocks per worker, at least, if frames suffice: the last block then delays the end by a few
 #: per cent.
 BLOCKS_PER_WORKER = 16
 
@@ -33,7 +33,7 @@ class Borders:
     Attributes
     ----------
     rows : int
-        Rows of a chunk, at the most.
+        Rows of a chunk, at most.
     period : int
         Rows after which the boundaries repeat: more than `rows` where a step that does not divide
         the chunk takes now more, now fewer frames of it.
@@ -183,7 +183,7 @@ class Plan:
     block_frames : int
         Frames in a block: a leaf times a power of two. The first blocks of a run may be smaller.
     chunk_reads : int
-        Number of blocks that read the same chunk, at the most: more than 1 where memory should not
+        Number of blocks that read the same chunk, at most: more than 1 where memory should not
         hold a chunk, or as many frames of it as a leaf would need.
     """
 
@@ -283,7 +283,7 @@ def make_plan(
 
 
 def _reads(borders: Borders, size: int, leaves: Leaves) -> int:
-    """Count blocks of a size that have frames of one chunk, at the most."""
+    """Count blocks of a size that have frames of one chunk, at most."""
     apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
     before = 0 if leaves.head else borders.head % apart
     return 1 + -(-(borders.rows - apart + before) // size)

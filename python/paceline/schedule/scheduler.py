@@ -36,7 +36,7 @@ BATCH_SECONDS = 0.2
 #: Where less than a batch is left for each worker, one takes only this part of that, so that all
 #: end together: of a second's work 16 simulated workers else wait for 4 % of the time.
 LAST = 0.25
-#: Decoded frames of a batch, at the most, bytes: what an analysis returns of them is seldom
+#: Decoded frames of a batch, at most, bytes: what an analysis returns of them is seldom
 #: larger, and some batches' results are in memory at a time.
 BATCH_BYTES = 256 * 2**20
 #: A batch has at most 2 to this power blocks.

@@ -38,21 +38,7 @@ def fragments_of(universe: Any, bonds: np.ndarray) -> np.ndarray:
 
 
 def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Members of the compounds of which some member is among the atoms.
-
-    Parameters
-    ----------
-    members : numpy.ndarray of int64, shape (n_members,)
-        Indices of atoms.
-    compounds : numpy.ndarray of int64, shape (n_members,)
-        The compound of each.
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of atoms.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-        Indices, in the order of `members`.
+    """Select members of compounds of which any member is among the atoms.
 
     Examples
     --------
@@ -63,21 +49,7 @@ def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
 
 
 def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Members of the compounds of which every member is among the atoms.
-
-    Parameters
-    ----------
-    members : numpy.ndarray of int64, shape (n_members,)
-        Indices of atoms.
-    compounds : numpy.ndarray of int64, shape (n_members,)
-        The compound of each.
-    atoms : numpy.ndarray of int64, shape (n_atoms,)
-        Indices of atoms.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-        Indices, in the order of `members`.
+    """Select members of compounds of which every member is among the atoms.
 
     Examples
     --------
