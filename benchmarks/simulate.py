@@ -23,7 +23,7 @@ class Course:
     done_by : list of int
         The worker whose result counted, for each block.
     n_repeated : int
-        How many times a block was dealt once more.
+        How many times a block was assigned once more.
     """
 
     end: float
@@ -49,9 +49,9 @@ class _Run:
         self._done_by = [-1] * len(blocks)
         self._n_left = len(blocks)
         self._since = [0.0] * len(blocks)
-        # Blocks that were dealt so many times, longest since first: only its first can be the
+        # Blocks that were assigned so many times, longest since first: only its first can be the
         # next one overdue. Those done in the meantime are passed over.
-        self._dealt: list[deque[tuple[float, int]]] = [deque()]
+        self._assigned: list[deque[tuple[float, int]]] = [deque()]
         self._paces: deque[float] = deque(maxlen=REMEMBERED)
         self._events: list[tuple[float, int, int]] = []
         self._idle: deque[int] = deque()
@@ -82,14 +82,14 @@ class _Run:
             self._idle.append(worker)
 
     def _repeat(self, worker: int, level: int, now: float) -> None:
-        _, block = self._dealt[level].popleft()
+        _, block = self._assigned[level].popleft()
         self._n_repeated += 1
         self._begin(worker, block, level + 1, now)
 
     def _begin(self, worker: int, block: int, level: int, now: float) -> None:
-        if level == len(self._dealt):
-            self._dealt.append(deque())
-        self._dealt[level].append((now, block))
+        if level == len(self._assigned):
+            self._assigned.append(deque())
+        self._assigned[level].append((now, block))
         self._since[block] = now
         heapq.heappush(
             self._events, (now + self._blocks[block] * self._slowness[worker], worker, block)
@@ -102,16 +102,16 @@ class _Run:
             self._paces.append(now - self._since[block])
 
     def _next_overdue(self, now: float) -> tuple[float, int] | None:
-        """Time when a block is overdue next, and the number of times it was dealt again."""
+        """Time when a block is overdue next, and the number of times it was assigned again."""
         allowed = UNKNOWN
         if self._paces:
             allowed = max(SHORTEST, OVERDUE * statistics.median_low(self._paces))
         first = []
-        for level, dealt in enumerate(self._dealt):
-            while dealt and self._done_by[dealt[0][1]] >= 0:
-                dealt.popleft()
-            if dealt:
-                since = dealt[0][0]
+        for level, assigned in enumerate(self._assigned):
+            while assigned and self._done_by[assigned[0][1]] >= 0:
+                assigned.popleft()
+            if assigned:
+                since = assigned[0][0]
                 first.append((since, since + allowed * 2**level, level))
         if not first:
             return None

@@ -256,7 +256,7 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
         choices=SCHEDULES,
         nargs="+",
         default=["dynamic"],
-        help="blocks dealt as workers come free, or equal shares; both: compared [dynamic]",
+        help="blocks assigned as workers come free, or equal shares; both: compared [dynamic]",
     )
     add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
     add("--start", type=seconds, default=0.0, metavar="TIME", help="until workers begin [0s]")
@@ -265,7 +265,7 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=0.0,
         metavar="TIME",
-        help="what a block costs the process that deals [0s]",
+        help="what a block costs the process that assigns [0s]",
     )
     add("--spread", type=float, default=0.0, metavar="X", help="workers' standard deviation [0]")
     add("--slow-fraction", type=float, default=0.0, metavar="X", help="part that is slow [0]")

@@ -1,7 +1,7 @@
 """Rules that say in plain words what to change, from the numbers of a run.
 
 The questions are those of Khoshlessan et al. 2020, heuristics 1 to 3.3 (section 8), and those that
-remain open where a file is opened once, frames are found by an index and blocks are dealt. What
+remain open where a file is opened once, frames are found by an index and blocks are assigned. What
 the numbers of a run do not support is not said.
 """
 
@@ -269,7 +269,7 @@ def _static(report: Report) -> Recommendation | None:
     return Recommendation(
         "static",
         f"Each worker had an equal share: the last was done after {seconds(report.t_blocks)}, all "
-        f"of them on average after {seconds(mean)}. Dealt as workers come free "
+        f"of them on average after {seconds(mean)}. Assigned as workers come free "
         '(schedule="dynamic"), all blocks would be done at about that time.',
         {"imbalance": report.imbalance, "t_blocks": report.t_blocks, "mean": mean},
     )
@@ -319,14 +319,14 @@ def _between_blocks(report: Report) -> Recommendation | None:
 
 
 def _done_twice(report: Report) -> Recommendation | None:
-    """Blocks that were dealt again."""
+    """Blocks that were assigned again."""
     share = report.shares["t_abandoned"]
     if share < NOTABLE:
         return None
     return Recommendation(
         "done twice",
         f"Of the workers' time {percent(share)} went into {len(report.abandoned)} blocks that "
-        "another worker was done with sooner: they were dealt again because they took too long. "
+        "another worker was done with sooner: they were assigned again because they took too long. "
         "That is no loss where the others had nothing else to do.",
         {"share": share, "n_abandoned": len(report.abandoned)},
     )

@@ -80,7 +80,7 @@ STARTUP = Component(
 #: Of the run, not of a worker: the time around blocks.
 AROUND = Component(
     *("", "t_around", "t_around", "plan, collect", "planning and collecting", "#000000"),
-    "before the first block was dealt, and after the last one was done",
+    "before the first block was assigned, and after the last one was done",
 )
 
 #: Measured in each block, in the order in which they happen.

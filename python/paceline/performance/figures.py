@@ -236,7 +236,7 @@ class Timeline:
     row : numpy.ndarray, shape (n_blocks,), int
         Number of its worker in `workers`.
     start, end : numpy.ndarray, shape (n_blocks,), float
-        Of the block, s since blocks were first dealt.
+        Of the block, s since blocks were first assigned.
     parts : numpy.ndarray, shape (n_parts, n_blocks), float
         Length of each of `components.WORKING`, s; of an attempt that did not count, of
         the last one alone.
@@ -345,7 +345,7 @@ def draw_stream(axes: Any, timeline: Timeline) -> None:
     axes.set_xlim(min(timeline.start.min(), 0) * unit.factor, timeline.end.max() * unit.factor)
     spare = max(LEAST_ROWS - len(rows), 0) / 2
     axes.set_ylim(len(rows) + 0.6 + spare, 0.4 - spare)
-    axes.set_xlabel(f"time since blocks were first dealt ({unit.name})")
+    axes.set_xlabel(f"time since blocks were first assigned ({unit.name})")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     if len(rows) == len(timeline.workers):
@@ -421,7 +421,7 @@ def draw_activity(axes: Any, timeline: Timeline) -> None:
     add_legend(axes, (*timeline.kinds, WAIT))
     axes.set_xlim(steps[0] * unit.factor, steps[-1] * unit.factor)
     axes.set_ylim(0, len(timeline.workers))
-    axes.set_xlabel(f"time since blocks were first dealt ({unit.name})")
+    axes.set_xlabel(f"time since blocks were first assigned ({unit.name})")
     axes.set_ylabel("workers")
 
 
@@ -449,7 +449,7 @@ def draw_read_rate(axes: Any, timeline: Timeline) -> None:
     axes.set_xlim(steps[0] * time.factor, steps[-1] * time.factor)
     axes.set_ylim(0, None)
     axes.grid(axis="y", color=GRID)
-    axes.set_xlabel(f"time since blocks were first dealt ({time.name})")
+    axes.set_xlabel(f"time since blocks were first assigned ({time.name})")
     axes.set_ylabel(f"read ({unit.name})")
 
 

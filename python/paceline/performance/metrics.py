@@ -28,7 +28,7 @@ OF_RUN = {
     "t_total": "the whole run",
     "t_init_top": "parsing the topology, once, before the run",
     "t_init_traj": "opening the trajectory and its index, once, before the run",
-    "t_before": "from the beginning of the run until blocks were first dealt",
+    "t_before": "from the beginning of the run until blocks were first assigned",
     "t_blocks": "from then until the last block was done: the wall time of every worker",
     "t_after": "from then until the results were there",
     "t_comm": "receiving and merging results, in the process that collects them",
@@ -83,7 +83,7 @@ class Report:
     t_init_top, t_init_traj : float
         Parsing the topology, opening the trajectory and its index, once, before the run.
     t_before : float
-        From the beginning of the run until blocks were first dealt.
+        From the beginning of the run until blocks were first assigned.
     t_blocks : float
         From then until the last block was done: the wall time of every worker.
     t_after : float
@@ -104,7 +104,7 @@ class Report:
         Mean computing of a worker over `t_comm` (equation 8, whose ranks all wait meanwhile).
     imbalance : float
         The last worker's end over the mean of the workers' ends, both since blocks were first
-        dealt; 1 where all end together.
+        assigned; 1 where all end together.
     bytes_read, calls : int
         Asked of the files, and in how many calls.
     bytes_used : int

@@ -62,8 +62,8 @@ class DuplicateAttempt:
     Attributes
     ----------
     timing : BlockTiming
-        Of the attempt. Of one that never came: when it was dealt and given up, without parts; the
-        worker is empty where nobody knows who had it.
+        Of the attempt. Of one that never came: when it was assigned and given up, without parts;
+        the worker is empty where nobody knows who had it.
     came : bool
         Whether it came too late, rather than never.
     """
@@ -77,8 +77,8 @@ class WorkerTiming:
     """Sums over the blocks of one worker, seconds.
 
     The parts `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`, `t_abandoned`, `t_wait`
-    and `t_overhead` add up to the time from when blocks were first dealt until the last worker was
-    done.
+    and `t_overhead` add up to the time from when blocks were first assigned until the last worker
+    was done.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ def _sum_worker(
 def _length(attempts: Iterable[BlockTiming], last: int) -> int:
     """Time of a worker at attempts until `last`, ns.
 
-    Attempts may overlap: another may have been dealt to it while it was still at one.
+    Attempts may overlap: another may have been assigned to it while it was still at one.
     """
     length, done = 0, -math.inf
     for attempt in sorted(attempts, key=lambda attempt: attempt.start):

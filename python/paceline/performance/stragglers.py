@@ -1,8 +1,8 @@
 """Find slow workers: by how much they are slow, and by which component of their time.
 
-A worker is measured by its time per frame: where blocks are dealt, a slow one does fewer, and all
-end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler that takes about twice
-as long as the group that finished first.
+A worker is measured by its time per frame: if workers take blocks as they come free, a slow one
+does fewer, and all end together. Khoshlessan et al. 2020 (section 6.1) call a rank a straggler
+that takes about twice as long as the group that finished first.
 """
 
 import math
@@ -143,8 +143,8 @@ def _spent(run: RunTimings) -> _Table:
 def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
     """Wait of each block's worker for it, ns, since it was done with its last one.
 
-    Where blocks are dealt, the first does not count: a process may have to start. Nor do those
-    blocks that were dealt twice, or after which none was dealt: there was nothing else to do.
+    Where blocks are assigned, the first does not count: a process may have to start. Nor do those
+    blocks that were assigned twice, or after which none was assigned: there was nothing else to do.
     """
     order = np.lexsort((columns["start"], columns.worker))
     worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]

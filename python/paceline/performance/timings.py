@@ -34,7 +34,7 @@ class Timings(RunTimings):
     backend : str
         Where blocks were computed.
     start, dealt, end : int
-        When the run began, when blocks were first dealt, and when all was done: nanoseconds of
+        When the run began, when blocks were first assigned, and when all was done: nanoseconds of
         this host's clock.
     t_init_top, t_init_traj : float
         Parsing the topology, and opening the trajectory and its index, s: once, before the run.
@@ -75,9 +75,9 @@ class Timings(RunTimings):
         Parameters
         ----------
         elapsed : int
-            How long that part took since it first dealt blocks, ns.
+            How long that part took since it first assigned blocks, ns.
         dealt : int
-            When it first dealt blocks, ns of its own clock.
+            When it first assigned blocks, ns of its own clock.
         t_comm : float
             Receiving and merging results there, s.
         """

@@ -204,7 +204,7 @@ class Findings:
     processes : Pace or None
         By processes, in memory, where threads were seen to hold each other up.
     resident : float or None
-        How much of what was read from memory is there; None where that is not told.
+        How much of what was read from memory is there; None where it is unknown.
     waiting : float
         Part of a frame's time in which the analysis wants no processor, as if it slept.
     """

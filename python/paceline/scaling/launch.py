@@ -80,7 +80,7 @@ class Copies(Warm):
 
 
 def _cached(files: Sequence[str]) -> float:
-    """Share of files that is in memory; NaN where the system does not tell."""
+    """Share of files that is in memory; NaN where the system does not say."""
     share = cached_share_of_all(files)
     return math.nan if share is None else share
 

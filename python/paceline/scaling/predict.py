@@ -166,7 +166,7 @@ class Prediction:
         Reading, decoding and computing, mean over the workers that find something to do. Waiting
         for one another at the file system is part of `t_io`.
     t_wait : float
-        Waiting to be dealt blocks, and from when a worker of mean pace is done until the slowest
+        Waiting to be assigned blocks, and from when a worker of mean pace is done until the slowest
         is.
     t_comm : float
         Bringing results together.
@@ -220,7 +220,7 @@ def predict(
     per_node : int, optional
         Workers on one node; by default all are on one.
     schedule : {"dynamic", "static"}
-        Blocks dealt as workers come free, or equal shares.
+        Blocks assigned as workers come free, or equal shares.
     layout : {"shared", "split", "h5md"}
         One file for all, one for each worker, or one that is opened together (MPI-IO).
     network : Network, optional
@@ -236,7 +236,7 @@ def predict(
     t_start : float
         What starting the workers takes, s.
     t_deal : float
-        What a block costs the process that deals, s.
+        Cost of a block for the process that assigns, s.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class Costs:
     decode, transform, compute : float
         Decoding, transforming positions, and the analyses' own time.
     rest : float
-        All else: being dealt blocks, and waiting for the interpreter between them.
+        All else: being assigned blocks, and waiting for the interpreter between them.
     """
 
     read: float
@@ -116,7 +116,7 @@ class SampleRun:
         if self._chain is not None and self._chain.is_sample:
             self.is_sample = True
             self._frames = _readable(frames, self._chain.n_frames)
-        self._deal(frames, 1, None)
+        self._prepare(frames, 1, None)
         for analysis, part in zip(analyses, self._run.job.analyses, strict=True):
             if part.per_block:
                 raise UnsupportedError(
@@ -157,7 +157,7 @@ class SampleRun:
     ) -> SampleTimes:
         """Analyse some frames, which may be repeated, in blocks of any size."""
         begun = time.monotonic_ns()
-        self._deal(frames, backend.n_workers, block_frames)
+        self._prepare(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
         with ExitStack() as receivers:
             self._run.start_collecting(0, timings, receivers)
@@ -171,7 +171,7 @@ class SampleRun:
         timings.end = time.monotonic_ns()
         return sample_times(timings, self._t_open)
 
-    def _deal(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
+    def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
         self._run.prepare(
             frames,
             skip_damaged=self._skip_damaged,
@@ -193,7 +193,7 @@ class SampleRun:
         return self.trajectory.frame_bytes(every if atoms is None else atoms)
 
     def block_frames(self, n_workers: int) -> int:
-        """Frames that the whole run would deal at a time."""
+        """Frames that the whole run would assign at a time."""
         return make_plan(
             self._run_frames,
             n_atoms=self.trajectory.n_atoms,
