@@ -68,7 +68,7 @@ class SlowSource:
     def __init__(self, source: Any, turn: Turn) -> None:
         self._source, self._turn = source, turn
         self.n_wanted, self.fields = source.n_wanted, source.fields
-        self.required, self.clock = source.required, source.clock
+        self.required, self.time_axis = source.required, source.time_axis
 
     def open(self) -> "SlowReader":
         return SlowReader(self._source.open(), self._turn)
@@ -78,7 +78,7 @@ class SlowSource:
 
 
 class SlowReader:
-    """One worker's hand on them; says as the core does how long reading took."""
+    """Reader of one worker; says, as the core does, how long reading took."""
 
     def __init__(self, reader: Any, turn: Turn) -> None:
         self._reader, self._turn = reader, turn
@@ -93,16 +93,16 @@ class SlowReader:
         return cost._replace(read=cost.read + slept)
 
 
-def slow_pass(turn: Turn) -> Any:
-    """Make jobs whose source is slow, in the place of `TrajectoryRun`."""
+def slow_run(turn: Turn) -> Any:
+    """Make a `TrajectoryRun` whose source is slow."""
     from paceline.schedule.trajectory_run import TrajectoryRun
 
-    class SlowPass(TrajectoryRun):
+    class SlowRun(TrajectoryRun):
         def prepare(self, *arguments: Any, **options: Any) -> None:
             super().prepare(*arguments, **options)
             self.job = replace(self.job, source=SlowSource(self.job.source, turn))
 
-    return SlowPass
+    return SlowRun
 
 
 def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dic
     from paceline.report import advice_of, report_of
 
     if slow == "reading":
-        runner.TrajectoryRun = slow_pass(turn)  # type: ignore[misc]
+        runner.TrajectoryRun = slow_run(turn)  # type: ignore[misc]
     series = paceline.TimeSeries(Sleeper(turn if slow == "computing" else None), atoms)
     workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
     frames = np.arange(n_frames) % atoms.universe.trajectory.n_frames
