@@ -12,7 +12,9 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
 from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.schedule.interfaces import PerBlock, Receiver
+from paceline.trajectory import source
 from paceline.writers.base import FramesToWrite, Target
 from paceline.writers.frames import FrameFile
 from paceline.writers.h5md import H5MDFile
@@ -26,20 +28,14 @@ class OutputFormat(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-_XTC = OutputFormat("XTC", FrameFile, ("precision",))
-_TRR, _DCD, _NETCDF = (OutputFormat(name, FrameFile) for name in ("TRR", "DCD", "NetCDF"))
 _H5MD = OutputFormat("H5MD", H5MDFile, ("precision", "chunk", "for_", "align", "compress"))
 #: Formats by the endings of their files.
 FORMATS = {
-    ".xtc": _XTC,
-    ".trr": _TRR,
-    ".dcd": _DCD,
-    ".nc": _NETCDF,
-    ".ncdf": _NETCDF,
-    ".h5md": _H5MD,
-    ".h5": _H5MD,
-    ".hdf5": _H5MD,
-}
+    f".{ending}": OutputFormat(format.name, FrameFile, ("precision",) if format.precision else ())
+    for format in source.FORMATS.values()
+    if format.writes
+    for ending in format.extensions
+} | {f".{ending}": _H5MD for ending in EXTENSIONS}
 
 
 class Write(AnalysisBase):

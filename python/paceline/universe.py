@@ -10,15 +10,19 @@ from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
 from paceline.errors import AtomCountError, PacelineError, UnsupportedError
+from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.open import files_named
 from paceline.trajectory.reader import Reader
+from paceline.trajectory.source import FORMATS
 
-#: Names of the formats that our reader decodes, as MDAnalysis calls them.
-_FORMATS = ("XTC", "TRR", "DCD", "NCDF", "NC", "HISTORY", "CONFIG", "H5MD", "H5", "HDF5")
+#: Endings of files that our reader decodes, which are MDAnalysis's names of their formats.
+_ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
+    ending.upper() for ending in HDF5_ENDINGS
+}
 
-#: DL_POLY's files, by names that have no ending.
-_DL_POLY = ("HISTORY", "CONFIG", "REVCON")
+#: Names of such files that have no ending.
+_FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -156,8 +160,8 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     if not _is_name(filename):
         return False
     if format is not None:
-        return isinstance(format, str) and format.upper() in _FORMATS
-    if Path(filename).suffix[1:].upper() in _FORMATS or Path(filename).name in _DL_POLY:
+        return isinstance(format, str) and format.upper() in _ENDINGS
+    if Path(filename).suffix[1:].upper() in _ENDINGS or Path(filename).name in _FILE_NAMES:
         return True
     if not os.path.isfile(filename):
         return False

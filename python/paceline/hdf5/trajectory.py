@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Beginning of the note on a file that is shorter than it says.
 TRUNCATED = "the file was cut"
+#: Endings of names of HDF5 trajectories.
+EXTENSIONS = ("h5md", "h5", "hdf5")
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:

@@ -18,6 +18,9 @@ import numpy as np
 from paceline import _core
 from paceline.block import Decoded, field_bits
 
+#: Formats that the core knows, by their names: endings of files, and abilities.
+FORMATS = {format.name: format for format in _core.formats()}
+
 #: Files that one reader keeps open.
 OPEN_FILES = 2
 

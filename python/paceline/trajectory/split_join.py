@@ -17,7 +17,13 @@ from paceline._util.progress import Progress
 from paceline.block import Decoded
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError
 from paceline.trajectory.open import files_named, open_file, warn
-from paceline.trajectory.source import Extents, FileReader, TrajectoryFile, extents_in
+from paceline.trajectory.source import (
+    FORMATS,
+    Extents,
+    FileReader,
+    TrajectoryFile,
+    extents_in,
+)
 
 #: Least digits of a piece's number.
 _WIDTH = 3
@@ -289,7 +295,7 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
 
 def _ending_of(file: TrajectoryFile) -> str:
     """Ending, dot included, of names of the format's files."""
-    return f".{file.format.lower()}"
+    return f".{FORMATS[file.format].extensions[0]}"
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> None:

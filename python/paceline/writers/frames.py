@@ -14,6 +14,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in
+from paceline.trajectory.source import FORMATS
 from paceline.writers.base import (
     BlockReceiver,
     EncodedBlock,
@@ -22,11 +23,6 @@ from paceline.writers.base import (
     Target,
     naming_block,
 )
-
-#: Formats that hold velocities and forces.
-_OF_MOTION = ("TRR", "NetCDF")
-#: Those in which all frames have a cell or none has, and hold the same fields.
-_UNIFORM = ("DCD", "NetCDF")
 
 
 class FrameFile(Target):
@@ -45,23 +41,24 @@ class FrameFile(Target):
         precision: float | None = None,
     ):
         super().__init__(path, n_atoms, overwrite=overwrite)
-        self._format = format
+        self._format = FORMATS[format]
         self._precision = precision
 
     def begin(self, frames: FramesToWrite) -> "_Encode":
         """Make the worker's half."""
-        has_cell = frames.has_cell or self._format not in _UNIFORM
-        if self._format == "TRR":
+        # Frames of one size all have a cell, or none has.
+        has_cell = frames.has_cell or not self._format.equal_frames
+        if self._format.mixed_fields:
             self.fields, self.optional_fields = (), FIELDS
-        elif self._format in _OF_MOTION:
+        elif fields_in(self._format.writes) == FIELDS:
             self.fields = frames.fields
         fields = field_bits((*self.fields, *self.optional_fields))
         self._encoder = _core.Encoder(
-            self._format, self._n_atoms, self._precision, has_cell, fields
+            self._format.name, self._n_atoms, self._precision, has_cell, fields
         )
         self._temporary = temporary_name(self._path)
         # Frames of one size have a place in the file from the beginning, if none is left out.
-        self._in_place = self._format in _UNIFORM and not frames.skip_damaged
+        self._in_place = self._format.equal_frames and not frames.skip_damaged
         if self._in_place:
             host = socket.gethostname()
             return _EncodeInPlace(self._path, self._encoder, fields, self._temporary, host)
@@ -82,7 +79,7 @@ class FrameFile(Target):
                 self.n_bytes = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(encoder.head(*_series(times, steps)))
-        if self._format == "DCD":
+        if self._format.one_time_step:
             self._warn_of_uneven(times)
         self.n_written = len(times)
 
