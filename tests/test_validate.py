@@ -14,7 +14,7 @@ from helpers import trajectory_bytes as damage
 
 import paceline
 from paceline.analysis import validate as judging
-from paceline.analysis.validate import ROW, judge
+from paceline.analysis.validate import ROW, check_frames
 from paceline.cli.main import main
 from paceline.errors import UnsupportedError
 
@@ -80,7 +80,7 @@ def judged(times=None, **columns):
     for name, values in columns.items():
         rows[name] = values
     times = np.arange(n) * 10.0 if times is None else np.array(times, dtype=float)
-    return sorted(judge(np.arange(n), times, rows))
+    return sorted(check_frames(np.arange(n), times, rows))
 
 
 def real_files():
@@ -338,7 +338,7 @@ def test_a_frame_left_out_leaves_no_gap(tmp_path):
     frames = np.array([0, 1, 2, 4, 5])
     rows = np.zeros(5, dtype=ROW)
     rows["broken"], rows["step"] = -1, frames
-    assert list(judge(frames, frames * 10.0, rows)) == []
+    assert list(check_frames(frames, frames * 10.0, rows)) == []
 
 
 def test_times_that_say_nothing():
@@ -367,7 +367,7 @@ def test_millions_of_frames_are_judged_quickly():
     rows["reach"][::1000] = 5000
     times = np.arange(n) % 1000.0
     begun = time.process_time()
-    found = list(judge(np.arange(n), times, rows))
+    found = list(check_frames(np.arange(n), times, rows))
     # 2.5 million in ten seconds would be 1.2; a loop over frames takes far longer.
     assert time.process_time() - begun < 3
     assert len(found) == 300 + 299
@@ -375,7 +375,7 @@ def test_millions_of_frames_are_judged_quickly():
 
 def test_nothing_is_judged_where_no_frame_is_sound():
     nothing = np.zeros(0)
-    assert list(judge(nothing, nothing, np.zeros(0, dtype=ROW))) == []
+    assert list(check_frames(nothing, nothing, np.zeros(0, dtype=ROW))) == []
 
 
 def test_a_file_that_cannot_be_read_has_a_verdict(tmp_path):

@@ -10,8 +10,8 @@ import numpy as np
 #: Fields that a frame may hold; in the core each is a bit: 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
 
-#: Numbers of a frame's validity check.
-JUDGEMENT_COLUMNS = len(FIELDS) + 2
+#: Validity check of a frame that holds nothing.
+_NOTHING_FOUND = (-1.0, -1.0, -1.0, np.nan, np.nan)
 
 #: Step number of a frame that was left out; no file can hold it.
 DAMAGED_STEP = -(2**63)
@@ -210,12 +210,27 @@ class Decoded:
         return cls(
             frames=frames,
             **numbers,
-            judgements=np.empty((n, JUDGEMENT_COLUMNS)) if judged else None,
+            judgements=np.tile(_NOTHING_FOUND, (n, 1)) if judged else None,
             dimensions=np.empty((n, 6), dtype=np.float32),
             times=np.empty(n),
             steps=np.empty(n, dtype=np.int64),
             fields=np.zeros(n, dtype=np.uint8),
         )
+
+    def put(self, field: str, rows: slice, values: np.ndarray, held: np.ndarray) -> None:
+        """Keep values of a field, in frames that hold it or not; or check them, and forget them."""
+        if self.judgements is None:
+            getattr(self, field)[rows] = values
+            return
+        found = self.judgements[rows]
+        wrong = ~np.isfinite(values).all(axis=2)
+        atoms = np.where(held & wrong.any(axis=1), wrong.argmax(axis=1), -1)
+        found[:, FIELDS.index(field)] = atoms
+        if field == "positions":
+            largest = np.abs(values).max(axis=2)
+            whole = held & ~wrong.any(axis=1)
+            found[whole, -2] = largest.max(axis=1)[whole]
+            found[whole, -1] = largest.argmax(axis=1)[whole]
 
     def blank(self, row: int) -> None:
         """Mark the frame of a row as left out; its time stays as it is."""

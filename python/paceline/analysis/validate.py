@@ -1,4 +1,4 @@
-"""Whether trajectory files are sound: every frame read, decoded and judged."""
+"""Validate trajectory files: read, decode and check every frame."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from paceline.trajectory.source import TrajectoryFile
 if TYPE_CHECKING:
     from paceline.trajectory.reader import Reader
 
-#: What a worker finds of each frame. `broken` is, for each of `FIELDS`, the first atom with a
+#: Result of a worker for each frame. `broken` is, for each of `FIELDS`, the first atom with a
 #: number that is not finite, or -1; `reach` the largest |x|, |y| or |z|, Å, and `farthest` the
 #: atom that has it. All are floats, so that a frame that was left out can be NaN.
 ROW = np.dtype(
@@ -41,7 +41,7 @@ CELL_EDGES, USUAL_REACHES = 10, 4
 NEIGHBOURS = 5
 #: No edge counts as less: cells of 1 Å stand for none, and a lone atom may sit in the origin, Å.
 SMALLEST_EDGE = 10.0
-#: What diffuses 0.01 mm along an axis needs a millisecond, Å.
+#: A molecule needs a millisecond to diffuse so far along an axis, 0.01 mm, in Å.
 TOO_FAR = 1e5
 
 #: A cell whose volume is less than the square root of this times that of a right-angled one of
@@ -56,193 +56,6 @@ GAP = 1.5
 GAPS = 0.1
 
 
-class Found(NamedTuple):
-    """Something about a frame.
-
-    Attributes
-    ----------
-    row : int
-        Of the frame, among those judged; -1 where it is about all of them.
-    bad : bool
-        Whether the frame should not be used as it is, rather than merely looked at.
-    what : str
-        One line.
-    """
-
-    row: int
-    bad: bool
-    what: str
-
-
-def judge(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Iterator[Found]:
-    """Judge the frames that decode.
-
-    Parameters
-    ----------
-    frames : numpy.ndarray of int64, shape (n_frames,)
-        Their numbers, increasing.
-    times : numpy.ndarray of float64, shape (n_frames,)
-        ps; NaN where a file has none.
-    rows : numpy.ndarray of `ROW`, shape (n_frames,)
-        What workers found of them.
-
-    Yields
-    ------
-    Found
-        In no particular order.
-    """
-    if len(frames) == 0:
-        return
-    yield from _judge_finite(rows)
-    yield from _judge_reach(rows)
-    yield from _judge_cells(np.ascontiguousarray(rows["cell"].T))
-    yield from _judge_times(frames, times, rows["step"])
-
-
-def _judge_finite(rows: np.ndarray) -> Iterator[Found]:
-    for k, field in enumerate(FIELDS):
-        atoms = rows["broken"][:, k]
-        for row in np.flatnonzero(atoms >= 0).tolist():
-            yield Found(row, True, f"{field} are not finite, first that of atom {atoms[row]:.0f}")
-
-
-def _judge_reach(rows: np.ndarray) -> Iterator[Found]:
-    reach = rows["reach"]
-    known = np.isfinite(reach)
-    if not known.any():
-        return
-    usual = _lower_median(reach[known])
-    edges = rows["cell"][:, :3].max(axis=1)
-    edges = edges[np.isfinite(edges) & (edges > 0)]
-    edge = float(np.median(edges)) if len(edges) else usual
-    base = CELL_EDGES * max(edge, SMALLEST_EDGE)
-    doubtful = np.flatnonzero(reach > base + USUAL_REACHES * usual)
-    width = min(2 * NEIGHBOURS + 1, len(reach))
-    around = np.clip(doubtful - NEIGHBOURS, 0, len(reach) - width)[:, None] + np.arange(width)
-    nearby = _lower_median(np.where(known, reach, 0)[around])
-    outside = (reach[doubtful] > base + USUAL_REACHES * nearby) | (
-        reach[doubtful] > max(TOO_FAR, base)
-    )
-    cell = f", and the cell's longest edge is {edge:.6g} Å" if len(edges) else ""
-    for row in doubtful[outside].tolist():
-        yield Found(
-            row,
-            True,
-            f"atom {rows['farthest'][row]:.0f} is out of reason: a coordinate of "
-            f"{reach[row]:.6g} Å, where frames usually reach {usual:.6g} Å{cell}",
-        )
-
-
-def _lower_median(values: np.ndarray) -> np.ndarray:
-    """Median along the last axis; of two in the middle the lower, that of the sounder frame."""
-    middle = (values.shape[-1] - 1) // 2
-    return np.partition(values, middle, axis=-1)[..., middle]
-
-
-def _judge_cells(cells: np.ndarray) -> Iterator[Found]:
-    """The same of cells, shape (6, n_frames): so NumPy compares them 4 times as fast."""
-    missing = np.invert(cells.any(axis=0))
-    if missing.all():
-        return
-    finite = np.isfinite(cells).all(axis=0)
-    volumes = np.where(finite & ~missing, _volumes(np.where(finite, cells, 0)), np.nan)
-    flat = volumes == 0
-    usual = float(np.median(volumes[volumes > 0])) if (volumes > 0).any() else np.nan
-    odd = (volumes > VOLUME_FACTOR * usual) | ((volumes < usual / VOLUME_FACTOR) & ~flat)
-    for row, more in _stretches(missing):
-        yield Found(row, True, f"no cell, but other frames have one{more}")
-    for row, more in _stretches(~finite):
-        yield Found(row, True, f"the cell is not finite: {_cell(cells[:, row])}{more}")
-    for row, more in _stretches(flat):
-        yield Found(row, True, f"the cell spans no volume: {_cell(cells[:, row])}{more}")
-    for row, more in _stretches(odd):
-        what = f"a cell of {volumes[row]:.6g} Å³, where {usual:.6g} Å³ are usual{more}"
-        yield Found(row, False, what)
-
-
-def _volumes(cells: np.ndarray) -> np.ndarray:
-    """Volumes, Å³; 0 for what is no cell."""
-    lengths, angles = cells[:3], cells[3:]
-    cosines = np.cos(np.deg2rad(angles))
-    # The square of the volume of a cell with these angles and edges of length 1.
-    square = 1 - (cosines**2).sum(axis=0) + 2 * cosines.prod(axis=0)
-    real = (lengths > 0).all(axis=0) & ((angles > 0) & (angles < 180)).all(axis=0)
-    real &= square > FLAT
-    return np.where(real, lengths.prod(axis=0) * np.sqrt(np.maximum(square, 0)), 0)
-
-
-def _cell(cell: np.ndarray) -> str:
-    lengths, angles = (" ".join(f"{value:g}" for value in part) for part in (cell[:3], cell[3:]))
-    return f"{lengths} Å, {angles} degrees"
-
-
-def _judge_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> Iterator[Found]:
-    known = np.isfinite(times)
-    if not known.any():
-        yield Found(-1, False, "no frame has a time")
-    else:
-        for row, more in _stretches(~known):
-            yield Found(row, True, f"the time is not finite{more}")
-    rows = np.flatnonzero(known)
-    if len(rows) > 1 and np.ptp(times[rows]) == 0:
-        yield Found(-1, False, f"all frames have the same time, {times[rows[0]]:.8g} ps")
-        rows = rows[:0]
-    back = np.zeros(len(frames), dtype=bool)
-    for place, what in _setbacks(times[rows], "time", " ps"):
-        back[rows[place]] = True
-        yield Found(rows[place], True, what)
-    if np.ptp(steps) > 0:
-        for row, what in _setbacks(steps, "step", ""):
-            # Where times increase, a run may have counted its steps anew.
-            if not back[row]:
-                yield Found(row, len(rows) == 0, what)
-    for place, what in _gaps(frames[rows], times[rows]):
-        yield Found(-1 if place < 0 else rows[place], False, what)
-
-
-def _setbacks(values: np.ndarray, name: str, unit: str) -> Iterator[tuple[int, str]]:
-    """Where values do not increase, and how many from there on are those of earlier frames."""
-    repeated = np.ones(len(values), dtype=bool)
-    repeated[np.unique(values, return_index=True)[1]] = False
-    back = np.flatnonzero(np.diff(values) <= 0) + 1
-    for first, stop in pairwise(np.append(back, len(values)).tolist()):
-        n = np.count_nonzero(repeated[first:stop])
-        what = f"{name} does not increase: {values[first]:.8g}{unit} "
-        what += f"after {values[first - 1]:.8g}{unit}"
-        if n:
-            have = "1 frame has" if n == 1 else f"{n} frames have"
-            what += f"; from here on {have} the {name} of an earlier one"
-        yield first, what
-
-
-def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
-    """Where the time between two neighbours is longer than usual."""
-    between = np.diff(times)
-    # What lies between others was left out, and may be many frames.
-    counted = (between > 0) & (np.diff(frames) == 1)
-    if not counted.any():
-        return
-    usual = np.median(between[counted])
-    # Times may be 32-bit: neighbours are rounded apart by this much.
-    rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
-    gaps = np.flatnonzero(counted & (between > GAP * usual + rounding))
-    if len(gaps) > max(1, GAPS * np.count_nonzero(counted)):
-        least, most = between[counted].min(), between[counted].max()
-        yield -1, f"the time between frames varies from {least:.8g} to {most:.8g} ps"
-        return
-    for gap in gaps:
-        what = f"a gap: {times[gap + 1]:.8g} ps after {times[gap]:.8g} ps"
-        yield int(gap) + 1, f"{what}, where frames are usually {usual:.8g} ps apart"
-
-
-def _stretches(mask: np.ndarray) -> Iterator[tuple[int, str]]:
-    """First of each row of neighbours in `mask`, and words for the others."""
-    borders = np.flatnonzero(np.diff(np.concatenate([[0], mask.view(np.int8), [0]])))
-    for first, stop in borders.reshape(-1, 2).tolist():
-        n = stop - first - 1
-        yield first, "" if n == 0 else f"; the same in the next {n} frame{'s' * (n > 1)}"
-
-
 class Finding(NamedTuple):
     """Something about a file, or about one of its frames.
 
@@ -255,7 +68,7 @@ class Finding(NamedTuple):
     time : float or None
         Of the frame, ps.
     bad : bool
-        Whether the data are at fault, rather than merely unusual.
+        The data are at fault, rather than merely unusual.
     what : str
         One line.
     """
@@ -269,7 +82,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of one file.
+    """Findings about one file.
 
     Attributes
     ----------
@@ -277,7 +90,7 @@ class Verdict:
     n_frames, size : int
         Whole frames, and bytes; 0 where the file cannot be opened.
     seconds : float
-        What opening, reading and judging took.
+        Opening, reading and checking took so long.
     findings : list of Finding
         By frame; those about the whole file come first.
     """
@@ -295,7 +108,7 @@ class Verdict:
 
     @property
     def remarks(self) -> list[Finding]:
-        """What is unusual and may be right."""
+        """Findings that are unusual and may be right."""
         return [finding for finding in self.findings if not finding.bad]
 
 
@@ -310,14 +123,14 @@ def validate(
     dataset: str | None = None,
     external: bool = False,
 ) -> Verdict:
-    """Read, decode and judge every frame of a trajectory.
+    """Read, decode and check every frame of a trajectory.
 
     Parameters
     ----------
     path : path-like
         A file of a format that paceline decodes. It needs no topology.
     backend : {"threads", "serial", "processes", "mpi"}, Executor or Backend, optional
-        Where frames are judged.
+        Backend that reads and checks the frames.
     n_workers : int, optional
         By default the CPUs that this process may use.
     progress : bool, optional
@@ -348,7 +161,7 @@ def validate(
     path = os.fspath(path)
     begun = time.perf_counter()
     n_frames = size = 0
-    refuse_foreign(path)
+    check_decodable(path)
     try:
         reader = _open(path, group=group, units=units, dataset=dataset, external=external)
         n_frames, size = reader.n_frames, reader.core.size
@@ -363,19 +176,8 @@ def validate(
     return Verdict(path, n_frames, size, time.perf_counter() - begun, findings)
 
 
-def refuse_foreign(path: str) -> None:
-    """Raise where a file is one that only MDAnalysis can read, by its name.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-
-    Raises
-    ------
-    UnsupportedError
-        It is.
-    """
+def check_decodable(path: str) -> None:
+    """Raise `UnsupportedError` for a file that, by its name, only MDAnalysis can read."""
     from MDAnalysis.coordinates.core import get_reader_for
 
     from paceline.universe import is_ours
@@ -393,7 +195,7 @@ def refuse_foreign(path: str) -> None:
 
 
 def _open(path: str, **asked: Any) -> "Reader":
-    """The file, without what opening it has to say: that is among the findings."""
+    """Open the file without warnings, which are among the findings."""
     from paceline.trajectory.reader import Reader
 
     with warnings.catch_warnings():
@@ -402,7 +204,7 @@ def _open(path: str, **asked: Any) -> "Reader":
 
 
 def _of_error(path: str, error: Exception) -> Finding:
-    """What keeps a file from being read."""
+    """Finding about a file that cannot be read."""
     if isinstance(error, DamagedFileError):
         what = f"expected {error.expected}, found {error.found}"
         return Finding(error.frame, error.offset, None, True, what)
@@ -412,13 +214,13 @@ def _of_error(path: str, error: Exception) -> Finding:
     return Finding(None, None, None, True, text)
 
 
-def _of_file(core: TrajectoryFile) -> Iterator[Finding]:
-    """What the index knows of the file, beside its damaged frames: these are found one by one."""
-    last = np.array([core.n_frames - 1], dtype=np.uint64)
-    end = sum(int(part[0]) for part in core.extents(last))
-    for note in core.notes:
+def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
+    """Findings of the index, beside its damaged frames: these are found one by one."""
+    last = np.array([file.n_frames - 1], dtype=np.uint64)
+    end = sum(int(part[0]) for part in file.extents(last))
+    for note in file.notes:
         if f"(byte {end})" in note:
-            yield Finding(core.n_frames, end, None, True, note)
+            yield Finding(file.n_frames, end, None, True, note)
         elif " damaged" not in note:
             yield Finding(None, None, None, note.startswith(TRUNCATED), note)
 
@@ -426,7 +228,7 @@ def _of_file(core: TrajectoryFile) -> Iterator[Finding]:
 def _of_frames(
     reader: "Reader", backend: Any, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
-    """What is wrong with single frames."""
+    """Findings about single frames."""
     import MDAnalysis
 
     if reader.n_atoms == 0:
@@ -434,7 +236,7 @@ def _of_frames(
         return
     universe = MDAnalysis.Universe.empty(reader.n_atoms)
     universe.trajectory = reader
-    frames = _Frames(universe.atoms)
+    frames = _FrameRows(universe.atoms)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
         yield _of_damaged(frame, reason.removeprefix(f"{reader.core.path}: frame {frame}, "))
@@ -444,7 +246,7 @@ def _of_frames(
     offsets, _ = reader.core.extents(sound.astype(np.uint64))
     times = frames.times[whole]
     rows = frames.rows if whole.all() else frames.rows[whole]
-    for row, bad, what in judge(sound, times, rows):
+    for row, bad, what in check_frames(sound, times, rows):
         if row < 0:
             yield Finding(None, None, None, bad, what)
         else:
@@ -453,7 +255,7 @@ def _of_frames(
 
 
 def _of_damaged(frame: int, reason: str) -> Finding:
-    """What reading a frame said, without the place: its bytes, and in HDF5 its dataset too."""
+    """Finding about a frame that cannot be read, from the reason that reading gave."""
     found = re.match(r"(?:(.*), )?byte (\d+): (.*)", reason)
     if found is None:
         return Finding(frame, None, None, True, reason)
@@ -461,24 +263,195 @@ def _of_damaged(frame: int, reason: str) -> Finding:
     return Finding(frame, int(byte), None, True, f"{within}: {what}" if within else what)
 
 
-class _Frames(AnalysisBase):
-    """What `judge` must know of each frame."""
+class _FrameRows(AnalysisBase):
+    """Collects what `check_frames` needs of each frame."""
 
     fields = ()
     optional_fields = FIELDS
 
-    def prepare(self) -> "_Scan":
-        return _Scan()
+    def prepare(self) -> "_MakeRows":
+        return _MakeRows()
 
     def finish(self, value: np.ndarray) -> None:
         self.rows = value.view(ROW)[:, 0]
 
 
-class _Scan:
-    """The worker's half: one `ROW` a frame."""
+class _MakeRows:
+    """Worker's half: one `ROW` a frame."""
 
-    judges: Literal[True] = True
+    judges = True
 
     def compute(self, block: Block) -> np.ndarray:
         # The columns of `ROW`.
         return np.column_stack([block.steps, block.dimensions, block.judgements])
+
+
+class RowFinding(NamedTuple):
+    """A finding about a row of those that were checked, or about all of them (-1)."""
+
+    row: int
+    bad: bool
+    what: str
+
+
+def check_frames(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Iterator[RowFinding]:
+    """Check frames that decode: their numbers, rising, times (ps; NaN for none), and `ROW`s.
+
+    Findings come in no particular order.
+    """
+    if len(frames) == 0:
+        return
+    yield from _check_finite(rows)
+    yield from _check_reach(rows)
+    yield from _check_cells(np.ascontiguousarray(rows["cell"].T))
+    yield from _check_times(frames, times, rows["step"])
+
+
+def _check_finite(rows: np.ndarray) -> Iterator[RowFinding]:
+    """Find numbers that are not finite."""
+    for k, field in enumerate(FIELDS):
+        atoms = rows["broken"][:, k]
+        for row in np.flatnonzero(atoms >= 0).tolist():
+            yield RowFinding(
+                row, True, f"{field} are not finite, first that of atom {atoms[row]:.0f}"
+            )
+
+
+def _check_reach(rows: np.ndarray) -> Iterator[RowFinding]:
+    """Find atoms that are much farther out than those of other frames."""
+    reach = rows["reach"]
+    known = np.isfinite(reach)
+    if not known.any():
+        return
+    usual = _lower_median(reach[known])
+    edges = rows["cell"][:, :3].max(axis=1)
+    edges = edges[np.isfinite(edges) & (edges > 0)]
+    edge = float(np.median(edges)) if len(edges) else usual
+    base = CELL_EDGES * max(edge, SMALLEST_EDGE)
+    doubtful = np.flatnonzero(reach > base + USUAL_REACHES * usual)
+    width = min(2 * NEIGHBOURS + 1, len(reach))
+    around = np.clip(doubtful - NEIGHBOURS, 0, len(reach) - width)[:, None] + np.arange(width)
+    nearby = _lower_median(np.where(known, reach, 0)[around])
+    outside = (reach[doubtful] > base + USUAL_REACHES * nearby) | (
+        reach[doubtful] > max(TOO_FAR, base)
+    )
+    cell = f", and the cell's longest edge is {edge:.6g} Å" if len(edges) else ""
+    for row in doubtful[outside].tolist():
+        yield RowFinding(
+            row,
+            True,
+            f"atom {rows['farthest'][row]:.0f} is out of reason: a coordinate of "
+            f"{reach[row]:.6g} Å, where frames usually reach {usual:.6g} Å{cell}",
+        )
+
+
+def _lower_median(values: np.ndarray) -> np.ndarray:
+    """Median along the last axis; of two in the middle the lower, that of the sounder frame."""
+    middle = (values.shape[-1] - 1) // 2
+    return np.partition(values, middle, axis=-1)[..., middle]
+
+
+def _check_cells(cells: np.ndarray) -> Iterator[RowFinding]:
+    """Check cells, shape (6, n_frames): so NumPy compares them 4 times as fast."""
+    missing = np.invert(cells.any(axis=0))
+    if missing.all():
+        return
+    finite = np.isfinite(cells).all(axis=0)
+    volumes = np.where(finite & ~missing, _volumes(np.where(finite, cells, 0)), np.nan)
+    flat = volumes == 0
+    usual = float(np.median(volumes[volumes > 0])) if (volumes > 0).any() else np.nan
+    odd = (volumes > VOLUME_FACTOR * usual) | ((volumes < usual / VOLUME_FACTOR) & ~flat)
+    for row, more in _stretches(missing):
+        yield RowFinding(row, True, f"no cell, but other frames have one{more}")
+    for row, more in _stretches(~finite):
+        yield RowFinding(row, True, f"the cell is not finite: {_cell(cells[:, row])}{more}")
+    for row, more in _stretches(flat):
+        yield RowFinding(row, True, f"the cell spans no volume: {_cell(cells[:, row])}{more}")
+    for row, more in _stretches(odd):
+        what = f"a cell of {volumes[row]:.6g} Å³, where {usual:.6g} Å³ are usual{more}"
+        yield RowFinding(row, False, what)
+
+
+def _volumes(cells: np.ndarray) -> np.ndarray:
+    """Volumes, Å³; 0 for what is no cell."""
+    lengths, angles = cells[:3], cells[3:]
+    cosines = np.cos(np.deg2rad(angles))
+    # The square of the volume of a cell with these angles and edges of length 1.
+    square = 1 - (cosines**2).sum(axis=0) + 2 * cosines.prod(axis=0)
+    real = (lengths > 0).all(axis=0) & ((angles > 0) & (angles < 180)).all(axis=0)
+    real &= square > FLAT
+    return np.where(real, lengths.prod(axis=0) * np.sqrt(np.maximum(square, 0)), 0)
+
+
+def _cell(cell: np.ndarray) -> str:
+    """Lengths and angles of a cell as text."""
+    lengths, angles = (" ".join(f"{value:g}" for value in part) for part in (cell[:3], cell[3:]))
+    return f"{lengths} Å, {angles} degrees"
+
+
+def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> Iterator[RowFinding]:
+    """Find times and steps that are missing, go back, or leave gaps."""
+    known = np.isfinite(times)
+    if not known.any():
+        yield RowFinding(-1, False, "no frame has a time")
+    else:
+        for row, more in _stretches(~known):
+            yield RowFinding(row, True, f"the time is not finite{more}")
+    rows = np.flatnonzero(known)
+    if len(rows) > 1 and np.ptp(times[rows]) == 0:
+        yield RowFinding(-1, False, f"all frames have the same time, {times[rows[0]]:.8g} ps")
+        rows = rows[:0]
+    back = np.zeros(len(frames), dtype=bool)
+    for place, what in _setbacks(times[rows], "time", " ps"):
+        back[rows[place]] = True
+        yield RowFinding(rows[place], True, what)
+    if np.ptp(steps) > 0:
+        for row, what in _setbacks(steps, "step", ""):
+            # Where times increase, a run may have counted its steps anew.
+            if not back[row]:
+                yield RowFinding(row, len(rows) == 0, what)
+    for place, what in _gaps(frames[rows], times[rows]):
+        yield RowFinding(-1 if place < 0 else rows[place], False, what)
+
+
+def _setbacks(values: np.ndarray, name: str, unit: str) -> Iterator[tuple[int, str]]:
+    """Find where values do not increase, and count those that earlier frames have."""
+    repeated = np.ones(len(values), dtype=bool)
+    repeated[np.unique(values, return_index=True)[1]] = False
+    back = np.flatnonzero(np.diff(values) <= 0) + 1
+    for first, stop in pairwise(np.append(back, len(values)).tolist()):
+        n = np.count_nonzero(repeated[first:stop])
+        what = f"{name} does not increase: {values[first]:.8g}{unit} "
+        what += f"after {values[first - 1]:.8g}{unit}"
+        if n:
+            have = "1 frame has" if n == 1 else f"{n} frames have"
+            what += f"; from here on {have} the {name} of an earlier one"
+        yield first, what
+
+
+def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
+    """Find where the time between two neighbours is longer than usual."""
+    between = np.diff(times)
+    # What lies between others was left out, and may be many frames.
+    counted = (between > 0) & (np.diff(frames) == 1)
+    if not counted.any():
+        return
+    usual = np.median(between[counted])
+    # Times may be 32-bit: neighbours are rounded apart by this much.
+    rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
+    gaps = np.flatnonzero(counted & (between > GAP * usual + rounding))
+    if len(gaps) > max(1, GAPS * np.count_nonzero(counted)):
+        least, most = between[counted].min(), between[counted].max()
+        yield -1, f"the time between frames varies from {least:.8g} to {most:.8g} ps"
+        return
+    for gap in gaps:
+        what = f"a gap: {times[gap + 1]:.8g} ps after {times[gap]:.8g} ps"
+        yield int(gap) + 1, f"{what}, where frames are usually {usual:.8g} ps apart"
+
+
+def _stretches(mask: np.ndarray) -> Iterator[tuple[int, str]]:
+    """First of each run of neighbours in `mask`, and text about the others."""
+    borders = np.flatnonzero(np.diff(np.concatenate([[0], mask.view(np.int8), [0]])))
+    for first, stop in borders.reshape(-1, 2).tolist():
+        n = stop - first - 1
+        yield first, "" if n == 0 else f"; the same in the next {n} frame{'s' * (n > 1)}"

@@ -168,10 +168,10 @@ def add_validate(commands: Any) -> argparse.ArgumentParser:
 
 def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if anything is bad."""
-    from paceline.analysis.validate import refuse_foreign, validate
+    from paceline.analysis.validate import check_decodable, validate
 
     for path in args.file:
-        refuse_foreign(path)
+        check_decodable(path)
     bad = False
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)

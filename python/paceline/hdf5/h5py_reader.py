@@ -68,8 +68,6 @@ class H5pyReader:
         index: BlockIndex = extents.slices[0]
         before = self._n_bytes
         block.fields[:] = 0
-        if block.judgements is not None:
-            block.judgements[:] = [-1, -1, -1, np.nan, np.nan]
         damaged: list[tuple[int, str]] = []
         n_calls = 0
         for rows in self._portions(len(extents)):
@@ -144,10 +142,7 @@ class H5pyReader:
                     failures.append(error)
                     there = np.zeros_like(there)
             block.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)
-            if block.judgements is None:
-                getattr(block, FIELDS[k])[chosen] = values
-            else:
-                _check_validity(k, values, there, block.judgements[chosen])
+            block.put(FIELDS[k], chosen, values, there)
         if failures:
             raise failures[0]
 
@@ -157,17 +152,6 @@ def _name_frame(error: DamagedFileError, path: str, frame: int) -> None:
     error.frame = frame
     what = f"expected {error.expected}, found {error.found}"
     error.args = (f"{path}: frame {frame}, byte {error.offset}: {what}",)
-
-
-def _check_validity(k: int, values: np.ndarray, there: np.ndarray, judgements: np.ndarray) -> None:
-    """Set `Decoded.judgements` of a field, for some frames."""
-    wrong = ~np.isfinite(values).all(axis=2)
-    judgements[:, k] = np.where(there & wrong.any(axis=1), wrong.argmax(axis=1), -1)
-    if k == 0:
-        largest = np.abs(values).max(axis=2)
-        whole = there & ~wrong.any(axis=1)
-        judgements[whole, 3] = largest.max(axis=1)[whole]
-        judgements[whole, 4] = largest.argmax(axis=1)[whole]
 
 
 class ElementReader:

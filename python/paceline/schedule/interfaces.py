@@ -5,7 +5,7 @@ in the calling process; `prepare` makes the worker's half, which is pickled and 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,19 +14,14 @@ from paceline.performance.timings import Timings
 
 
 class PerFrame(Protocol):
-    """Worker's half of an analysis that gives one row per frame."""
+    """Worker's half of an analysis that gives one row per frame.
+
+    With an attribute `judges` that is true, its blocks have `judgements` and no coordinates: each
+    frame is checked while it is decoded.
+    """
 
     def compute(self, block: Block) -> np.ndarray:
         """Compute the rows of a block's frames, shape (n_frames, …)."""
-
-
-class Judge(PerFrame, Protocol):
-    """A `PerFrame` that needs no coordinates, only their validity check.
-
-    Coordinates are checked as they are read: its blocks have `judgements` and no positions.
-    """
-
-    judges: Literal[True]
 
 
 class Reduction(Protocol):

@@ -32,11 +32,6 @@ class WorkerAnalysis:
         return hasattr(self.computation, "merge")
 
     @property
-    def judges(self) -> bool:
-        """True if it needs validity checks in place of coordinates."""
-        return hasattr(self.computation, "judges")
-
-    @property
     def per_block(self) -> bool:
         """True if each block's result is passed on by itself."""
         return hasattr(self.computation, "compute_block")
@@ -59,7 +54,7 @@ class Job:
 
     def room_for(self, frames: np.ndarray) -> Decoded:
         """Allocate the arrays that a block's frames are read into."""
-        judged = any(analysis.judges for analysis in self.analyses)
+        judged = any(getattr(one.computation, "judges", False) for one in self.analyses)
         return Decoded.room_for(frames, self.source.n_wanted, self.source.fields, judged=judged)
 
 
