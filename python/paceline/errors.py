@@ -21,7 +21,7 @@ class DamagedFileError(PacelineError, ValueError):
     offset : int
         The byte at which the contradiction was found.
     expected, found : str
-        What the format wants there, and what is there.
+        Content that the format needs there, and the content that is there.
     """
 
     path: str
@@ -32,11 +32,11 @@ class DamagedFileError(PacelineError, ValueError):
 
 
 class MissingDataError(PacelineError, ValueError):
-    """A whole frame does not hold what an analysis asks of it: velocities, say."""
+    """A whole frame does not hold a field that an analysis needs, such as velocities."""
 
 
 class UnsupportedError(PacelineError, ValueError):
-    """Something is asked for that paceline does not do, and will not guess."""
+    """A request that paceline does not support, and does not guess at."""
 
 
 class UnwritableError(PacelineError, ValueError):
@@ -47,7 +47,7 @@ class UnwritableError(PacelineError, ValueError):
     row : int or None
         The frame's place in its block, if it is one frame.
     reason : str
-        What it cannot hold, without the row.
+        Value that it cannot hold, without the row.
     """
 
     row: int | None
@@ -75,11 +75,11 @@ class AtomCountError(PacelineError, ValueError):
 
 
 class SelectionError(PacelineError, ValueError):
-    """A selection holds no atoms, or two that should correspond do not."""
+    """A selection holds no atoms, or two selections that should correspond do not."""
 
 
 class TransformError(PacelineError, ValueError):
-    """A frame cannot be transformed: it has no cell, say, where one is needed."""
+    """A frame cannot be transformed, since it has no cell, for example."""
 
 
 class AnalysisError(PacelineError, RuntimeError):
@@ -101,10 +101,10 @@ class TimingsError(PacelineError, ValueError):
 class Terminated(SystemExit):
     """SIGTERM came while a run kept a checkpoint, which is written.
 
-    It is no `PacelineError`: what catches errors to go on shall not catch it. A script that does
-    not catch it ends with status 143, as one does that the signal kills.
+    It is no `PacelineError`, so that code which catches errors and goes on does not catch it. A
+    script that does not catch it ends with status 143, like one that the signal kills.
     """
 
 
 class PacelineWarning(UserWarning):
-    """Something that the user should know before trusting a result."""
+    """A reason to be careful with a result."""

@@ -43,7 +43,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     Parameters
     ----------
     topology : path-like or MDAnalysis.core.topology.Topology
-        The system. An HDF5 file that tells of its atoms, as GROMACS's and MDTraj's do, and
+        The system. An HDF5 file that describes its atoms, as GROMACS's and MDTraj's do, and
         DL_POLY's files need no other topology, and no other name of their trajectory.
     *coordinates : path-like
         Trajectories, one after another: names, a list of them, or a pattern such as
@@ -79,8 +79,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
         name = None
-        if _tells_of_atoms(topology, kwargs.get("topology_format")):
-            # Only who has such a file waits for HDF5's library.
+        if _is_hdf5_topology(topology, kwargs.get("topology_format")):
+            # HDF5's library is loaded for such a file only.
             from paceline.hdf5.conventions import read_topology
 
             name = os.fspath(topology)
@@ -107,7 +107,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         elif len(files) == 1:
             filename = files[0]
         else:
-            # MDAnalysis's chain of readers is told with a file's name how to read it.
+            # MDAnalysis's chain of readers takes a reader with each file's name.
             filename = [
                 (_name_and_format(file, format)[0], Reader) if is_one else file
                 for file, is_one in zip(files, ours, strict=True)
@@ -124,7 +124,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             raise
 
     def _advice(self, n_atoms: int) -> str:
-        """What to do about a trajectory of `n_atoms` that the topology does not fit."""
+        """Advice about a trajectory of `n_atoms` that the topology does not fit."""
         if n_atoms > len(self.atoms):
             return (
                 "load the topology that the trajectory was written with, or name with sub= the "
@@ -144,18 +144,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
 
 def is_ours(filename: Any, format: Any = None) -> bool:
-    """Whether a trajectory is for our reader: by content, or, where that is damaged, by name.
+    """Tell whether our reader is for a trajectory, by its content or, if damaged, its name.
 
-    Parameters
-    ----------
-    filename : path-like or object
-        What MDAnalysis was given as a trajectory.
-    format : str or type, optional
-        What format MDAnalysis was told it has.
-
-    Returns
-    -------
-    bool
+    `filename` and `format` are as MDAnalysis was given them.
     """
     if not _is_name(filename):
         return False
@@ -168,23 +159,23 @@ def is_ours(filename: Any, format: Any = None) -> bool:
     return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
 
 
-def _tells_of_atoms(topology: Any, format: Any) -> bool:
-    """Whether a topology is an HDF5 file, of which MDAnalysis makes none."""
+def _is_hdf5_topology(topology: Any, format: Any) -> bool:
+    """Tell whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
     return format is None and _is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
 
 
 def _dl_poly_format(topology: Any, format: Any) -> str | None:
-    """What MDAnalysis calls the format of a topology that is one of DL_POLY's files."""
+    """Name in MDAnalysis of the format of a topology that is one of DL_POLY's files."""
     if format is not None or not _is_name(topology) or not os.path.isfile(topology):
         return None
     found = _core.detect_format(os.fspath(topology))
     if found == "HISTORY":
-        _refuse_compressed(topology)
+        _check_uncompressed(topology)
     return found if found in ("HISTORY", "CONFIG") else None
 
 
-def _refuse_compressed(history: str | os.PathLike) -> None:
-    """Raise for a topology of which MDAnalysis would make no atoms."""
+def _check_uncompressed(history: str | os.PathLike) -> None:
+    """Raise for a compressed HISTORY, of which MDAnalysis would make no atoms."""
     with open(history, "rb") as file:
         _, line = file.readline(), file.readline()
     if line.split()[:1] == [b"3"]:
@@ -199,7 +190,7 @@ def _is_name(given: Any) -> bool:
 
 
 def _one_by_one(filename: Any) -> list[Any]:
-    """All trajectories given, patterns replaced by the files that match them."""
+    """List the given trajectories, with patterns replaced by the files that match them."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]
     files: list[Any] = []

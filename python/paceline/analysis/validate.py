@@ -134,7 +134,7 @@ def validate(
     n_workers : int, optional
         By default the CPUs that this process may use.
     progress : bool, optional
-        Whether to show progress; by default a bar on a terminal, a line a minute in a log.
+        Show progress; by default a bar on a terminal, a line a minute in a log.
     group, units, dataset, external : optional
         Of an HDF5 file, as for `paceline.Universe`.
 

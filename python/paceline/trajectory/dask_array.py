@@ -1,4 +1,4 @@
-"""Frames as a lazy Dask array: read when something of them is computed, and where."""
+"""Offer frames as a lazy Dask array, which reads them where they are computed."""
 
 import pickle
 import threading
@@ -37,7 +37,7 @@ def dask_array(
     atomgroup : AtomGroup or Universe
         The atoms, in this order.
     field : {"positions", "velocities", "forces"}
-        What of them.
+        Quantity to be read.
     start, stop, step : int, optional
         Frames, as in a slice.
     block_frames : int, optional
@@ -90,7 +90,7 @@ def dask_array(
 
 
 class _Frames:
-    """Frames that were asked for, planned."""
+    """Chosen frames of a group of atoms, cut into chunks."""
 
     def __init__(self, atomgroup: Any, field: str, frames: slice, block_frames: int | None):
         from paceline.trajectory.mdanalysis import open_trajectory
@@ -131,7 +131,7 @@ class _Frames:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What makes two arrays the same."""
+        """Values by which two arrays are the same."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()
         return provenance["trajectory"], provenance["fingerprint"], self.indices, *frames
@@ -146,17 +146,16 @@ class _Frames:
         return {shared: _SharedSource(self._source, self._columns, self._field), **chunks}
 
     def _packed(self, rows: slice) -> bytes:
-        """Frame numbers of a chunk and where they are.
+        """Pickle the frame numbers of a chunk and their extents.
 
-        As bytes, for Dask would hand out arrays that begin at any byte of a message, which the
-        core refuses.
+        Dask's arrays may begin at any byte of a message, which the core refuses.
         """
         frames = self.plan.frames[rows]
         return pickle.dumps((frames, self._trajectory.extents(frames)))
 
 
 class _SharedSource:
-    """Where a Dask worker's chunks come from; each of its threads opens the files for itself."""
+    """Source of a Dask worker's chunks; each of its threads opens the files for itself."""
 
     def __init__(self, source: FrameSource, columns: np.ndarray | None, field: str):
         self._source = source

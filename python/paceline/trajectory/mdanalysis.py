@@ -1,7 +1,7 @@
-"""Open the trajectory behind an AtomGroup, whichever reader MDAnalysis has for it.
+"""Open the trajectory of an AtomGroup, whichever reader MDAnalysis has for it.
 
-Three objects stand between an AtomGroup and a block that can be read: a `Trajectory` that is open,
-a `FrameSource` that can be pickled, and a `FrameReader` that is open in a worker.
+An AtomGroup becomes blocks in three steps: a `Trajectory` is open in the user's process, its
+`FrameSource` is pickled and sent, and a `FrameReader` is open in each worker.
 """
 
 import math
@@ -239,7 +239,7 @@ class _MDAnalysisFileReader:
         self._fields = sorted(fields_in(fields))
 
     def read_ahead(self, extents: Extents) -> None:
-        """Do nothing: MDAnalysis reads when it is asked."""
+        """Do nothing: MDAnalysis cannot read ahead."""
 
     def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
         begun = time.perf_counter_ns()

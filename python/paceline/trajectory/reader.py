@@ -44,7 +44,7 @@ _open_readers: OrderedDict[int, weakref.ref[FrameReader]] = OrderedDict()
 
 
 class Reader(ReaderBase):
-    """Reads files that we decode for MDAnalysis: one, or several as one trajectory.
+    """Reads files that the core decodes, for MDAnalysis: one, or several as one trajectory.
 
     Parameters
     ----------
@@ -66,16 +66,16 @@ class Reader(ReaderBase):
         Of an HDF5 file: its group of particles, where there are several; the units of its
         numbers, where it names none; its dataset of positions, where it is of no known structure.
     driver : {"mpio"}, optional
-        Let HDF5's own library read it through MPI-IO, for which h5py must be built with MPI.
+        Read it by HDF5's own library through MPI-IO, for which h5py must be built with MPI.
     comm : mpi4py.MPI.Comm, optional
         As MDAnalysis's reader wants it with `driver`. Each worker opens the file by itself, for
         it reads when it is free.
     collective : bool
-        Let the ranks of `comm` open the file together, and read each frame at once: a script that
-        all of them run goes to as many frames on each. Analyses are not run so.
+        All ranks of `comm` open the file and read each frame together, in a script that goes to
+        the same number of frames on each. Analyses are not run so.
     sampled : bool
-        Whether some frames in its middle are enough of a long file that has no index yet: for a
-        first look.
+        Some frames in its middle are enough of a long file that has no index yet: for a first
+        look.
     external : bool
         Follow an HDF5 file's external links, virtual datasets and external storage into the other
         files that it names.
@@ -91,7 +91,7 @@ class Reader(ReaderBase):
     sub : numpy.ndarray of int64 or None
         As given.
     t_init : float
-        What opening took, seconds.
+        Seconds that opening took.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class Reader(ReaderBase):
             options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
-            # Times that are not believed tell nothing of restarts.
+            # Times that the user replaces say nothing about restarts.
             quiet=dt is not None or sampled,
             sampled=sampled,
         )
@@ -183,7 +183,7 @@ class Reader(ReaderBase):
             self._frame = self.ts.frame = 0
 
     def _connect(self) -> None:
-        """Make ready to read; a file is opened for its first frame that is asked for."""
+        """Make ready to read; a file is opened for its first frame that is needed."""
         atoms = self._columns = None
         if self.sub is not None:
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
@@ -198,7 +198,7 @@ class Reader(ReaderBase):
 
     @property
     def is_collective(self) -> bool:
-        """Whether all ranks read each frame at once."""
+        """True if all ranks read each frame together."""
         return self._together is not None
 
     @property
@@ -215,7 +215,7 @@ class Reader(ReaderBase):
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Masses, charges and what else that file tells of its particles, by name."""
+        """Masses, charges and other properties of its particles in that file, by name."""
         return getattr(self._file_here, "properties", {})
 
     @property
@@ -230,7 +230,7 @@ class Reader(ReaderBase):
 
     @property
     def time_axis(self) -> TimeAxis:
-        """Times as the user asked for them, by `dt` and `time_offset`."""
+        """Times of frames, with the user's `dt` and `time_offset`."""
         return replace(self._time_axis, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     def _file_dt(self) -> float:
@@ -343,7 +343,7 @@ class Reader(ReaderBase):
         return ts
 
     def _observe(self, core: TrajectoryFile, frame: int, step: int) -> None:
-        """Show on the Timestep what was observed at its step."""
+        """Put the observables of its step on the Timestep."""
         data = self.ts.data
         for name in self._observed:
             del data[name]
@@ -366,12 +366,12 @@ class Reader(ReaderBase):
         """Nothing: a file closes with the last reference to it."""
 
     def Writer(self, filename: Any, n_atoms: int | None = None, **kwargs: Any) -> Any:
-        """MDAnalysis's writer for this file's own format.
+        """Make MDAnalysis's writer for this file's own format.
 
         Parameters
         ----------
         filename : path-like
-            What to write.
+            File to be written.
         n_atoms : int, optional
             By default as many as this trajectory has.
         **kwargs

@@ -27,7 +27,7 @@ OPEN_FILES = 2
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Where frames are.
+    """Places of frames in the files of a trajectory.
 
     Attributes
     ----------

@@ -57,8 +57,8 @@ def split(
 
     One of `n`, `frames` and `size` says how. The pieces of ``traj.xtc`` are ``traj.000.xtc``,
     ``traj.001.xtc`` and so on: their names in order are the frames in order. They appear when
-    all of them are complete. Of each frame no more is looked at than its header: damage among its
-    packed positions is copied with them.
+    all of them are complete. Only the header of each frame is checked: damage among its packed
+    positions is copied with them.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ def split(
         Bytes that no piece exceeds.
     output : path-like, optional
         Folder of the pieces, or a name such as ``parts/run.xtc`` for pieces
-        ``parts/run.000.xtc`` and so on; by default they stand beside the trajectory.
+        ``parts/run.000.xtc`` and so on; by default they are beside the trajectory.
     overwrite : bool
-        Whether pieces that exist may be replaced.
+        Replace pieces that exist.
     n_workers : int, optional
         Pieces that are written at a time; by default as many as this process may use CPUs.
     progress : bool, optional
-        Whether to show how far it has come.
+        Show how far it has come.
 
     Returns
     -------
@@ -135,9 +135,8 @@ def join(
 ) -> Path:
     """Put trajectories together, one after another, without decoding them.
 
-    All frames are kept, also those that a restart repeated: of these a warning tells. A DCD file
-    keeps no times for its frames, and a warning tells where those of the whole differ from those
-    of a part.
+    All frames are kept, also those that a restart repeated, with a warning. A DCD file keeps no
+    times for its frames; a warning says where those of the whole differ from those of a part.
 
     Parameters
     ----------
@@ -147,11 +146,11 @@ def join(
     output : path-like
         The whole.
     overwrite : bool
-        Whether it may be replaced where it exists.
+        Replace it where it exists.
     n_workers : int, optional
         Files that are copied at a time; by default as many as this process may use CPUs.
     progress : bool, optional
-        Whether to show how far it has come.
+        Show how far it has come.
 
     Returns
     -------
@@ -218,7 +217,7 @@ def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
 
 
 def _check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode what stands around the positions, which raises where that is damaged."""
+    """Decode frames without their positions, which raises where one is damaged."""
     headers = Decoded.room_for(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
@@ -433,7 +432,7 @@ class _FrameCopy:
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: _Copier) -> None:
-        """Copy the frames, and look at each of which only arithmetic says where it is."""
+        """Copy the frames; check the header of each whose place was only computed."""
         file, at = self.file, self.at
         reader = file.spec.open(None, 0)
         with (
@@ -484,7 +483,7 @@ def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: boo
 def _write_head(
     file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path
 ) -> int:
-    """Write what stands before the frames; its length."""
+    """Write what comes before the frames, and return its length."""
     head = file.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)
