@@ -115,7 +115,7 @@ class Block:
 
     @property
     def raw(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """All decoded positions, and the columns of this block's atoms (None: all)."""
+        """Positions of all decoded atoms, and the columns of this block's atoms (None: all)."""
         return self._decoded_field("positions"), self._columns
 
     @property

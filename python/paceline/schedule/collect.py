@@ -195,7 +195,7 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """All rows, or the merged partial result, of each analysis."""
+        """Complete rows, or the merged partial result, of each analysis."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         return [collector.whole(missing) for collector in self._collectors]
 

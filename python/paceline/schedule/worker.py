@@ -22,7 +22,7 @@ from paceline.errors import (
     UnwritableError,
     WorkerError,
 )
-from paceline.performance.records import BlockTiming
+from paceline.performance.records import PARTS, BlockTiming
 from paceline.schedule.reduce import merge_results, tree_reduce
 from paceline.schedule.tasks import (
     AnyJob,
@@ -36,6 +36,10 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
 )
 from paceline.trajectory.source import Extents, ReadStats
+
+#: Values, times, damaged frames, and parts of the block's time and its traffic.
+_Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], dict[str, int]]
+_NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
 
 
 class Worker:
@@ -65,47 +69,23 @@ class Worker:
         start, free_since = time.monotonic_ns(), self._free_since
         self._open_job(task.job)
         opened = time.monotonic_ns()
-        if isinstance(task, FunctionTask):
-            return self._call(task, start, opened)
-        if task.ahead is not None:
-            self._reader.read_ahead(task.ahead)
-        asked_ahead = time.monotonic_ns()
-        decoded, cost = self._read(task)
-        read = time.monotonic_ns()
-        untransformed = self._transform(task.extents, decoded)
-        decoded.seal()
-        transformed = time.monotonic_ns()
-        values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
+        compute: Any = self._call if isinstance(task, FunctionTask) else self._compute_block
+        values, times, damaged, parts = compute(task)
+        parts["open"] += opened - start
         end = self._free_since = time.monotonic_ns()
+        timing = BlockTiming(
+            job=task.job,
+            block=task.number,
+            first_frame=task.first_frame,
+            n_frames=task.n_frames,
+            worker=self.name,
+            start=start,
+            end=end,
+            wait=start - free_since,
+            **parts,
+        )
         return BlockResult(
-            task.job,
-            0,
-            task.number,
-            task.first,
-            task.n_frames,
-            values,
-            decoded.times,
-            [(int(decoded.frames[row]), reason) for row, reason in (*cost.damaged, *untransformed)],
-            [
-                BlockTiming(
-                    job=task.job,
-                    block=task.number,
-                    first_frame=int(decoded.frames[0]),
-                    n_frames=task.n_frames,
-                    worker=self.name,
-                    start=start,
-                    end=end,
-                    wait=start - free_since,
-                    open=opened - start + cost.open,
-                    read=cost.read + asked_ahead - opened,
-                    decode=cost.decode,
-                    transform=transformed - read,
-                    compute=end - transformed,
-                    comm=0,
-                    bytes=cost.bytes,
-                    calls=cost.calls,
-                )
-            ],
+            task.job, 0, task.number, task.first, task.n_frames, values, times, damaged, [timing]
         )
 
     def _open_job(self, number: int) -> None:
@@ -118,9 +98,9 @@ class Worker:
                 self._job, self._reader = job, job.source.open()
             self._number = number
 
-    def _call(self, task: FunctionTask, start: int, opened: int) -> BlockResult:
+    def _call(self, task: FunctionTask) -> _Computed:
         """Call the function of a `FunctionJob`."""
-        free_since = self._free_since
+        begun = time.monotonic_ns()
         try:
             value = self._function(task.item)
         except PacelineError:
@@ -129,29 +109,34 @@ class Worker:
             reason = f"{type(error).__name__}: {error}"
             name = self._function_job.name
             raise AnalysisError(f"{name} raised on {task.what}: {reason}") from error
-        end = self._free_since = time.monotonic_ns()
-        timing = BlockTiming(
-            job=task.job,
-            block=task.number,
-            first_frame=task.first_frame,
-            n_frames=task.n_frames,
-            worker=self.name,
-            start=start,
-            end=end,
-            wait=start - free_since,
-            open=opened - start,
-            read=0,
-            decode=0,
-            transform=0,
-            compute=end - opened,
-            comm=0,
-            bytes=0,
-            calls=0,
-        )
-        times = np.full(task.n_frames, np.nan)
-        return BlockResult(
-            task.job, 0, task.number, task.first, task.n_frames, [value], times, [], [timing]
-        )
+        parts = {**_NO_PARTS, "compute": time.monotonic_ns() - begun}
+        return [value], np.full(task.n_frames, np.nan), [], parts
+
+    def _compute_block(self, task: Task) -> _Computed:
+        """Read, decode, transform and compute one block."""
+        begun = time.monotonic_ns()
+        if task.ahead is not None:
+            self._reader.read_ahead(task.ahead)
+        asked_ahead = time.monotonic_ns()
+        decoded, cost = self._read(task)
+        read = time.monotonic_ns()
+        untransformed = self._transform(task.extents, decoded)
+        decoded.seal()
+        transformed = time.monotonic_ns()
+        values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
+        parts = {
+            **_NO_PARTS,
+            "open": cost.open,
+            "read": cost.read + asked_ahead - begun,
+            "decode": cost.decode,
+            "transform": transformed - read,
+            "compute": time.monotonic_ns() - transformed,
+            "bytes": cost.bytes,
+            "calls": cost.calls,
+        }
+        failed = [*cost.damaged, *untransformed]
+        damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
+        return values, decoded.times, damaged, parts
 
     def _read(self, task: Task) -> tuple[Decoded, ReadStats]:
         """Read the frames of a block, and measure the cost."""
