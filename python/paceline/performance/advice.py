@@ -1,8 +1,8 @@
 """Rules that say in plain words what to change, from the numbers of a run.
 
 The questions are those of Khoshlessan et al. 2020, heuristics 1 to 3.3 (section 8), and those that
-remain open where a file is opened once, frames are found by an index and blocks are assigned. What
-the numbers of a run do not support is not said.
+remain open where a file is opened once, frames are found by an index and blocks are assigned as
+workers come free. A rule is silent if the numbers of a run do not support it.
 """
 
 import math
@@ -105,7 +105,7 @@ def _too_short(report: Report) -> Recommendation:
 
 
 def _balance(report: Report) -> Recommendation:
-    """Heuristic 1: what kind of task it is."""
+    """Say what kind of task it is (heuristic 1)."""
     parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
     spent = [
         f"{percent(report.shares[part.quantity])} into {part.activity}"
@@ -124,7 +124,7 @@ def _balance(report: Report) -> Recommendation:
 
 
 def _stragglers(report: Report) -> Recommendation | None:
-    """The slowest of the workers, or their host."""
+    """Name the slowest of the workers, or their host."""
     if not report.stragglers:
         return None
     worst = report.stragglers[0]
@@ -146,7 +146,7 @@ def _stragglers(report: Report) -> Recommendation | None:
 
 
 def _computing(report: Report) -> Recommendation | None:
-    """Heuristics 2 and 2.1."""
+    """Recommend for a run bound by computing (heuristics 2 and 2.1)."""
     share = _at_work(report, "t_compute") + _at_work(report, "t_transform")
     if share < BOUND:
         return None
@@ -165,7 +165,7 @@ def _computing(report: Report) -> Recommendation | None:
 
 
 def _decoding(report: Report) -> Recommendation | None:
-    """Heuristic 3, where the time goes into the format and not into the disk."""
+    """Recommend for a run bound by the format, not by the disk (heuristic 3)."""
     share = _at_work(report, "t_decode")
     if share < BOUND:
         return None
@@ -183,7 +183,7 @@ def _decoding(report: Report) -> Recommendation | None:
 
 
 def _reading(report: Report) -> Recommendation | None:
-    """Heuristics 3 to 3.2."""
+    """Recommend for a run bound by reading (heuristics 3 to 3.2)."""
     share = _at_work(report, "t_io")
     if share < 2 * NOTABLE:
         return None
@@ -228,7 +228,7 @@ def _opening(report: Report) -> Recommendation | None:
 
 
 def _collecting(report: Report) -> Recommendation | None:
-    """Heuristics 2.2 and 3.3."""
+    """Recommend for a run that collects for long (heuristics 2.2 and 3.3)."""
     if report.t_comm < NOTABLE * report.t_blocks or report.R_comp_comm > MUCH:
         return None
     text = (
@@ -245,7 +245,7 @@ def _collecting(report: Report) -> Recommendation | None:
 
 
 def _starting(report: Report) -> Recommendation | None:
-    """Processes that took longer to start than to work."""
+    """Find processes that took longer to start than to work."""
     wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
     if wait < max(work, LONG_START):
         return None
@@ -262,7 +262,7 @@ def _starting(report: Report) -> Recommendation | None:
 
 
 def _static(report: Report) -> Recommendation | None:
-    """Equal shares for unequal workers."""
+    """Find equal shares for unequal workers."""
     if report.schedule != "static" or report.imbalance < 1 + NOTABLE:
         return None
     mean = report.t_blocks / report.imbalance
@@ -276,7 +276,7 @@ def _static(report: Report) -> Recommendation | None:
 
 
 def _few_blocks(report: Report) -> Recommendation | None:
-    """Workers that wait for the last block, or never had one."""
+    """Find workers that wait for the last block, or never had one."""
     wait = report.over_workers["t_wait_last"].mean
     few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
     waited = report.n_workers < report.n_asked or wait >= NOTABLE * report.t_blocks
@@ -302,7 +302,7 @@ def _suggested(report: Report) -> int:
 
 
 def _between_blocks(report: Report) -> Recommendation | None:
-    """Workers that were not given their next block in time."""
+    """Find workers that did not get their next block in time."""
     names = ("t_wait", "t_wait_first", "t_wait_last")
     wait, first, last = (report.over_workers[name].mean for name in names)
     between = wait - first - last
@@ -319,7 +319,7 @@ def _between_blocks(report: Report) -> Recommendation | None:
 
 
 def _done_twice(report: Report) -> Recommendation | None:
-    """Blocks that were assigned again."""
+    """Find blocks that were assigned again."""
     share = report.shares["t_abandoned"]
     if share < NOTABLE:
         return None

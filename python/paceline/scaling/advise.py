@@ -235,7 +235,7 @@ class Advice:
 
 
 class Outline:
-    """Number and times of all frames, by those in the middle of one file."""
+    """Number and times of all frames, estimated from those in the middle of one file."""
 
     def __init__(self, chain: Chain):
         self._chain = chain

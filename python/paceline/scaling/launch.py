@@ -59,7 +59,7 @@ class Cold(Warm):
 
     @contextmanager
     def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Prepare a run."""
+        """Drop the files; the share that stays in memory all the same."""
         yield None, _dropped(self.files)
 
 
@@ -72,7 +72,7 @@ class Copies(Warm):
 
     @contextmanager
     def ready(self) -> Iterator[tuple[list[str] | None, float]]:
-        """Prepare a run."""
+        """Make copies, with their frame index; they are deleted afterwards."""
         with ExitStack() as stack:
             copies = [_copy(path, stack) for path in self.files]
             open_files(copies, progress=False, notes=False)
