@@ -732,9 +732,9 @@ class TestAtomsThatMove:
         file = open_file(str(edit(path, repeat)))
         frames = np.arange(N_FRAMES)
         block = Decoded.room_for(frames, 2, ["positions"])
-        hand = kind(file.spec, np.array([5, 6]), 1)
+        reader = kind(file.spec, np.array([5, 6]), 1)
         extents = extents_in(0, file, frames.astype(np.uint64))
-        *_, damaged = hand.read(extents, block, required=1, skip=True)
+        *_, damaged = reader.read(extents, block, required=1, skip=True)
         ((row, reason),) = damaged
         assert row == 2
         assert reason.endswith(f"expected each atom's number once, found {found}")
@@ -751,14 +751,14 @@ class TestAtomsThatMove:
             file["particles/atoms/id/value"][2, 3] = 4
 
         file = open_file(str(edit(path, repeat)))
-        hand = H5pyReader(file.spec, None, 7)
+        reader = H5pyReader(file.spec, None, 7)
         calls, part = [], Array.part
         monkeypatch.setattr(Array, "part", lambda *args: calls.append(args) or part(*args))
         n_calls = []
         for frame in (1, 2):
             block = Decoded.room_for(np.array([frame]), 9, FIELDS)
             extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
-            *_, damaged = hand.read(extents, block, required=7, skip=True)
+            *_, damaged = reader.read(extents, block, required=7, skip=True)
             n_calls.append(len(calls))
             calls.clear()
         assert len(damaged) == 1

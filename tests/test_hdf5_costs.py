@@ -199,10 +199,10 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
         series.run(backend="serial")
         found = sum(block.bytes for block in series.timings.blocks)
         assert bytes_read(element, atoms) == pytest.approx(found, rel=0.05)
-        hand = file.spec.open(atoms, 1)
+        reader = file.spec.open(atoms, 1)
         found = 0
         for frame in np.arange(40):
             block = Decoded.room_for(np.array([frame]), len(atoms), ["positions"])
             extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
-            found += hand.read(extents, block, required=1, skip=False)[2]
+            found += reader.read(extents, block, required=1, skip=False)[2]
         assert bytes_read(element, atoms, one_by_one=True) == pytest.approx(found, rel=0.05)

@@ -132,7 +132,7 @@ class TestChunks:
         found = series.results.timeseries
         assert np.isnan(found[:2]).all()
         np.testing.assert_array_equal(found[2:], positions()[2:, 0])
-        # The catalogue has times of all frames.
+        # The index has times of all frames.
         np.testing.assert_array_equal(series.results.times, np.arange(N_FRAMES) * 2.0)
 
     @pytest.mark.parametrize("offset", [10**9, 2**63, 2**64 - 2])

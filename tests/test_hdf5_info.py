@@ -111,7 +111,7 @@ def test_netcdf_4_is_judged_as_netcdf_3_is(tmp_path):
     assert {frame for frame, _ in said} == {1, 3, 4}
 
 
-def test_every_checksum_is_proved_and_every_stream_read_to_its_end(tmp_path):
+def test_every_checksum_is_verified_and_every_stream_read_to_its_end(tmp_path):
     path = write_simple(tmp_path / "a.h5md", chunks=(1, N_ATOMS, 3), compression="gzip")
     with h5py.File(path) as file:
         value = file["particles/atoms/velocity/value"]

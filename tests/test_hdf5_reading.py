@@ -56,7 +56,7 @@ LAYOUTS = {
     },
 }
 #: What only HDF5's library reads, and why.
-DETOURS = {
+FALLBACKS = {
     "float16": ({"dtype": "f2"}, "its numbers are float16"),
     "scale and offset": ({"chunks": (5, 17, 3), "scaleoffset": 3}, r"its filter .*\(6\)"),
     "external": ({"external": "numbers.bin"}, "external file"),
@@ -96,9 +96,9 @@ def test_every_layout_by_the_core(path):
         np.testing.assert_array_equal(ts.dimensions, other.dimensions)
 
 
-@pytest.mark.parametrize("kind", DETOURS)
+@pytest.mark.parametrize("kind", FALLBACKS)
 def test_other_layouts_by_hdf5_itself(kind, tmp_path):
-    layout, why = DETOURS[kind]
+    layout, why = FALLBACKS[kind]
     path = written(tmp_path / "a.h5md", layout)
     with pytest.warns(PacelineWarning, match=f"slower.*{why}"):
         reader = Reader(path, external=kind == "external")
@@ -497,7 +497,7 @@ def test_real_files_of_mdanalysis():
             np.testing.assert_array_equal(getattr(ts, name), getattr(other, name))
 
 
-# What HDF5 is asked, and proved
+# Sandbox and verification
 
 
 def test_recognised_by_content_also_behind_a_user_block(tmp_path):
@@ -644,7 +644,7 @@ def test_mpi_io_reads_the_same(kind, tmp_path):
 
 def test_a_program_ends_while_a_thread_asks_hdf5(tmp_path):
     """It would wait for h5py's lock, which a thread stopped inside h5py never lets go of."""
-    path = written(tmp_path / "a.h5md", DETOURS["scale and offset"][0])
+    path = written(tmp_path / "a.h5md", FALLBACKS["scale and offset"][0])
     code = """
 import sys, threading, time, warnings
 warnings.simplefilter("ignore")

@@ -1,1 +1,1 @@
-"""Trajectories in HDF5 files: H5MD in its dialects, MDTraj's, NetCDF-4, and bare datasets."""
+"""Trajectories in HDF5 files: H5MD, MDTraj HDF5, Amber NetCDF-4 and plain datasets."""

@@ -144,7 +144,7 @@ def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.
 def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Mark chunks as large as their numbers that should have a checksum too.
 
-    HDF5 can be told not to filter chunks at the edge; the size of compressed ones does not show it.
+    Writers can leave chunks at the edge unfiltered; the size of compressed ones does not show it.
     """
     expected, compressed = _expected(dataset, masks)
     as_they_are = np.uint64(dataset.chunk_bytes)

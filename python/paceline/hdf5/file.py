@@ -21,7 +21,7 @@ from paceline.hdf5.sandbox import extend_time_limit
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
 #: Most bytes that one byte of a deflated stream can stand for.
 DEFLATE_RATIO = 1032
-#: Offset of a chunk whose own cannot be believed: no file has such a byte.
+#: Offset, in no file, of a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
 #: A file that says it was longer than this many times the bytes that are left is not opened.

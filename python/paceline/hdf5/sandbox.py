@@ -138,7 +138,7 @@ class _Helper:
         return status
 
     def kill(self) -> None:
-        """Kill it; whoever waits for an answer cleans up."""
+        """Kill it; the thread that waits for an answer cleans up."""
         process = self._process
         if process is not None:
             process.kill()
@@ -223,7 +223,7 @@ def serve(lifeline: int) -> None:
     _serving = True
     _end_with(lifeline)
     requests = sys.stdin.buffer
-    # Libraries print to standard output: keep that apart from the answers.
+    # Libraries print to standard output: send that to standard error, away from the answers.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         while select.select([requests], [], [], _IDLE)[0]:

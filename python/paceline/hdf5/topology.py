@@ -13,7 +13,7 @@ from paceline.hdf5.file import Array, File, damaged
 from paceline.hdf5.h5md import Particles
 from paceline.hdf5.units import factor_of
 
-#: Group in which paceline stores labels that H5MD has no place for.
+#: Group in which paceline stores labels that H5MD does not define.
 LABELS = "parameters/atoms"
 #: MDAnalysis's names of these labels.
 _OF_ATOMS = {"name": "names", "type": "types"}
@@ -110,7 +110,7 @@ def read_pairs(array: Array, n_atoms: int) -> np.ndarray:
 
 
 def read_h5md_topology(particles: Particles) -> SystemTopology:
-    """Read what an H5MD file tells of its particles: labels, masses, charges, species, ids, bonds.
+    """Read properties of particles in an H5MD file: labels, masses, charges, species, ids, bonds.
 
     Of properties that change the first frame counts. Masses and charges without a unit are taken to
     be in u and e.

@@ -48,7 +48,7 @@ def is_hdf5(path: str | os.PathLike) -> bool:
 class Hdf5File:
     """An HDF5 trajectory and its index: a `paceline.trajectory.source.TrajectoryFile`."""
 
-    #: Each frame has a time of its own; HDF5 keeps the index, and does not tell what it reads.
+    #: Each frame has a time of its own, HDF5 keeps the index, and its reads are not counted.
     dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
