@@ -43,6 +43,7 @@ check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstr
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --exclude paceline-python
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
 	  --target-dir target/slowfs -- -D warnings
 	$(BIN)/ruff check $(PYTHON_FILES)

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../checks/chunks.rs"]
+#[path = "../../crates/paceline-formats/tests/checks/chunks.rs"]
 mod check;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| check::check(data));

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../checks/dcd.rs"]
+#[path = "../../crates/paceline-formats/tests/checks/dcd.rs"]
 mod exercise;
 
 use libfuzzer_sys::fuzz_target;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../checks/dlpoly.rs"]
+#[path = "../../crates/paceline-formats/tests/checks/dlpoly.rs"]
 mod check;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| check::check(data));

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../checks/netcdf3.rs"]
+#[path = "../../crates/paceline-formats/tests/checks/netcdf3.rs"]
 mod check;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| check::check(data));

@@ -34,7 +34,7 @@ pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
     exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
 }
 
-/// As [`triclinic_vectors`], in double precision, of which [`triclinic_box`] makes the same lengths
+/// As [`triclinic_vectors`], in double precision, of which `triclinic_box` makes the same lengths
 /// and angles again. Angles that leave no room for a cell give 0 or no number.
 pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);

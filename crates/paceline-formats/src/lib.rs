@@ -1,7 +1,29 @@
 //! Trajectories of molecular dynamics: bytes to frames and back.
 //!
+//! Open a file with [`trajectory::Trajectory`], which recognises its format, finds its frames and
+//! reads blocks of them:
+//!
+//! ```no_run
+//! use paceline_formats::trajectory::Trajectory;
+//!
+//! # fn main() -> paceline_formats::error::Result<()> {
+//! let trajectory = Trajectory::open("md.dcd")?;
+//! println!("{} frames of {} atoms", trajectory.n_frames(), trajectory.n_atoms());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Below it are the parts that a program with workers of its own puts together:
+//!
+//! - [`source`] reads ranges of bytes;
+//! - [`index`] says where each frame is, and saves what it took a scan to find;
+//! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5 datasets;
+//! - [`writer`] encodes blocks, into memory or into a file;
+//! - [`format`](mod@format) says what a format is, and [`registry`] lists all formats.
+//!
 //! Each format has a folder. A decoder takes the bytes of one frame and opens nothing; an encoder
-//! gives them.
+//! gives them. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No byte of a file can cause a
+//! panic or take memory beyond what the file could fill.
 
 pub mod atom_set;
 mod cell;
@@ -19,6 +41,7 @@ pub mod netcdf3;
 pub mod reader;
 pub mod registry;
 pub mod source;
+pub mod trajectory;
 pub mod trr;
 pub mod writer;
 pub mod xdr;

@@ -1,4 +1,24 @@
-//! One file a kernel: slices in, numbers out.
+//! Analyses of molecular dynamics, one file a kernel: slices in, numbers out.
+//!
+//! ```
+//! use paceline_kernels::rmsd::{Group, Rmsd, rmsd_block};
+//!
+//! # fn main() -> paceline_formats::error::Result<()> {
+//! let reference = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
+//! let group = Group {
+//!     columns: &[0, 1, 2],
+//!     reference: &reference,
+//!     weights: None,
+//! };
+//! // Two frames: the reference moved, and one of other distances.
+//! let moved = [5.0, 0.0, 0.0, 6.0, 0.0, 0.0, 5.0, 2.0, 0.0];
+//! let other = [0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0];
+//! let mut rmsd = [0.0; 2];
+//! rmsd_block(&[moved, other].concat(), 3, &Rmsd::new(&[group], true)?, &mut rmsd)?;
+//! assert!(rmsd[0] < 1e-6 && rmsd[1] > 0.3);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! A kernel gives the same bits for any block size and any number of threads. So it uses only
 //! operations whose results IEEE 754 fixes (`+ − × ÷ √`), in an order that depends on nothing but

@@ -82,7 +82,7 @@ impl Rdf {
     /// Frames without a cell are refused if it `needs_cell`.
     ///
     /// # Errors
-    /// [`Error::Argument`] as [`Histogram::new`], or where one group has labels and the other not.
+    /// [`Error::Argument`] for edges that do not ascend, or where one group has labels and the other not.
     pub fn new(
         edges: &[f64],
         first: Group,

@@ -256,7 +256,7 @@ pub type Positions = [Numbers; 3];
 
 pub const EMPTY: Positions = [[0.0; TILE]; 3];
 
-/// A sum over atoms in [`LANES`] partial sums: atom i adds to sum i modulo this.
+/// A sum over atoms in `LANES` partial sums: atom i adds to sum i modulo this.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum([f64; LANES]);
 

@@ -4,7 +4,6 @@
 mod chunk_encoder;
 mod chunks;
 mod communicator;
-mod dlpoly;
 mod encoder;
 mod file_format;
 mod headers;

@@ -204,17 +204,13 @@ fn mixed(id: u64) -> u64 {
 // What can go wrong, and how all ranks come to say the same.
 
 /// Why a snapshot was not written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The atoms cannot be written: which, and why.
+    #[error("{0}")]
     Unwritable(String),
-    Error(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Error(error)
-    }
+    #[error(transparent)]
+    Error(#[from] Error),
 }
 
 pub type Result<T> = std::result::Result<T, Failure>;

@@ -1,8 +1,10 @@
 //! What is asked of those who carry bytes between ranks: MPI, or the threads of a test.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use paceline_formats::error::Result;
+use paceline_formats::error::{Error, Result};
 
 /// How values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,4 +53,56 @@ pub trait Communicator {
     /// Write records of `size` bytes, each by a call of its own, to their places in a file that
     /// all ranks open together. The only method whose errors are also the file's.
     fn write_at(&self, path: &Path, offsets: &[u64], size: usize, bytes: &[u8]) -> Result<()>;
+}
+
+/// The communicator of a program that is its only rank.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SingleRank;
+
+impl Communicator for SingleRank {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn all_to_all(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        Ok(numbers.to_vec())
+    }
+
+    fn exchange(&self, send: &[u8], _: &[u64], receive: &mut [u8], _: &[u64]) -> Result<()> {
+        receive.copy_from_slice(send);
+        Ok(())
+    }
+
+    fn all_reduce(&self, _values: &mut [u64], _how: Reduce) -> Result<()> {
+        Ok(())
+    }
+
+    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(vec![bytes.to_vec()])
+    }
+
+    fn send(&self, to: usize, _bytes: &[u8]) -> Result<()> {
+        Err(no_such_rank(to))
+    }
+
+    fn receive(&self, from: usize, _bytes: &mut [u8]) -> Result<()> {
+        Err(no_such_rank(from))
+    }
+
+    fn write_at(&self, path: &Path, offsets: &[u64], size: usize, bytes: &[u8]) -> Result<()> {
+        let failed = |error| Error::io(path, "cannot write", error);
+        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+        for (&offset, record) in offsets.iter().zip(bytes.chunks_exact(size)) {
+            file.write_all_at(record, offset).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn no_such_rank(rank: usize) -> Error {
+    Error::Argument(format!("a single rank has no messages for rank {rank}"))
 }

@@ -2,6 +2,12 @@
 //!
 //! Atoms have ids from 1 to the number of atoms. A frame has sections; in each, every atom has a
 //! place by its id: `start + (id - 1) * size`. What stands between the sections is the caller's.
+//!
+//! - [`write`](fn@write) brings atoms from all ranks to their places, after [`check`](fn@check);
+//! - [`formats`] makes their bytes; [`reading`] is the way back, from a file to the ranks.
+//! - [`Communicator`] is what carries bytes between ranks: MPI, threads, or [`SingleRank`].
+//!
+//! `examples/config.rs` writes a CONFIG of two atoms.
 
 mod atoms;
 mod check;
@@ -32,7 +38,7 @@ pub use crate::check::{Failure, Result};
 pub use crate::memory_budget::Cost;
 pub use atoms::{Atoms, Vectors};
 pub use check::check;
-pub use communicator::{Communicator, Reduce};
+pub use communicator::{Communicator, Reduce, SingleRank};
 
 /// How atoms come to their places: the four ways of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Every variant of the format, written here and read back; then damage.
 
-#[path = "../../../../fuzz/checks/dcd.rs"]
+#[path = "../../tests/checks/dcd.rs"]
 mod exercise;
 mod writer;
 

@@ -311,7 +311,7 @@ pub struct Scan {
 /// Scan from `place`, which is known to hold a frame, to the end of the file.
 ///
 /// # Errors
-/// [`Error::Interrupted`](crate::error::Error::Interrupted) where `progress` asks for it, and
+/// [`Error::Interrupted`] where `progress` asks for it, and
 /// what the source's reads give. Damage is no error here: see [`Scan::damaged`].
 pub fn scan(
     file: Trajectory<'_>,

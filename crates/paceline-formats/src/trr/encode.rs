@@ -1,7 +1,7 @@
 //! Encodes frames in single precision, as GROMACS and MDAnalysis do: for the same frame the same
 //! bytes.
 
-use super::header::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
+use super::{BLOCKS, BOX, FIELDS, MAGIC, VERSION};
 use crate::codec::not_finite;
 use crate::xdr::{self, NM_PER_ANGSTROM};
 use crate::{Encoder, FrameIn, Series};

@@ -25,11 +25,13 @@ thread_local! {
 }
 
 /// Why a block was not written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The format cannot hold a frame of the block: its row, and why.
+    #[error("row {0}: {1}")]
     Frame(usize, String),
     /// The file cannot be written, or the encoder not be made.
+    #[error(transparent)]
     Error(Error),
 }
 

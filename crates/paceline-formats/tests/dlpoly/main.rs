@@ -1,6 +1,6 @@
 //! Every way in which files are written, read back; then damage.
 
-#[path = "../../../../fuzz/checks/dlpoly.rs"]
+#[path = "../checks/dlpoly.rs"]
 mod check;
 mod writer;
 

@@ -1,6 +1,6 @@
 //! Datasets of HDF5 files: every layout, written here and read back; then damage.
 
-#[path = "../../../../fuzz/checks/chunks.rs"]
+#[path = "../checks/chunks.rs"]
 mod check;
 mod damage;
 mod file;

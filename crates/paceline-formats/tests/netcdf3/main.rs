@@ -1,6 +1,6 @@
 //! Amber NetCDF: every variant, written here and read back; then damage; then what we write.
 
-#[path = "../../../../fuzz/checks/netcdf3.rs"]
+#[path = "../checks/netcdf3.rs"]
 mod check;
 mod file;
 

@@ -1,6 +1,6 @@
 //! The TRR decoder against frames whose numbers are known, whole and in part, sound and damaged.
 
-#[path = "../../../../fuzz/checks/trr.rs"]
+#[path = "../checks/trr.rs"]
 mod check;
 mod encoding;
 mod frames;

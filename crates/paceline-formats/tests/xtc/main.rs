@@ -1,8 +1,8 @@
 //! The XTC decoder against frames whose atoms are known, whole and in part, sound and damaged.
 
-#[path = "../../../../fuzz/checks/xtc.rs"]
+#[path = "../checks/xtc.rs"]
 mod check;
-#[path = "../../../../fuzz/checks/encode.rs"]
+#[path = "../checks/encode.rs"]
 mod check_encode;
 mod encode;
 mod frames;

@@ -1,0 +1,165 @@
+//! Open a trajectory and read blocks of its frames, for Rust programs that want no more than that.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::atom_set::Atoms;
+use crate::error::{Error, Result};
+use crate::index::{self, Index, OpenOptions};
+use crate::reader::{BlockOut, BlockReader, Extents, Numbers};
+use crate::registry::STANDARD;
+use crate::source::FileSource;
+use crate::{Fields, Format};
+
+/// A trajectory file and its frame index.
+///
+/// ```no_run
+/// use paceline_formats::Fields;
+/// use paceline_formats::atom_set::Atoms;
+/// use paceline_formats::trajectory::Trajectory;
+///
+/// # fn main() -> paceline_formats::error::Result<()> {
+/// let trajectory = Trajectory::open("md.xtc")?;
+/// let atoms = Atoms::all(trajectory.n_atoms());
+/// let block = trajectory.reader(atoms, Fields::POSITIONS)?.read(0..10)?;
+/// println!("x of the first atom: {} Å", block.positions[0]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Trajectory {
+    source: Arc<FileSource>,
+    index: Index,
+}
+
+impl Trajectory {
+    /// Recognise the format of a file and find its frames. No index is saved.
+    ///
+    /// # Errors
+    /// Those of [`index::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Trajectory> {
+        let options = OpenOptions {
+            registry: &STANDARD,
+            index_files: Vec::new(),
+            refresh: false,
+            sample: None,
+            n_threads: 1,
+            progress: &|_, _| ControlFlow::Continue(()),
+        };
+        Trajectory::open_with(path, &options)
+    }
+
+    /// The same, with options.
+    ///
+    /// # Errors
+    /// Those of [`index::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions<'_>) -> Result<Trajectory> {
+        let source = FileSource::open(path.as_ref())?;
+        let index = index::open(&source, options)?;
+        Ok(Trajectory {
+            source: Arc::new(source),
+            index,
+        })
+    }
+
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub fn format(&self) -> &'static dyn Format {
+        self.index.layout().format()
+    }
+
+    pub fn n_atoms(&self) -> usize {
+        self.index.n_atoms()
+    }
+
+    pub fn n_frames(&self) -> u64 {
+        self.index.n_frames()
+    }
+
+    /// A reader of some fields of some atoms. Each thread needs its own.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for atoms of another system, and what the file gives.
+    pub fn reader(&self, atoms: Atoms, fields: Fields) -> Result<FrameReader<'_>> {
+        let n_atoms = atoms.len();
+        let source = Arc::clone(&self.source);
+        let blocks = BlockReader::new(source, self.index.layout(), atoms, fields)?;
+        Ok(FrameReader {
+            index: &self.index,
+            blocks,
+            n_atoms,
+            fields,
+        })
+    }
+}
+
+/// Reads blocks of frames of one trajectory.
+pub struct FrameReader<'a> {
+    index: &'a Index,
+    blocks: BlockReader,
+    n_atoms: usize,
+    fields: Fields,
+}
+
+/// Some frames: Å, Å/ps, kJ/(mol·Å), degrees and ps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameBlock {
+    /// frames × atoms × 3; empty for a field that was not asked for, as are the next two.
+    pub positions: Vec<f32>,
+    pub velocities: Vec<f32>,
+    pub forces: Vec<f32>,
+    /// Lengths and angles of each frame's cell; zeros where it has none.
+    pub dimensions: Vec<[f32; 6]>,
+    pub times: Vec<f64>,
+    pub steps: Vec<i64>,
+}
+
+impl FrameReader<'_> {
+    /// Read some frames. A field that a frame does not hold is NaN there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there are no such frames, [`Error::Damaged`] for the first damaged
+    /// one, and what the file gives.
+    pub fn read(&mut self, frames: Range<u64>) -> Result<FrameBlock> {
+        let n_frames = self.index.n_frames();
+        if frames.end > n_frames {
+            return Err(Error::Argument(format!(
+                "frames up to {} are out of range for {n_frames} frames",
+                frames.end
+            )));
+        }
+        let frames: Vec<u64> = frames.collect();
+        let extent = |&frame: &u64| self.index.extent(frame);
+        let (offsets, sizes): (Vec<u64>, Vec<u64>) = frames.iter().map(extent).unzip();
+        let n = frames.len();
+        let room = |wanted| vec![0.0; if wanted { 3 * n * self.n_atoms } else { 0 }];
+        let mut block = FrameBlock {
+            positions: room(self.fields.positions),
+            velocities: room(self.fields.velocities),
+            forces: room(self.fields.forces),
+            dimensions: vec![[0.0; 6]; n],
+            times: vec![0.0; n],
+            steps: vec![0; n],
+        };
+        let extents = Extents {
+            frames: &frames,
+            offsets: &offsets,
+            sizes: &sizes,
+        };
+        let out = BlockOut {
+            numbers: Numbers::Kept {
+                positions: &mut block.positions,
+                velocities: &mut block.velocities,
+                forces: &mut block.forces,
+            },
+            dimensions: &mut block.dimensions,
+            times: &mut block.times,
+            steps: &mut block.steps,
+            fields: &mut vec![0; n],
+        };
+        self.blocks.read(extents, out, Fields::default(), false)?;
+        Ok(block)
+    }
+}
