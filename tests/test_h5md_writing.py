@@ -18,6 +18,8 @@ from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.layout import ROW_BYTES, choose_layout, parse_compression
+from paceline.snapshot.container import Contents, Heading, Settings
+from paceline.snapshot.h5md import H5MD
 from paceline.trajectory.reader import Reader
 from paceline.writers import h5md as chunks
 
@@ -317,3 +319,62 @@ def test_encoders_travel(tmp_path):
     assert np.abs(found - values.astype(float) * 0.1).max() <= 0.005
     assert not (found % 0.0078125).any()
     assert os.path.getsize(path)
+
+
+GROUP = "particles/trajectory"
+PROPERTIES = ("mass", "charge", "species")
+
+
+def test_all_that_write_make_one_tree(moving, tmp_path):
+    made = {name: tmp_path / f"{name}.h5md" for name in ("converted", "streamed", "snapshots")}
+    universe = paceline.Universe(*moving)
+    atoms, frames = universe.atoms, universe.trajectory[::4][:2]
+    paceline.Write(atoms, made["converted"]).run(stop=8, step=4)
+    with paceline.H5MDWriter(made["streamed"], len(atoms)) as writer:
+        for _ in frames:
+            writer.write(atoms)
+    contents = Contents(("positions", "velocities", "forces"), True)
+    settings = Settings(
+        path=str(made["snapshots"]),
+        n_atoms=len(atoms),
+        title="",
+        append=False,
+        overwrite=False,
+        n_frames=None,
+        double=False,
+        dt=None,
+        sync=False,
+    )
+    snapshots = H5MD(settings)
+    for step in range(2):
+        snapshots.place(contents, Heading(step, float(step), np.eye(3)))
+        snapshots.commit()
+    snapshots.close()
+    trees = {name: tree_of(path) for name, path in made.items()}
+    assert trees["streamed"] == trees["converted"]
+    # A simulation that writes snapshots gave no properties of its atoms.
+    given = ("parameters/atoms/", "connectivity", *(f"{GROUP}/{name}" for name in PROPERTIES))
+    assert trees["snapshots"] == {
+        path: about for path, about in trees["converted"].items() if not path.startswith(given)
+    }
+
+
+def tree_of(path):
+    """Groups and datasets, but for the origin: type, rank and attributes, and which are one."""
+    tree = {}
+    with h5py.File(path) as file:
+        first = {}
+
+        def visit(group):
+            for name, found in group.items():
+                where = f"{group.name}/{name}".lstrip("/")
+                address = first.setdefault(h5py.h5o.get_info(found.id).addr, where)
+                attributes = {key: str(value) for key, value in found.attrs.items()}
+                about = (found.dtype.kind, found.ndim) if isinstance(found, h5py.Dataset) else ()
+                if not where.startswith("parameters/origin/"):
+                    tree[where] = (address, *about, attributes)
+                if isinstance(found, h5py.Group):
+                    visit(found)
+
+        visit(file)
+    return tree
