@@ -26,6 +26,8 @@ _BLANK, _LAST = ord(" "), ord("~")
 BATCH = 2**16
 #: Kinds of names that are looked for one after another.
 _KINDS = 16
+#: Bytes that sorting takes for an atom.
+_SORTING = 48
 
 
 def cell_of(box: Any) -> np.ndarray | None:
@@ -98,7 +100,7 @@ def names_as_bytes(names: Any, ids: np.ndarray) -> np.ndarray:
     codes = _codes(np.asarray(names))
     if len(codes) != len(ids):
         raise UnwritableError(f"expected names of {len(ids)} atoms, found those of {len(codes)}")
-    if _are_few(codes):
+    if all(_are_few(codes[first : first + BATCH]) for first in range(0, len(ids), BATCH)):
         return codes
     found = np.full((len(ids), WIDTH), _BLANK, dtype=np.uint8)
     for first in range(0, len(ids), BATCH):
@@ -359,9 +361,15 @@ def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.nda
 
 def _check_finite(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
     """Raise for numbers that are not finite, also where the core does not see them."""
-    if numbers is not None and not np.isfinite(numbers).all():
-        atom = np.flatnonzero(~np.isfinite(numbers))[0]
-        raise UnwritableError(f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}")
+    if numbers is None:
+        return
+    for first in range(0, len(numbers), BATCH):
+        some = numbers[first : first + BATCH]
+        if not np.isfinite(some).all():
+            atom = first + np.flatnonzero(~np.isfinite(some))[0]
+            raise UnwritableError(
+                f"atom {ids[atom]}: expected finite {name}, found {numbers[atom]}"
+            )
 
 
 @dataclass(frozen=True)
@@ -447,6 +455,7 @@ def gather_properties(
     ids: np.ndarray,
     properties: Mapping[str, np.ndarray],
     n_atoms: int,
+    buffer: int,
     put: Callable[[int, np.ndarray], None],
 ) -> None:
     """Gather properties of all atoms on rank 0, a batch of ids after the other.
@@ -454,10 +463,7 @@ def gather_properties(
     `put` takes, there, the first atom of a batch, counted from 0, and records of its properties.
     """
     kind = [(name, values.dtype) for name, values in properties.items()]
-    order = np.argsort(ids)
-    for first in range(0, n_atoms, BATCH):
-        begin, end = np.searchsorted(ids, [first + 1, first + BATCH + 1], sorter=order)
-        chosen = order[begin:end]
+    for first, chosen in _batches(ids, n_atoms, buffer):
         records = np.empty(len(chosen), dtype=[("id", np.int64), *kind])
         records["id"] = ids[chosen]
         for name, values in properties.items():
@@ -469,6 +475,34 @@ def gather_properties(
         for name in properties:
             batch[name][came["id"] - 1 - first] = came[name]
         errors.first(partial(put, first, batch))
+
+
+def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the atom before each batch of ids, and where its atoms are among a rank's.
+
+    Atoms of as many batches are sorted together as `buffer` bytes allow, all if possible.
+    """
+    fits = _SORTING * len(ids) <= buffer
+    together = n_atoms if fits else max(1, buffer // (_SORTING * BATCH)) * BATCH
+    for begin in range(0, n_atoms, together):
+        if fits:
+            chosen = np.argsort(ids)
+        else:
+            chosen = _within(ids, begin, begin + together)
+            chosen = chosen[np.argsort(ids[chosen])]
+        numbers = ids[chosen]
+        for first in range(begin, min(begin + together, n_atoms), BATCH):
+            start, stop = np.searchsorted(numbers, [first + 1, first + BATCH + 1])
+            yield first, chosen[start:stop]
+
+
+def _within(ids: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Find the atoms with ids above `first` up to `last`, without a mask of all."""
+    found = [np.empty(0, dtype=np.int64)]
+    for begin in range(0, len(ids), BATCH):
+        some = ids[begin : begin + BATCH]
+        found.append(begin + np.flatnonzero((some > first) & (some <= last)))
+    return np.concatenate(found)
 
 
 def _gather_records(comm: "Comm", records: np.ndarray) -> np.ndarray:
@@ -499,7 +533,7 @@ def check_same_property(
         expected = errors.first(partial(held, name, first, min(BATCH, n_atoms - first)))
         if expected is None:
             return
-        here = np.flatnonzero((ids > first) & (ids <= first + len(expected)))
+        here = _within(ids, first, first + len(expected))
         wanted = expected[ids[here] - 1 - first]
         errors.share(partial(_check_values, path, ids[here], name, values[here], wanted))
 

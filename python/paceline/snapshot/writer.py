@@ -246,6 +246,7 @@ class WriteSession:
                 atoms.ids,
                 known,
                 self._options.settings.n_atoms,
+                self._options.buffer,
                 lambda first, batch: container.put_properties(first, batch),  # type: ignore[union-attr]
             )
 
