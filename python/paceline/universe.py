@@ -85,8 +85,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
             name = os.fspath(topology)
             coordinates = coordinates or (name,)
-            asked = {key: kwargs[key] for key in ("group", "external") if key in kwargs}
-            topology = read_topology(name, **asked)
+            options = {key: kwargs[key] for key in ("group", "external") if key in kwargs}
+            topology = read_topology(name, **options)
         elif kind := _dl_poly_format(topology, kwargs.get("topology_format")):
             # By its name alone, MDAnalysis knows none of these files.
             kwargs["topology_format"] = kind
