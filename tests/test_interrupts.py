@@ -13,8 +13,8 @@ from helpers.scaling_runs import Pretended
 
 from paceline._util.files import new_files
 from paceline._util.signals import Stopping
-from paceline.cli import bench_runs as scaling
-from paceline.cli.bench_runs import Bench
+from paceline.cli import bench as scaling
+from paceline.cli.bench import Bench
 from paceline.cli.main import _parser
 from paceline.scaling import launch as starting
 from paceline.scaling.launch import run_command

@@ -16,10 +16,10 @@ import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
 from paceline._util.page_cache import cached_share, drop_from_cache
-from paceline.cli import bench_runs as scaling
-from paceline.cli.bench import counts
-from paceline.cli.bench_runs import table_for_people
+from paceline.cli import bench as scaling
+from paceline.cli.bench import table_for_people
 from paceline.cli.main import main
+from paceline.cli.performance import counts
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
 from paceline.scaling.launch import find_launcher, run_command

@@ -2,7 +2,7 @@
 
 import json
 
-from paceline.cli import bench_runs as scaling
+from paceline.cli import bench as scaling
 from paceline.scaling.measure import quantities
 from paceline.timing import BlockTiming, Timings
 

@@ -1,203 +1,477 @@
-"""Command bench: measure an analysis with 1, 2, 4 … workers."""
+"""Runs of the command bench, their tables and notes."""
 
 import argparse
+import json
+import math
+import os
+import shlex
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from paceline.cli.analyses import add_rdf, add_rmsd, add_rmsf
-from paceline.cli.options import positive
+from paceline._core import __version__
+from paceline._util.digest import digest
+from paceline._util.files import check_distinct, check_output, format_size
+from paceline._util.launcher import launched
+from paceline._util.machine import (
+    available_cpus,
+    describe_machine,
+    describe_system,
+    describe_versions,
+)
+from paceline._util.signals import Stopping
+from paceline.analysis.results import check_figure_ending
+from paceline.backends import make_backend
+from paceline.errors import AnalysisError, UnsupportedError, WorkerError
+from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
+from paceline.performance.text import aligned
+from paceline.scaling.launch import Cold, Copies, Warm, find_launcher, run_command
+from paceline.scaling.measure import (
+    COMMAND,
+    TOTAL,
+    Point,
+    ScalingRun,
+    Statistics,
+    column_of,
+    points,
+    quantities,
+    save_runs,
+)
+from paceline.trajectory.open import files_named
 
-BENCH_EXAMPLES = """\
-examples:
-  paceline bench scaling rmsd md.tpr md.xtc -o scaling.csv --plot scaling.png
-  paceline bench scaling rmsd md.tpr md.xtc --select backbone --workers 1,2,4,8 --repeats 3
-  paceline bench scaling rmsf md.tpr md.xtc --end 10000 --strong --weak --cold -o scaling.csv
-  paceline bench scaling rdf md.tpr md.xtc --select "name OW" --step 10 -o scaling.csv
-  paceline bench scaling rmsd md.tpr md.xtc --backend mpi --launcher "srun --mpi=pmi2"
-"""
+#: Runs that are shorter than this mean little, seconds.
+SHORT = 0.5
 
-BENCH_DESCRIPTION = """\
-Run an analysis with 1, 2, 4 ... workers, several times each, on your own file and machine: time,
-speed-up, efficiency, and what the time went to. Put "bench scaling" into the command that you
-want to know about. Results are compared, and not kept. Each run is a process of its own; one that
-is not counted comes first. Runs go on in turn over the numbers of workers, so that what disturbs
-the machine disturbs all alike. Ctrl-C ends it; what was measured until then is kept.
-"""
-
-#: Analyses of the command line that can be measured.
-ANALYSES = (add_rmsd, add_rmsf, add_rdf)
-
-
-def add_bench(commands: Any) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    bench: argparse.ArgumentParser = commands.add_parser(
-        "bench",
-        help="measure an analysis with 1, 2, 4 ... workers",
-        description="Measure paceline on your own files and machine.",
-        epilog=BENCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    kinds = bench.add_subparsers(
-        title="benchmarks", metavar="BENCHMARK", required=True, parser_class=_DashesAllowed
-    )
-    scaling = kinds.add_parser(
-        "scaling",
-        help="time, speed-up and efficiency by number of workers",
-        description=BENCH_DESCRIPTION,
-        epilog=BENCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_options(scaling)
-    scaling.set_defaults(
-        workers=None,
-        repeats=5,
-        strong=False,
-        weak=False,
-        cold=False,
-        copies=False,
-        launcher=None,
-        output=None,
-        plot=[],
-        overwrite=False,
-        backend=None,
-        debug=False,
-        one_run=None,
-    )
-    analyses = scaling.add_subparsers(
-        dest="analysis",
-        title="analyses",
-        metavar="ANALYSIS",
-        required=True,
-        parser_class=argparse.ArgumentParser,
-    )
-    for add_analysis in ANALYSES:
-        parser = add_analysis(analyses)
-        parser.description, parser.epilog = BENCH_DESCRIPTION, BENCH_EXAMPLES
-        parser.conflict_handler = "resolve"
-        _add_options(parser)
-        parser.set_defaults(run=run_bench)
-    bench.set_defaults(run=run_bench)
-    return bench
+#: Packages that a backend stands on.
+_OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": ("mpi4py",)}
 
 
-def run_bench(args: argparse.Namespace) -> None:
-    """Run the command: all runs, or one of them in a process of its own."""
-    begun = time.time()  # imports are part of a run's time
-    from paceline.cli.bench_runs import measure, one_run
+class _Column(NamedTuple):
+    """A column of the table."""
 
-    if args.one_run is not None:
-        one_run(args, begun)
-    else:
-        measure(args)
+    title: str
+    of: Callable[[Point], Statistics]
+    digits: int = 3
+    with_sd: bool = False
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add options of the measurement, before the name of the analysis or after it.
+def _mean(title: str, name: str, *, with_sd: bool = False) -> _Column:
+    return _Column(title, lambda point: point.columns[name], 3, with_sd)
 
-    The analysis's own options of these names are replaced. What is not given leaves no trace, so
-    that it does not hide what was given before the name.
+
+_WHOLE = (
+    _mean("total (s)", TOTAL, with_sd=True),
+    _Column("speed-up", lambda point: point.speed_up, 2, True),
+    _Column("efficiency", lambda point: point.efficiency, 2, True),
+    _mean("command (s)", COMMAND, with_sd=True),
+    _mean("in task (s)", "t_in_task mean (s)"),
+    _mean("scheduler (s)", "t_scheduler (s)"),
+)
+_PARTS = tuple(
+    _mean(f"{part.label} (s)", column_of(part))
+    for part in (*AT_BLOCKS, ABANDONED, STARTUP, WAIT, AROUND)
+)
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Do all runs; write and print what was asked for."""
+    _check(args)
+    bench = Bench(args)
+    with Stopping():
+        try:
+            bench.begin()
+            bench.do_all()
+        except (KeyboardInterrupt, WorkerError):
+            if bench.runs:
+                bench.show()
+            raise
+    bench.show()
+
+
+def one_run(args: argparse.Namespace, begun: float) -> None:
+    """Run the analysis, and print in one line of JSON what it took since `begun`, s."""
+    # The process that starts such runs does without MDAnalysis.
+    from paceline.cli.run import run_analysis
+
+    asked = json.loads(args.one_run)
+    args.output = args.plot = args.checkpoint = args.report = None
+    args.timings, args.n_workers = False, None
+    args.trajectory = asked["trajectory"] or args.trajectory
+    # The number of ranks is the launcher's.
+    is_mpi = args.backend == "mpi"
+    args.backend = make_backend(args.backend, None if is_mpi else asked["workers"])
+    n_workers = args.backend.n_workers
+    universe, analysis = args.analysis_of(args)
+    run_analysis(args, universe, analysis, most_frames=asked["frames"])
+    timings = analysis.timings
+    answer: dict[str, Any] = {
+        "begun": begun,
+        "backend": timings.backend,
+        "values": quantities(timings, n_workers),
+        "digest": digest(dict(analysis.results)),
+        "hosts": sorted({block.worker.rsplit(":", 2)[0] for block in timings.blocks}),
+        "n_workers": n_workers,
+        "n_atoms": universe.trajectory.n_atoms,
+        "n_selected": len(set(analysis.indices.tolist())),
+        "n_frames": universe.trajectory.n_frames,
+        "mpi": _mpi_library() if is_mpi else None,
+    }
+    print(json.dumps(answer), flush=True)
+
+
+class Bench:
+    """All runs of one measurement."""
+
+    def __init__(self, args: argparse.Namespace):
+        self._args = args
+        self._command = shlex.split(args.command_line)[1:]
+        self._launcher = _launcher(args)
+        self.cpus = _cpus(self.backend)
+        self.counts = args.workers or _default_counts(self.cpus)
+        self.modes = ["strong"] if args.strong or not args.weak else []
+        self.modes += ["weak"] if args.weak else []
+        self.files = [file for name in args.trajectory for file in files_named(name)]
+        self.state = (Cold if args.cold else Copies if args.copies else Warm)(self.files)
+        self.runs: list[ScalingRun] = []
+        self.hosts: set[str] = set()
+        #: Answer of the run that is not counted.
+        self.first: dict[str, Any] = {}
+        self._first_seconds = 0.0
+        #: Of each number of frames.
+        self._digests: dict[float, str] = {}
+        self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    @property
+    def planned(self) -> int:
+        """Number of runs."""
+        return len(self.modes) * len(self.counts) * self._args.repeats
+
+    @property
+    def how_far(self) -> str:
+        """Runs that were done, of how many."""
+        return f"{len(self.runs)} of {self.planned} runs"
+
+    def begin(self) -> None:
+        """Do the run that is not counted: it makes indexes, and counts what there is to measure."""
+        n = self.counts[-1]
+        _say(
+            f"{_size(self.files)}; first a run with {_workers(n, self.backend)} that is not "
+            f"counted, then {self.planned} runs"
+        )
+        self.first, self._first_seconds = self._once(n, None, show=True)
+        self._digests[self.first["values"]["frames"]] = self.first["digest"]
+        if self.first["backend"] != self.backend:
+            raise UnsupportedError(
+                f"{self.files[0]} is read by MDAnalysis, in one process: more workers change "
+                "nothing; paceline convert writes a format of which workers read parts each"
+            )
+        if "weak" in self.modes and self._frames("weak", self.counts[0]) == 0:
+            raise UnsupportedError(
+                f"{self.first['values']['frames']:.0f} frames are too few for {n} workers with "
+                "as many frames each"
+            )
+        for warning in self.remarks():
+            _say(f"warning: {warning}")
+
+    def do_all(self) -> None:
+        """Do the runs that are counted."""
+        for mode, repeat, n in self._order():
+            run = self._measured(mode, repeat, n)
+            self.runs.append(run)
+            if self._args.output is not None:
+                overwrite = self._args.overwrite or len(self.runs) > 1
+                save_runs(self._args.output, self.runs, notes_of(self), overwrite=overwrite)
+            _say(
+                f"{self.how_far}: {_workers(n, run.backend)}, {mode}, "
+                f"{run.values['t_total (s)']:.3g} s{self._left()}"
+            )
+            self._compare(run)
+
+    def remarks(self) -> Iterator[str]:
+        """Warnings about these numbers of workers."""
+        shared = [n for n in self.counts if n > self.cpus]
+        if shared and len(self.hosts) < 2:
+            yield (
+                f"{', '.join(map(str, shared))} workers share {self.cpus} CPUs: "
+                "more cannot be faster there"
+            )
+        if self.first["values"]["t_total (s)"] < SHORT:
+            yield (
+                f"a run takes {self.first['values']['t_total (s)']:.2g} s, much of which is "
+                "chance: take more frames, or a larger selection"
+            )
+        if len(self.hosts) > 1 and self._args.cold:
+            yield "the trajectory was dropped on this machine alone: --copies are new to all hosts"
+        n_blocks = self.first["values"]["blocks"]
+        if n_blocks < self.counts[-1]:
+            yield (
+                f"{self.first['values']['frames']:.0f} frames make {n_blocks:.0f} blocks: more "
+                "workers than that have nothing to do"
+            )
+
+    def show(self) -> None:
+        """Print the table, and draw the figures."""
+        table = table_for_people if sys.stdout.isatty() else table_for_programs
+        print(*table(self.runs), sep="\n", flush=True)
+        if self._args.plot:
+            from paceline.scaling.figure import draw_runs, save_figure
+
+            figure = draw_runs(self.runs, title=self.title, cpus=self.cpus)
+            for path in self._args.plot:
+                save_figure(figure, path, overwrite=self._args.overwrite)
+
+    @property
+    def title(self) -> str:
+        """Title of the measurement, in a line."""
+        names = self.files[0] if len(self.files) == 1 else f"{len(self.files)} files"
+        values = self.first["values"]
+        return (
+            f"paceline {self._args.analysis}, {Path(names).name}: {values['frames']:.0f} frames, "
+            f"{self.first['n_atoms']} atoms, {self.first['n_selected']} of them analysed; "
+            f"{self.backend}"
+        )
+
+    @property
+    def command_line(self) -> str:
+        """Command as the user typed it."""
+        return str(self._args.command_line)
+
+    @property
+    def backend(self) -> str:
+        """Backend of the workers."""
+        return self._args.backend or "threads"
+
+    @property
+    def launcher(self) -> str:
+        """Command that starts ranks, if one does."""
+        return " ".join(self._launcher)
+
+    def _order(self) -> Iterator[tuple[str, int, int]]:
+        """Modes, repeats and numbers of workers, in turn; back and forth, so that no drift counts.
+
+        Were all repeats of one number done first, the machine's moods would look like scaling.
+        """
+        for repeat in range(1, self._args.repeats + 1):
+            for mode in self.modes:
+                for n in self.counts if repeat % 2 else reversed(self.counts):
+                    yield mode, repeat, n
+
+    def _frames(self, mode: str, n: int) -> int | None:
+        """Frames that so many workers analyse; None for all."""
+        if mode == "strong":
+            return None
+        return n * int(self.first["values"]["frames"] // self.counts[-1])
+
+    def _once(
+        self, n: int, n_frames: int | None, *, show: bool = False
+    ) -> tuple[dict[str, Any], float]:
+        """Do one run; return its answer, and its seconds."""
+        load = os.getloadavg()[0]
+        with self.state.ready() as (copies, cached):
+            asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
+            launcher = [*self._launcher, "-n", str(n)] if self._launcher else []
+            begun = time.time()
+            command = [*self._command, "--one-run", asked]
+            answer, seconds = run_command(command, launcher, show=show)
+        values = answer["values"]
+        start = answer["begun"] - begun
+        opening = values["t_init_top (s)"] + values["t_init_traj (s)"]
+        answer["values"] = {
+            **values,
+            "t_command (s)": seconds,
+            "t_start (s)": start,
+            "t_rest (s)": seconds - start - opening - values["t_total (s)"],
+            "cached before (%)": 100 * cached,
+            "load before": load,
+        }
+        self.hosts.update(answer["hosts"])
+        return answer, seconds
+
+    def _measured(self, mode: str, repeat: int, n: int) -> ScalingRun:
+        answer, _ = self._once(n, self._frames(mode, n))
+        return ScalingRun(mode, answer["backend"], n, repeat, answer["values"], answer["digest"])
+
+    def _compare(self, run: ScalingRun) -> None:
+        """Raise if the same frames gave other results."""
+        expected = self._digests.setdefault(run.values["frames"], run.digest)
+        if run.digest != expected:
+            raise AnalysisError(
+                f"results with {run.workers} workers, repeat {run.repeat}, differ from those of "
+                f"the runs before (digest {run.digest}, expected {expected}): the trajectory was "
+                "changed meanwhile, or this is an error of paceline's that its authors want to know"
+            )
+
+    def _left(self) -> str:
+        """The time that is left, from runs of as many workers, or from the first run."""
+        left = sum(self._expected(mode, n) for mode, _, n in list(self._order())[len(self.runs) :])
+        return f"; {_duration(left)} left" if left else ""
+
+    def _expected(self, mode: str, n: int) -> float:
+        known = [
+            run.values["t_command (s)"] for run in self.runs if (run.mode, run.workers) == (mode, n)
+        ]
+        if known:
+            return sum(known) / len(known)
+        working = float(self.first["values"]["t_total (s)"])
+        more = self.counts[-1] / n if mode == "strong" else 1.0
+        return self._first_seconds + working * (more - 1)
+
+
+def _mpi_library() -> str:
+    from mpi4py import MPI
+
+    return MPI.Get_library_version().splitlines()[0].strip("\0 ")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be measured, or written, before anything is."""
+    if launched()[0] > 1:
+        raise UnsupportedError(
+            "start paceline bench by itself, without mpirun or srun: with --backend mpi it starts "
+            "ranks, as many as are wanted each time"
+        )
+    if args.launcher is not None and args.backend != "mpi":
+        raise UnsupportedError("--launcher starts ranks of MPI: say --backend mpi, too")
+    if args.output is not None and args.output.suffix.lower() != ".csv":
+        raise UnsupportedError(f"{args.output}: runs are saved as .csv")
+    for path in args.plot:
+        check_figure_ending(path)
+    check_distinct(args.output, *args.plot)
+    for path in (*args.plot, *([args.output] if args.output else [])):
+        check_output(path, overwrite=args.overwrite)
+
+
+def _launcher(args: argparse.Namespace) -> list[str]:
+    if args.backend != "mpi":
+        return []
+    return shlex.split(args.launcher) if args.launcher else find_launcher()
+
+
+def _cpus(backend: str) -> int:
+    """CPUs for workers: of ranks, what Slurm has given to the job on all its nodes."""
+    tasks = os.environ.get("SLURM_NTASKS", "")
+    return int(tasks) if backend == "mpi" and tasks.isdigit() else available_cpus()
+
+
+def _default_counts(cpus: int) -> list[int]:
+    return sorted({*(2**k for k in range(cpus.bit_length())), cpus})
+
+
+def _say(what: str) -> None:
+    print(f"paceline: {what}", file=sys.stderr, flush=True)
+
+
+def _workers(n: int, backend: str) -> str:
+    return f"{n} {'rank' if backend == 'mpi' else 'worker'}{'s' * (n != 1)}"
+
+
+def _size(files: Sequence[str]) -> str:
+    size = format_size(sum(os.path.getsize(file) for file in files))
+    return f"{files[0]}, {size}" if len(files) == 1 else f"{len(files)} files, {size}"
+
+
+def _duration(seconds: float) -> str:
+    """Describe about how long, in a unit that suits."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.1f} {unit}"
+    return f"about {seconds:.0f} s"
+
+
+def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make one line for each mode and number of workers, separated by tabs; titles first.
+
+    Means over repeats and, in columns with ±, standard deviations.
     """
-    group = parser.add_argument_group("measuring", argument_default=argparse.SUPPRESS)
-    add = group.add_argument
-    add(
-        "--workers",
-        "--n-workers",
-        dest="workers",
-        type=counts,
-        metavar="N,N,…",
-        help="numbers of workers, or of ranks [powers of two up to the CPUs, and all CPUs]",
+    columns = _WHOLE + _PARTS
+    titles = [title for one in columns for title in _titles(one)]
+    yield "\t".join(("scaling", "workers", "frames", "runs", *titles))
+    for mode, some in _by_mode(runs):
+        for point in some:
+            cells = (cell for one in columns for cell in _cells(one, point))
+            yield "\t".join((mode, *_counts(point), *cells))
+
+
+def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
+    """Make aligned tables for each mode: the whole, and the parts of the mean worker's time."""
+    for mode, some in _by_mode(runs):
+        yield f"{mode} scaling"
+        rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
+        for point in some:
+            cells = (" ± ".join(_cells(one, point)) for one in _WHOLE)
+            rows.append((*_counts(point), *cells))
+        yield from aligned(rows, left=0)
+        yield ""
+        yield "parts of the mean worker's time (s)"
+        rows = [("workers", *(one.title.removesuffix(" (s)") for one in _PARTS))]
+        for point in some:
+            rows.append((f"{point.workers}", *(_cells(one, point)[0] for one in _PARTS)))
+        yield from aligned(rows, left=0)
+        yield ""
+
+
+def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
+    for mode in dict.fromkeys(run.mode for run in runs):
+        yield mode, points([run for run in runs if run.mode == mode])
+
+
+def _counts(point: Point) -> tuple[str, str, str]:
+    """Workers, frames and runs."""
+    frames = point.columns["frames"]
+    return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
+
+
+def _titles(column: _Column) -> list[str]:
+    return [column.title, *([f"{column.title} ±"] if column.with_sd else [])]
+
+
+def _cells(column: _Column, point: Point) -> list[str]:
+    """Format a mean, and its standard deviation where that is shown."""
+    found = column.of(point)
+    values = (found.mean, found.sd) if column.with_sd else (found.mean,)
+    return ["-" if math.isnan(value) else f"{value:.{column.digits}f}" for value in values]
+
+
+def notes_of(bench: "Bench") -> Iterator[str]:
+    """Notes about all runs, a line each."""
+    first, cached = bench.first, [run.values["cached before (%)"] for run in bench.runs]
+    yield bench.title
+    yield f"command: {bench.command_line}"
+    yield f"started: {bench.started}"
+    yield f"runs: {bench.how_far}, in turn over the numbers of workers, every second time backwards"
+    yield f"machine: {describe_machine(available_cpus())}"
+    yield f"hosts that computed: {', '.join(sorted(bench.hosts))}"
+    yield f"system: {describe_system()}"
+    packages = ("MDAnalysis", "numpy", *_OF_BACKEND.get(bench.backend, ()))
+    yield f"versions: paceline {__version__}, {describe_versions(packages)}"
+    if bench.launcher:
+        threads = first["n_workers"] // bench.counts[-1]
+        yield f"MPI: {first['mpi']}; started by {bench.launcher}; threads a rank: {threads}"
+    yield from (f"trajectory: {path}, {format_size(os.path.getsize(path))}" for path in bench.files)
+    yield (
+        f"atoms: {first['n_atoms']}, of which {first['n_selected']} analysed; frames: "
+        f"{first['values']['frames']:.0f} of {first['n_frames']}"
     )
-    add("--repeats", type=positive, metavar="N", help="runs at each [5]")
-    add("--strong", action="store_true", help="the same frames for any number; so by default")
-    add(
-        "--weak",
-        action="store_true",
-        help="as many frames for each worker, so that more of them do more",
+    yield f"page cache: {bench.state.description}; {_cached_in_words(cached)}"
+    yield from (f"note: {remark}" for remark in bench.remarks())
+    yield "results: the same bits in all runs of as many frames (column digest)"
+    yield "columns: mean and max are over the workers of a run"
+    yield (
+        "t_total: the run; the means of t_open to t_wait, and t_around (planning and collecting), "
+        "add up to it; t_scheduler is all of it that is not t_in_task"
     )
-    add(
-        "--backend",
-        choices=("threads", "processes", "dask", "mpi"),
-        help="what the workers are [threads]",
-    )
-    add(
-        "--launcher",
-        metavar="TEXT",
-        help="command that starts ranks of mpi; -n and their number are added [mpiexec, mpirun or "
-        "srun]",
-    )
-    cache = group.add_mutually_exclusive_group()
-    cache.add_argument(
-        "--cold",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="drop the trajectory from this machine's memory before each run, and see that it went",
-    )
-    cache.add_argument(
-        "--copies",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="make a new copy of the trajectory, beside it, for each run, and drop it likewise",
-    )
-    add("-o", "--output", type=Path, metavar="FILE", help="one line a run: .csv")
-    add(
-        "--plot",
-        type=Path,
-        action="append",
-        metavar="FILE",
-        help="draw the figure: .png, .svg, .pdf; may be repeated",
-    )
-    add("--overwrite", action="store_true", help="replace files that exist")
-    add("--debug", action="store_true", help="show where an error arose")
-    add("--one-run", help=argparse.SUPPRESS)
-    add(
-        "--checkpoint",
-        "--timings",
-        "--report",
-        action=_NotMeasured,
-        nargs="?",
-        help=argparse.SUPPRESS,
+    yield (
+        "t_command: the whole command; it is t_start (until it ran, on all ranks), t_init_top and "
+        "t_init_traj (opening, once), t_total, and t_rest (imports, selecting, ending)"
     )
 
 
-def counts(text: str) -> list[int]:
-    """Read numbers of workers, in increasing order, each once.
-
-    Examples
-    --------
-    >>> counts("1,4,2"), counts("8 16")
-    ([1, 2, 4], [8, 16])
-    """
-    try:
-        found = {positive(word) for word in text.replace(",", " ").split()}
-    except ValueError:
-        found = set()
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected numbers such as 1,2,4, found {text!r}")
-    return sorted(found)
-
-
-class _DashesAllowed(argparse.ArgumentParser):
-    """Takes a -- before the name of the analysis, as Python's own does from 3.13 on."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        given = list(args or ())
-        if "--" in given:
-            given.remove("--")
-        return super().parse_known_args(given, namespace)
-
-
-class _NotMeasured(argparse.Action):
-    """Refuse an option of analyses that makes no sense where results are not kept."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        parser.error(f"{option_string} is not for runs that are measured: leave it out")
+def _cached_in_words(percent: Sequence[float]) -> str:
+    """Describe what runs found in memory."""
+    if any(math.isnan(value) for value in percent):
+        return "what was in memory before runs could not be seen"
+    low, high = min(percent), max(percent)
+    span = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
+    return f"{span} % of the trajectory were in memory before runs"

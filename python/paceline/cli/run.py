@@ -9,13 +9,13 @@ from typing import Any
 import MDAnalysis
 import numpy as np
 
+import paceline
 from paceline import transform
 from paceline._util.files import check_distinct, check_output
 from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError
-from paceline.universe import Universe
 
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
@@ -29,7 +29,7 @@ def open_universe(args: argparse.Namespace) -> Any:
             check(path)
             check_output(path, overwrite=args.overwrite)
     check_report(args)
-    return Universe(args.topology, *args.trajectory, **chain_options(args))
+    return paceline.Universe(args.topology, *args.trajectory, **chain_options(args))
 
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:

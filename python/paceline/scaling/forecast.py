@@ -13,10 +13,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.machine import available_cpus
-from paceline.backends.base import Backend
-from paceline.backends.processes import Processes
-from paceline.backends.serial import Serial
-from paceline.backends.threads import Threads
+from paceline.backends import Backend, Processes, Serial, Threads
 from paceline.block import DAMAGED_STEP, Decoded, field_bits
 from paceline.errors import PacelineError, WorkerError
 from paceline.scaling.predict import FrameCost, predict
