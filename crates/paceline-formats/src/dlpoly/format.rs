@@ -10,13 +10,11 @@ use super::{
 };
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::format::{
-    self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Origin, Times,
-};
+use crate::format::{self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times};
 use crate::index::fixed_size::{miscounted, read_each, read_head};
 use crate::index::header_scan::{Chain, Scan};
 use crate::index::progress::Watch;
-use crate::index::scanned::{Found, Known, load_or_find, room, times_of};
+use crate::index::scanned::{Scanner, load_or_scan, times_of};
 use crate::index::warnings;
 use crate::source::Source;
 use crate::{Decoder, Fields};
@@ -196,35 +194,38 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         return Opened::computed(source, size, options, found);
     }
     let layout = head.layout.varying();
-    let watch = Watch::new(options.progress, size);
-    let scan = |from| scan_lines(source, &layout, from, size, &watch);
-    load_or_find(
+    let scanner = LineScanner {
         source,
-        format::Layout::new(layout),
+        layout,
         size,
-        options,
-        |grown| {
-            if let Some(wanted) = options.sample
-                && let Some(room) = room(size, wanted, most_of_frame(&layout))
-                && let Some((chain, end)) = sample_lines(source, &layout, room, size, &watch)?
-            {
-                return Ok(Found::Sample(chain, end));
-            }
-            Ok(match grown.and_then(Known::of) {
-                Some(known) => {
-                    let found = scan(known.end)?;
-                    Found::Whole(Origin::Extended, known.extended(found))
-                }
-                None => Found::Whole(Origin::Scanned, scan(layout.start())?),
-            })
-        },
-    )
+        watch: Watch::new(options.progress, size),
+    };
+    load_or_scan(source, format::Layout::new(layout), size, options, &scanner)
 }
 
-/// Bytes of a frame whose lines are no longer than DL_POLY's.
-fn most_of_frame(layout: &Layout) -> u64 {
-    let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
-    n_lines.saturating_mul(RECORD)
+/// Scans a HISTORY line by line.
+struct LineScanner<'a> {
+    source: &'a dyn Source,
+    layout: Layout,
+    size: u64,
+    watch: Watch<'a>,
+}
+
+impl Scanner for LineScanner<'_> {
+    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
+        let from = end.unwrap_or(self.layout.start());
+        scan_lines(self.source, &self.layout, from, self.size, &self.watch).map(Some)
+    }
+
+    /// As if its lines were no longer than DL_POLY's.
+    fn frame_size(&self) -> u64 {
+        let n_lines = (self.layout.n_atoms() as u64).saturating_mul(self.layout.lines_of_atom());
+        n_lines.saturating_mul(RECORD)
+    }
+
+    fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
+        sample_lines(self.source, &self.layout, bytes, self.size, &self.watch)
+    }
 }
 
 /// The frames of a HISTORY, if all are as long as the first one.

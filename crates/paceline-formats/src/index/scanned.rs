@@ -12,16 +12,25 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
 
-/// What was found of a file that has no saved index.
-pub enum Found {
-    /// All frames.
-    Whole(Origin, Scan),
-    /// Some frames, and where the last one ends.
-    Sample(Chain, u64),
-}
+/// Finds the frames of one file by reading through it.
+pub trait Scanner {
+    /// Find all frames, or those from `end` on, where the ones before are known; nothing where none
+    /// begins there.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where the caller asks for it, and what the source gives.
+    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>>;
 
-/// A saved index of fewer bytes than the file has.
-pub type Grown = Option<(PathBuf, Listing)>;
+    /// Bytes that a frame has, about.
+    fn frame_size(&self) -> u64;
+
+    /// Find neighbouring frames among the `bytes` in the middle of the file, and where the last of
+    /// them ends; nothing where there are none. Only a file that is not to be read through is asked.
+    ///
+    /// # Errors
+    /// As [`Scanner::scan`].
+    fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>>;
+}
 
 /// Load the saved index of the first `size` bytes of `source`, extend that of fewer bytes, or
 /// scan. Whatever was not loaded is saved where that is possible, but for a sample.
@@ -36,29 +45,70 @@ pub fn open(
     options: &OpenOptions<'_>,
 ) -> Result<Opened> {
     let (file, first) = begin(source, format, size)?;
-    let layout = layout(file.n_atoms);
-    load_or_find(source, layout, size, options, |grown| {
-        if let Some(wanted) = options.sample
-            && let Some(room) = room(size, wanted, first.header.size)
-            && let Some((chain, end)) = sample(file, room, &Watch::new(options.progress, size))?
-        {
-            return Ok(Found::Sample(chain, end));
-        }
-        let (origin, scan) = find(file, first, grown, options)?;
-        Ok(Found::Whole(origin, scan))
-    })
+    let scanner = HeaderScanner {
+        file,
+        first,
+        options,
+    };
+    load_or_scan(source, layout(file.n_atoms), size, options, &scanner)
 }
 
-/// Load the saved index of a file of this layout, or have it found and save it.
+/// Scans a file whose frames begin with headers.
+struct HeaderScanner<'a> {
+    file: Trajectory<'a>,
+    first: Place,
+    options: &'a OpenOptions<'a>,
+}
+
+impl Scanner for HeaderScanner<'_> {
+    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
+        let place = match end {
+            Some(end) => Walker::new(self.file, &|_| Ok(())).place(end)?,
+            None => Some(self.first),
+        };
+        let options = self.options;
+        let scan_from = |place| scan(self.file, place, options.n_threads, options.progress);
+        place.map(scan_from).transpose()
+    }
+
+    fn frame_size(&self) -> u64 {
+        self.first.header.size
+    }
+
+    /// What looks like a header can be a part of a frame: only frames that end at another header
+    /// count.
+    fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
+        let file = self.file;
+        let watch = Watch::new(self.options.progress, file.size);
+        let reached = |at| watch.reached(at);
+        let mut walker = Walker::new(file, &reached);
+        let mut from = (file.size - bytes) / 2;
+        let until = from + bytes;
+        while let Some(place) = walker.find(from, until)? {
+            let mut chain = Chain::default();
+            let end = match walker.walk(place, until, &mut chain)? {
+                Stop::Reached(next) | Stop::Lost(next) => next.at,
+                Stop::End => file.size,
+            };
+            if !chain.starts.is_empty() {
+                return Ok(Some((chain, end)));
+            }
+            from = place.at + 1;
+        }
+        Ok(None)
+    }
+}
+
+/// Load the saved index of a file of this layout, or scan and save it.
 ///
 /// # Errors
-/// [`Error::Changed`] where bytes changed meanwhile, and those of `find`.
-pub fn load_or_find(
+/// [`Error::Changed`] where bytes changed meanwhile, and those of `scanner`.
+pub fn load_or_scan(
     source: &dyn Source,
     layout: Layout,
     size: u64,
     options: &OpenOptions<'_>,
-    find: impl FnOnce(Grown) -> Result<Found>,
+    scanner: &dyn Scanner,
 ) -> Result<Opened> {
     let saved = match options.refresh {
         true => None,
@@ -71,10 +121,10 @@ pub fn load_or_find(
         grown => grown,
     };
     let fingerprint = options.registry.fingerprint(source, size)?;
-    let (origin, found) = match find(grown)? {
-        Found::Whole(origin, scan) => (origin, scan),
-        Found::Sample(chain, end) => return Ok(sampled(layout, fingerprint, chain, end)),
-    };
+    if let Some((chain, end)) = sample(size, options, scanner)? {
+        return Ok(sampled(layout, fingerprint, chain, end));
+    }
+    let (origin, found) = find(grown.and_then(Known::of), scanner)?;
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
     options.registry.verify(source, &fingerprint)?;
     let (borders, times) = borders_and_times(found.chain, found.end);
@@ -121,19 +171,35 @@ fn opened(listing: Listing, times: Option<Times>, origin: Origin, file: Option<P
 }
 
 /// Extend what was saved when the file was shorter, or scan all of it.
-fn find(
-    file: Trajectory<'_>,
-    first: Place,
-    grown: Grown,
-    options: &OpenOptions<'_>,
-) -> Result<(Origin, Scan)> {
-    let scan_from = |place| scan(file, place, options.n_threads, options.progress);
-    if let Some(known) = grown.and_then(Known::of)
-        && let Some(place) = Walker::new(file, &|_| Ok(())).place(known.end)?
+fn find(known: Option<Known>, scanner: &dyn Scanner) -> Result<(Origin, Scan)> {
+    if let Some(known) = known
+        && let Some(scan) = scanner.scan(Some(known.end))?
     {
-        return Ok((Origin::Extended, known.extended(scan_from(place)?)));
+        return Ok((Origin::Extended, known.extended(scan)));
     }
-    Ok((Origin::Scanned, scan_from(first)?))
+    let scan = scanner.scan(None)?;
+    Ok((Origin::Scanned, scan.unwrap_or_default()))
+}
+
+/// The only place that asks whether a sample is enough: frames from the middle of a file that is
+/// too long to be scanned for a first look.
+fn sample(
+    size: u64,
+    options: &OpenOptions<'_>,
+    scanner: &dyn Scanner,
+) -> Result<Option<(Chain, u64)>> {
+    /// Frames that a sample has room for, however large they are.
+    const FRAMES: u64 = 32;
+    /// A file of no more than so many samples is scanned as a whole.
+    const SAMPLES_IN_A_LONG_FILE: u64 = 8;
+    let Some(bytes) = options.sample else {
+        return Ok(None);
+    };
+    let room = scanner.frame_size().saturating_mul(FRAMES).max(bytes);
+    match room.saturating_mul(SAMPLES_IN_A_LONG_FILE) < size {
+        true => scanner.sample(room),
+        false => Ok(None),
+    }
 }
 
 /// The times of `frames`, which a scan of the first `size` bytes of `source` gave, read from the
@@ -219,14 +285,14 @@ fn load(
 
 /// What a saved index still tells of a file that has grown: all frames before the last one, or
 /// before the first damaged one. Bytes that come later may tell more about those.
-pub struct Known {
+struct Known {
     chain: Chain,
     /// Where these frames end.
-    pub end: u64,
+    end: u64,
 }
 
 impl Known {
-    pub fn of((path, listed): (PathBuf, Listing)) -> Option<Known> {
+    fn of((path, listed): (PathBuf, Listing)) -> Option<Known> {
         let n_frames = listed.n_frames();
         let whole = listed.damaged.first().copied().unwrap_or(n_frames);
         let kept = whole.checked_sub(1)? as usize;
@@ -243,7 +309,7 @@ impl Known {
     }
 
     /// The frames of a scan that went on where these end, behind these.
-    pub fn extended(mut self, mut scan: Scan) -> Scan {
+    fn extended(mut self, mut scan: Scan) -> Scan {
         let kept = self.chain.starts.len() as u64;
         self.chain.extend(&scan.chain, 0);
         scan.chain = self.chain;
@@ -266,45 +332,4 @@ fn borders_and_times(chain: Chain, end: u64) -> (Vec<u64>, Times) {
         steps: chain.steps,
     };
     (borders, times)
-}
-
-// Some frames from the middle of a file that is too long to be scanned for a first look.
-
-/// Frames that a sample has room for, however large they are.
-const SAMPLE_FRAMES: u64 = 32;
-/// A file of no more than so many samples is scanned as a whole.
-const SAMPLES_IN_A_LONG_FILE: u64 = 8;
-
-/// Bytes of a sample of about `bytes`, whose frames have about `frame` bytes; nothing where the
-/// file, of `size` bytes, is short enough to be scanned.
-pub fn room(size: u64, bytes: u64, frame: u64) -> Option<u64> {
-    let room = frame.saturating_mul(SAMPLE_FRAMES).max(bytes);
-    (room.saturating_mul(SAMPLES_IN_A_LONG_FILE) < size).then_some(room)
-}
-
-/// Neighbouring frames among the `bytes` in the middle of the file, and where the last of them
-/// ends; nothing where there are none.
-///
-/// What looks like a header can be a part of a frame: only frames that end at another header
-/// count.
-///
-/// # Errors
-/// What `watch` and the source give.
-pub fn sample(file: Trajectory<'_>, bytes: u64, watch: &Watch<'_>) -> Result<Option<(Chain, u64)>> {
-    let reached = |at| watch.reached(at);
-    let mut walker = Walker::new(file, &reached);
-    let mut from = (file.size - bytes) / 2;
-    let until = from + bytes;
-    while let Some(place) = walker.find(from, until)? {
-        let mut chain = Chain::default();
-        let end = match walker.walk(place, until, &mut chain)? {
-            Stop::Reached(next) | Stop::Lost(next) => next.at,
-            Stop::End => file.size,
-        };
-        if !chain.starts.is_empty() {
-            return Ok(Some((chain, end)));
-        }
-        from = place.at + 1;
-    }
-    Ok(None)
 }
