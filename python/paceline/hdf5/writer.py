@@ -206,6 +206,9 @@ class AppendedDataset:
 
     def __init__(self, dataset: Any, layout: DatasetLayout, encoder: "_core.ChunkEncoder"):
         self._dataset, self._layout, self._encoder = dataset, layout, encoder
+        self._n_rows, n_atoms, _ = dataset.shape
+        #: Chunks of a row.
+        self._columns = -(-n_atoms // layout.atoms)
         #: Frames that do not fill a chunk yet.
         self._waiting: np.ndarray | None = None
         self._n_waiting = self._n_written = 0
@@ -232,15 +235,15 @@ class AppendedDataset:
         They hold as many frames as they have room for, unless they are the last.
         """
         assert first == self._n_written
-        dataset, layout = self._dataset, self._layout
-        if len(dataset) < first + n_frames:
-            dataset.resize(first + n_frames, axis=0)
-        columns = -(-dataset.shape[1] // layout.atoms)
+        layout, put = self._layout, self._dataset.id.write_direct_chunk
+        if self._n_rows < first + n_frames:
+            self._n_rows = first + n_frames
+            self._dataset.resize(self._n_rows, axis=0)
         view, ends = memoryview(data), np.cumsum(sizes, dtype=np.int64).tolist()
         for k, (start, end) in enumerate(pairwise([0, *ends])):
-            row, column = divmod(k, columns)
+            row, column = divmod(k, self._columns)
             corner = first + row * layout.frames, column * layout.atoms, 0
-            dataset.id.write_direct_chunk(corner, view[start:end])
+            put(corner, view[start:end])
         self._n_written += n_frames
 
     def _flush(self) -> None:
@@ -252,7 +255,7 @@ class AppendedDataset:
     def finish(self, n_frames: int) -> None:
         """Write the frames that wait, and end behind the last one."""
         self._flush()
-        if len(self._dataset) != n_frames:
+        if self._n_rows != n_frames:
             self._dataset.resize(n_frames, axis=0)
 
 
