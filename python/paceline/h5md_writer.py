@@ -71,7 +71,7 @@ class H5MDWriter(WriterBase):
         Å: positions are rounded to the largest power of two that is not above it, so that they
         compress better.
     align : int, optional
-        Bytes of a stripe of the file system: what is as large begins at a multiple of it.
+        Bytes of a stripe of the file system: chunks as large begin at a multiple of it.
     positions, velocities, forces : bool
         Whether they are written, where the first frame has them.
     author : str, optional
@@ -195,7 +195,7 @@ class H5MDWriter(WriterBase):
             self._finish.detach()
 
     def close(self) -> None:
-        """Write what is still in memory: the file appears under its name; without frames, none."""
+        """Write the frames that are still in memory: the file appears under its name; without frames, none."""
         self._ended = True
         if self._finish is not None:
             self._finish()
@@ -475,7 +475,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: Any, fields: list[str]) -
 
 
 def _factors(trajectory: Any) -> dict[str, np.float32]:
-    """Factors from a reader's units to ours, where it was told to keep its own."""
+    """Factors from a reader's units to ours, where it keeps its own."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

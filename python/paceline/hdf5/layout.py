@@ -149,12 +149,12 @@ def parse_compression(text: str) -> Compression:
     """
     if text == "none":
         return Compression()
-    asked = re.fullmatch(r"(shuffle\+)?gzip:([1-9])", text)
-    if asked is None:
+    match = re.fullmatch(r"(shuffle\+)?gzip:([1-9])", text)
+    if match is None:
         raise UnsupportedError(
             f"expected a compression as none, gzip:1 to gzip:9 or shuffle+gzip:4, found {text!r}"
         )
-    return Compression(asked[1] is not None, int(asked[2]))
+    return Compression(match[1] is not None, int(match[2]))
 
 
 def parse_chunk(text: str) -> tuple[int, int] | None:
@@ -167,13 +167,13 @@ def parse_chunk(text: str) -> tuple[int, int] | None:
     """
     if text in ("frame", "contiguous", "auto"):
         return None
-    asked = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
-    if asked is None:
+    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if match is None:
         raise UnsupportedError(
             "expected a chunk as frame, contiguous, auto or FRAMESxATOMS such as 16x1000, found "
             f"{text!r}"
         )
-    return int(asked[1]), int(asked[2])
+    return int(match[1]), int(match[2])
 
 
 def choose_layout(
@@ -235,14 +235,14 @@ def choose_layout(
     if align is not None and align < 1:
         raise UnsupportedError(f"expected bytes of a stripe, 1 or more, found {align}")
     align = align or 1
-    asked = parse_chunk(chunk)
+    given = parse_chunk(chunk)
     if chunk == "contiguous":
         return DatasetLayout(1, n_atoms, contiguous=True, align=align)
     if chunk == "frame":
         return _checked(DatasetLayout(1, n_atoms, align=align), n_atoms)
-    if asked is None:
+    if given is None:
         return _automatic(n_atoms, for_, align)
-    frames, atoms = asked
+    frames, atoms = given
     if atoms > n_atoms:
         raise UnsupportedError(f"a chunk cannot hold {atoms} atoms: there are {n_atoms}")
     return _checked(DatasetLayout(frames, atoms, align=align), n_atoms)

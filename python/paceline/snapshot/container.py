@@ -118,7 +118,7 @@ class Container(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 def check_contents(path: str, found: Contents, expected: Contents) -> None:

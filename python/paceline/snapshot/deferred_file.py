@@ -123,7 +123,7 @@ class RowCount(NamedTuple):
 
 
 def superblock_end(head: bytes) -> int | None:
-    """Read the end of the file, behind which lies what a killed program left, off its superblock.
+    """Read the end of the file off its superblock: bytes of a killed program may be behind it.
 
     None where the first 48 bytes are no superblock of the version that we write.
     """

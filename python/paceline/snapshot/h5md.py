@@ -123,7 +123,7 @@ class H5MD(Container):
         self._find_rows()
 
     def _open(self) -> None:
-        """Open the file as it is on the disk, without what lies behind its end."""
+        """Open the file as it is on the disk, without bytes behind its end."""
         assert self._output is not None
         path = self._settings.path
         size = superblock_end(self._output.read(0, 48))
@@ -135,6 +135,7 @@ class H5MD(Container):
         )
 
     def _find_rows(self) -> None:
+        """Find the counts of rows, which `commit` writes last."""
         assert self._contents is not None
         self._rows = [
             RowCount.of(self._deferred, self._settings.path, dataset)
@@ -165,7 +166,7 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # Contiguous datasets do not grow for the library, which thinks that all rows are there.
+            # Contiguous datasets do not grow for the library, which counts all rows already.
             self._deferred.seek(one.offset)
             self._deferred.write((self.n_frames + 1).to_bytes(8, "little"))
         self._deferred.apply([one.offset for one in self._rows])
@@ -176,7 +177,7 @@ class H5MD(Container):
         self._last_step, self._heading = frame.step, None
 
     def cut_back(self) -> None:
-        """Forget what the library holds in memory, and begin again from what is on the disk."""
+        """Discard what HDF5 has in memory, and open the file as it is on the disk."""
         if self._output is None:
             return
         self._heading = None
@@ -189,7 +190,7 @@ class H5MD(Container):
         self._output.cut(self._deferred.size)
 
     def close(self) -> None:
-        """Let go of the file; contiguous datasets have room for no more frames then."""
+        """Close the file; contiguous datasets have room for no more frames then."""
         try:
             if self._output is not None and self._output.is_published:
                 self._forget()
@@ -211,7 +212,7 @@ class H5MD(Container):
         return names.view(np.uint8).reshape(-1, 8)
 
     def _forget(self) -> None:
-        """Close the library's file, and write nothing of it."""
+        """Close HDF5's file, and write nothing more of it."""
         if self._file is not None:
             self._deferred.give_up()
             with contextlib.suppress(OSError, RuntimeError):
@@ -219,6 +220,7 @@ class H5MD(Container):
             self._file = None
 
     def _let_go(self) -> None:
+        """Close the file without writing to it."""
         self._forget()
         if self._output is not None:
             output, self._output = self._output, None

@@ -126,7 +126,7 @@ class Output:
         self._temporary = None
 
     def close(self) -> None:
-        """Let go of the file; one that has not appeared is removed."""
+        """Close the file; one without its final name is removed."""
         os.close(self._descriptor)
         if self._temporary is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -183,8 +183,8 @@ class FrameSeries(Container):
     def _count(self, output: Output, size: int, counted: int) -> None:
         """Count the frames of a file that is to grow: of `size` bytes each, from `_end` on.
 
-        More than the head tells of are there where a program died before it told, and with them
-        perhaps a part of another, which lacks what is written last.
+        Where a program died, the header may count fewer than there are, and the last may be a part
+        of one, which lacks its framing bytes.
         """
         present = max(output.size - self._end, 0) // size
         self.n_frames = max(min(counted, present), 0)
@@ -243,7 +243,7 @@ class FrameSeries(Container):
         self._output.cut(self._end)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._output is not None:
             output, self._output = self._output, None
             output.close()
