@@ -396,7 +396,7 @@ SnapshotAtoms: TypeAlias = tuple[
 
 @final
 class SnapshotFormat:
-    """What a format makes of an atom of a snapshot. It can be pickled."""
+    """Encoder of a snapshot's atoms in one format. It can be pickled."""
 
     def __new__(
         cls,
@@ -416,7 +416,7 @@ class SnapshotFormat:
 
 @final
 class SnapshotCost:
-    """What one frame cost one rank: seconds, and numbers of things."""
+    """Cost of one frame on one rank: seconds, and numbers of things."""
 
     @property
     def communicate(self) -> float: ...
@@ -457,7 +457,7 @@ def write_snapshot(
 ) -> SnapshotCost: ...
 
 class _TextFrame(Protocol):
-    """Where a frame of text is."""
+    """Place of a frame of text."""
 
     @property
     def layout(self) -> bytes: ...

@@ -70,6 +70,30 @@ class Unfinished(paceline.TimeSeries):
 
 
 errors_are("in finish", error_of(lambda: Unfinished(raises_late, ca), stop=10))
+
+
+def reopened(of):
+    """An error that its own rank alone can open."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.Get_rank() != of:
+        raise ImportError("no such module here")
+    return Unopened()
+
+
+class Unopened(Exception):
+    def __reduce__(self):
+        return reopened, (0,)
+
+
+class FinishedBadly(Unfinished):
+    def finish(self, value):
+        raise Unopened
+
+
+# No rank waits for one that could not open the error.
+found = error_of(lambda: FinishedBadly(raises_late, ca), stop=10)
+assert found == ("Unopened: " if rank == 0 else "ImportError: no such module here"), found
 assert error_of(lambda: RMSD(ca)) is None
 if rank == 0:
     print("together")

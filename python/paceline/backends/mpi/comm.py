@@ -396,9 +396,14 @@ class RankErrors:
             return
         packed = pack(error=error) if root == self.comm.rank else None
         received = self.comm.broadcast(packed, root)
-        self.agreed = error
-        if error is None:
-            self._settle([received])
+        try:
+            self.agreed = error
+            if error is None:
+                self._settle([received])
+        except BaseException as reason:
+            # Also where it cannot be opened here: others have heard of it, and ask no more.
+            self.agreed = reason
+            raise
 
     @contextmanager
     def same_on_all(self) -> Iterator[None]:
