@@ -233,7 +233,7 @@ def test_an_index_that_cannot_be_saved_is_no_error(adk_in_water, tmp_path):
     with full_disk():
         universe = paceline.Universe(adk_in_water.topology, str(path))
     assert universe.trajectory.n_frames == 10
-    assert universe.trajectory.core.index_file is None
+    assert universe.trajectory.file.index_file is None
     assert list(tmp_path.iterdir()) == [path]
 
 

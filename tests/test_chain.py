@@ -164,7 +164,7 @@ def test_names(parts, chained):
     trajectory[8]
     assert trajectory.filename == parts.names[2]
     assert f"{parts.names[0]} and 10 more with 98 frames" in repr(trajectory)
-    assert not hasattr(trajectory, "core")
+    assert not hasattr(trajectory, "file")
     assert RMSF(chained.atoms).run().results.provenance["trajectory"] == ", ".join(parts.names)
 
 

@@ -142,7 +142,7 @@ def test_config_is_a_topology_and_a_frame(tmp_path, path):
     both = paceline.Universe(file, path)
     assert both.trajectory.n_frames == N_FRAMES
     assert list(both.atoms.names) == list(theirs.atoms.names) == ["Na+", "C"] * (N_ATOMS // 2)
-    assert both.trajectory.core.index_origin == "computed"
+    assert both.trajectory.file.index_origin == "computed"
 
 
 def test_a_selection_reads_what_it_needs(tmp_path):
@@ -265,7 +265,7 @@ def test_cut_and_edited_files_are_told_of(tmp_path, path, width):
     del lines[2 + 4 + 4 * N_ATOMS + 20]
     with pytest.warns(PacelineWarning, match="1 of 6 frames is damaged: frame 1 "):
         u = paceline.Universe(path, write(tmp_path / "edited", lines, width))
-    assert u.trajectory.core.damaged == [1]
+    assert u.trajectory.file.damaged == [1]
     np.testing.assert_allclose(u.trajectory[2].positions, values(2)[0], rtol=1e-6)
     with pytest.raises(DamagedFileError, match="frame 1, byte"):
         u.trajectory[1]

@@ -84,8 +84,8 @@ def path(request, tmp_path):
 
 def test_every_layout_by_the_core(path):
     reader = Reader(path)
-    assert not any(one.dataset.h5py_fallback for one in reader.core.chunk_index.elements.values())
-    assert [reader.n_frames, reader.n_atoms, reader.core.format] == [23, 17, "H5MD"]
+    assert not any(one.dataset.h5py_fallback for one in reader.file.chunk_index.elements.values())
+    assert [reader.n_frames, reader.n_atoms, reader.file.format] == [23, 17, "H5MD"]
     for field, name in zip(FIELDS, ("position", "velocity", "force"), strict=True):
         shown = np.array([getattr(ts, field).copy() for ts in reader])
         assert np.array_equal(shown, stored(path, name))
@@ -102,7 +102,7 @@ def test_other_layouts_by_hdf5_itself(kind, tmp_path):
     path = written(tmp_path / "a.h5md", layout)
     with pytest.warns(PacelineWarning, match=f"slower.*{why}"):
         reader = Reader(path, external=kind == "external")
-    assert reader.core.chunk_index.elements["positions"].dataset.h5py_fallback
+    assert reader.file.chunk_index.elements["positions"].dataset.h5py_fallback
     shown = np.array([ts.positions.copy() for ts in reader])
     assert np.array_equal(shown, stored(path))
     universe = paceline.Universe(str(path), external=kind == "external")
@@ -126,7 +126,7 @@ def test_virtual_datasets_and_links_to_other_files(tmp_path):
         )
     with pytest.warns(PacelineWarning, match="virtual"):
         reader = Reader(path, external=True)
-    elements = reader.core.chunk_index.elements
+    elements = reader.file.chunk_index.elements
     assert "another file" in elements["velocities"].dataset.h5py_fallback
     assert np.array_equal(reader[5].positions, stored(other)[5])
     assert np.array_equal(reader[6].velocities, stored(other, "velocity")[6])

@@ -311,7 +311,7 @@ def test_a_worker_opens_a_universe_once(part, nothing_overdue):
 
 def test_workers_scan_no_trajectory_again(adk_xtc):
     def opening(atoms):
-        core = atoms.universe.trajectory.core
+        core = atoms.universe.trajectory.file
         n_bytes, _ = core.traffic
         return [core.index_origin == "loaded", n_bytes < core.size / 4]
 

@@ -53,7 +53,7 @@ def test_published_files_bit_for_bit(name):
     assert (ours.n_frames, ours.n_atoms) == (theirs.n_frames, theirs.n_atoms)
     assert ours.dt == pytest.approx(theirs.dt)
     assert_same(ours, theirs)
-    times, steps = ours.core.times()
+    times, steps = ours.file.times()
     np.testing.assert_array_equal(times, [ts.time for ts in theirs])
     np.testing.assert_array_equal(steps, np.arange(theirs.n_frames))
 
@@ -100,7 +100,7 @@ def test_files_of_the_netcdf_library(tmp_path, format, frame, kind):
     path = write_netcdf4(tmp_path / "a.nc", arrays, format, kind=kind, frame=frame, extra=extra)
     ours = opened(path)
     check(ours, arrays)
-    np.testing.assert_allclose(ours.core.times()[0], arrays["time"], rtol=1e-7)
+    np.testing.assert_allclose(ours.file.times()[0], arrays["time"], rtol=1e-7)
     ours[N_FRAMES - 1]
     assert pickle.loads(pickle.dumps(ours)).ts.time == ours.ts.time
 
@@ -232,11 +232,11 @@ def test_a_growing_file_is_still_the_same(tmp_path):
     path.write_bytes(short)
     reader = opened(path)
     path.write_bytes(content)
-    reader.core.verify()
+    reader.file.verify()
     assert pickle.loads(pickle.dumps(reader)).n_frames == 9
     path.write_bytes(content[:-9999])
     with pytest.raises(FileChangedError):
-        reader.core.verify()
+        reader.file.verify()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_numbers_are_those_of_netcdf_3(tmp_path, storage, kind):
         fill(file, values(), kind=kind, scale=AMBER)
     three = write_scipy(tmp_path / "3.nc", values(), kind=kind, scale=AMBER)
     ours = opened(tmp_path / "4.nc")
-    assert ours.core.format == "NetCDF-4"
+    assert ours.file.format == "NetCDF-4"
     assert_same(ours, opened(three))
 
 

@@ -258,9 +258,9 @@ def test_sub(tmp_path, sub):
 
 def test_refreshing_makes_the_index_anew(tmp_path):
     path = shutil.copy(datafiles.XTC_multi_frame, tmp_path)
-    assert Reader(path).core.index_origin == "scanned"
-    assert Reader(path).core.index_origin == "loaded"
-    assert Reader(path, refresh_offsets=True).core.index_origin == "scanned"
+    assert Reader(path).file.index_origin == "scanned"
+    assert Reader(path).file.index_origin == "loaded"
+    assert Reader(path, refresh_offsets=True).file.index_origin == "scanned"
 
 
 def test_native_units_are_refused(path):
@@ -354,7 +354,7 @@ assert type(MDAnalysis.Universe(GRO, XTC).trajectory).__name__ == "XTCReader"
 
 def test_damage_is_named_and_does_not_end_iteration_silently(path):
     reader = Reader(path)
-    offset, size = reader.core.extents(np.array([3], dtype=np.uint64))
+    offset, size = reader.file.extents(np.array([3], dtype=np.uint64))
     with open(path, "r+b") as file:
         file.seek(int(offset[0]))
         file.write(b"\xff" * int(size[0]))
@@ -368,7 +368,7 @@ def test_damage_is_named_and_does_not_end_iteration_silently(path):
 def test_a_damaged_second_frame_does_not_stop_opening(tmp_path):
     path = Path(shutil.copy(datafiles.XTC, tmp_path))
     expected = Reader(path).dt
-    offset, _ = Reader(path).core.extents(np.array([1], dtype=np.uint64))
+    offset, _ = Reader(path).file.extents(np.array([1], dtype=np.uint64))
     with open(path, "r+b") as file:
         # Behind the header and the cell: the packed coordinates.
         file.seek(int(offset[0]) + 92)
@@ -402,7 +402,7 @@ def test_a_cut_file_is_reported_at_the_users_line(tmp_path):
 
 
 def test_a_file_without_a_whole_frame(path):
-    offsets, sizes = Reader(path).core.extents(np.array([0], dtype=np.uint64))
+    offsets, sizes = Reader(path).file.extents(np.array([0], dtype=np.uint64))
     with open(path, "r+b") as file:
         file.truncate(int(offsets[0] + sizes[0]) - 10)
     found = r"expected a (whole|first) frame"
@@ -424,7 +424,7 @@ def test_a_user_without_a_home(monkeypatch):
 def test_the_working_directory_may_change(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reader = Reader(path.name)
-    assert (reader.filename, str(reader.core.path)) == (path.name, str(path))
+    assert (reader.filename, str(reader.file.path)) == (path.name, str(path))
     monkeypatch.chdir("/")
     assert reader[3].frame == 3
-    reader.core.verify()
+    reader.file.verify()

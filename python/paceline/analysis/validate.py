@@ -164,8 +164,8 @@ def validate(
     check_decodable(path)
     try:
         reader = _open(path, group=group, units=units, dataset=dataset, external=external)
-        n_frames, size = reader.n_frames, reader.core.size
-        findings = [*_of_file(reader.core), *_of_frames(reader, backend, n_workers, progress)]
+        n_frames, size = reader.n_frames, reader.file.size
+        findings = [*_of_file(reader.file), *_of_frames(reader, backend, n_workers, progress)]
     except (DamagedFileError, FileChangedError, UnsupportedError) as error:
         findings = [_of_error(path, error)]
     except OSError as error:
@@ -194,13 +194,13 @@ def check_decodable(path: str) -> None:
     )
 
 
-def _open(path: str, **asked: Any) -> "Reader":
+def _open(path: str, **options: Any) -> "Reader":
     """Open the file without warnings, which are among the findings."""
     from paceline.trajectory.reader import Reader
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
-        return Reader(path, **asked)
+        return Reader(path, **options)
 
 
 def _of_error(path: str, error: Exception) -> Finding:
@@ -239,11 +239,11 @@ def _of_frames(
     frames = _FrameRows(universe.atoms)
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
-        yield _of_damaged(frame, reason.removeprefix(f"{reader.core.path}: frame {frame}, "))
+        yield _of_damaged(frame, reason.removeprefix(f"{reader.file.path}: frame {frame}, "))
     whole = np.ones(len(frames.frames), dtype=bool)
     whole[[frame for frame, _ in frames.damaged]] = False
     sound = np.flatnonzero(whole)
-    offsets, _ = reader.core.extents(sound.astype(np.uint64))
+    offsets, _ = reader.file.extents(sound.astype(np.uint64))
     times = frames.times[whole]
     rows = frames.rows if whole.all() else frames.rows[whole]
     for row, bad, what in check_frames(sound, times, rows):

@@ -202,7 +202,7 @@ class Reader(ReaderBase):
         return self._together is not None
 
     @property
-    def core(self) -> TrajectoryFile:
+    def file(self) -> TrajectoryFile:
         """The file and its frame index; of several files they are in `chain.files`."""
         if len(self.chain.files) > 1:
             raise AttributeError("this trajectory is a chain of files; see chain.files")
@@ -235,10 +235,10 @@ class Reader(ReaderBase):
 
     def _file_dt(self) -> float:
         """Time between frames, ps: the first header's, else between its first two, else 0."""
-        core = self.chain.files[0]
-        if core.dt is not None:
-            return core.dt
-        _, times, _ = read_headers(core, range(min(2, core.n_frames)))
+        file = self.chain.files[0]
+        if file.dt is not None:
+            return file.dt
+        _, times, _ = read_headers(file, range(min(2, file.n_frames)))
         between = times[-1] - times[0]
         return float(between) if np.isfinite(between) else 0.0
 
@@ -342,12 +342,12 @@ class Reader(ReaderBase):
         ts.time = float(self._time_axis(np.array([frame]), decoded.times)[0])
         return ts
 
-    def _observe(self, core: TrajectoryFile, frame: int, step: int) -> None:
+    def _observe(self, file: TrajectoryFile, frame: int, step: int) -> None:
         """Put the observables of its step on the Timestep."""
         data = self.ts.data
         for name in self._observed:
             del data[name]
-        found = core.observables.at(step, frame) if isinstance(core, Hdf5File) else {}
+        found = file.observables.at(step, frame) if isinstance(file, Hdf5File) else {}
         # These names are MDAnalysis's own.
         self._observed = [name for name in found if name not in ("step", "time", "dt")]
         data.update((name, found[name]) for name in self._observed)
