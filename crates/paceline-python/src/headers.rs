@@ -92,7 +92,7 @@ pub(super) fn history_header(
     head: &[u8],
     file_size: Option<u64>,
 ) -> PyResult<HistoryHeader> {
-    let head = Head::parse_history(head, file_size.unwrap_or(u64::MAX))
+    let head = dlpoly::Head::parse_history(head, file_size.unwrap_or(u64::MAX))
         .map_err(|fault| damaged(&path, head.len(), fault))
         .or_raise(py)?;
     let layout = head.layout;

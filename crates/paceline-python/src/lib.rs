@@ -112,15 +112,13 @@ mod _core {
     #[pymodule_export]
     use super::chunks::{ChunkReader, read_integers};
     #[pymodule_export]
-    use super::dlpoly::{dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon};
-    #[pymodule_export]
     use super::encoder::Encoder;
     #[pymodule_export]
     use super::file_format::{FileFormat, formats};
     #[pymodule_export]
     use super::headers::{
-        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, dcd_header, history_header,
-        netcdf_header,
+        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, dcd_header, dlpoly_config_head,
+        dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon, history_header, netcdf_header,
     };
     #[pymodule_export]
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
