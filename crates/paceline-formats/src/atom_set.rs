@@ -1,4 +1,4 @@
-//! Which atoms of a frame are wanted.
+//! The set of atoms that is wanted of a frame.
 
 use crate::error::{Error, Result};
 

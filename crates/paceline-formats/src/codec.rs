@@ -79,7 +79,7 @@ pub fn odd_bits(x: f32) -> u32 {
     (x - x).to_bits()
 }
 
-// Which bytes of a frame to read: what is wanted, and what little lies between.
+// Put together the bytes of a frame to read: what is wanted, and what little lies between.
 
 /// Collects runs from the front of a frame to its back.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub struct Reading {
     /// Bytes of all runs.
     pub len: u64,
     gap: u64,
-    /// Whether the last run may grow.
+    /// True if the last run may grow.
     open: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader of the message knows where and what to do.
+//! The errors, worded so that the reader of the message knows where and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};

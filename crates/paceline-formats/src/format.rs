@@ -1,5 +1,5 @@
-//! What the rest of the crate asks of a format: to recognise its files, index, decode and encode
-//! them.
+//! The interface of a format to the rest of the crate: recognise its files, index, decode and
+//! encode them.
 //!
 //! A new format implements [`Format`] and [`FileLayout`] in its own folder and gets one line in
 //! [`registry`](crate::registry).
@@ -71,7 +71,7 @@ pub trait Format: Debug + Sync {
 /// Bytes that [`Format::probe`] looks at: of text, five lines as long as DL_POLY's longest.
 pub const HEAD_LEN: usize = 1024;
 
-/// What files of a format can hold, and what can be done with them.
+/// Abilities of a format: what its files can hold, and what can be done with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
     /// Fields that its frames may hold.
@@ -209,7 +209,7 @@ impl PartialEq for Layout {
     }
 }
 
-/// What an encoder is to write.
+/// The choices of an encoder.
 #[derive(Debug, Clone, Copy)]
 pub struct EncoderSettings<'a> {
     /// The format's name, or one of its aliases, which may stand for a variant.
@@ -397,7 +397,7 @@ pub struct Times {
     pub steps: Vec<i64>,
 }
 
-/// Where the frames of a file are.
+/// The places of the frames of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frames {
     /// Start of each frame, then the end of the last.

@@ -279,8 +279,8 @@ fn decimal_columns(columns: u128) -> Option<(u64, i32, bool)> {
     (front & (odd == 0)).then_some((digits, 15 - point as i32, negative))
 }
 
-/// Whether five columns, the first in the lowest byte, are those in front of ten digits, and
-/// whether they have a minus. `|`, so that the processor need not guess the sign.
+/// Check that five columns, the first in the lowest byte, are those in front of ten digits, and
+/// tell a minus among them. `|`, so that the processor need not guess the sign.
 fn front(columns: u64) -> (bool, bool) {
     const fn number(columns: [u8; 5]) -> u64 {
         let [a, b, c, d, e] = columns;

@@ -1,4 +1,4 @@
-//! What a frame holds, on its way from bytes to numbers and back.
+//! A frame on its way from bytes to numbers and back.
 
 /// Bytes of a frame that a decoder wants: offset from the frame's first byte, and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ impl Run {
     }
 }
 
-/// What a frame may hold of its atoms.
+/// The fields that a frame may hold of its atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
     pub positions: bool,

@@ -16,7 +16,7 @@ const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     vectors: Matrix3,
-    /// Whether any angle differs from 90°.
+    /// True if any angle differs from 90°.
     oblique: bool,
     /// Square of half the shortest height, Å²: what is shorter has no nearer image.
     near: f64,
@@ -72,7 +72,7 @@ impl Cell {
         &self.vectors
     }
 
-    /// Whether any angle differs from 90°.
+    /// True if any angle differs from 90°.
     pub fn is_oblique(&self) -> bool {
         self.oblique
     }
@@ -88,7 +88,7 @@ impl Cell {
         std::array::from_fn(|i| 0.5 * (a[i] + b[i] + c[i]))
     }
 
-    /// Whether a difference of positions is so short that no image of it is shorter.
+    /// True if a difference of positions is so short that no image of it is shorter.
     #[inline]
     pub fn is_near(&self, d: [f64; 3]) -> bool {
         square(d) < self.near

@@ -394,7 +394,7 @@ impl Points {
         self.len
     }
 
-    /// All x, which `rods` sorts by.
+    /// All x, by which rods are sorted.
     pub fn x(&self) -> &[f32] {
         &self.axes[0][..self.len]
     }
@@ -476,7 +476,7 @@ impl Points {
         self.axes.each_ref().map(|axis| axis[i])
     }
 
-    /// Whether point `j` makes a pair with point `i` of `from`.
+    /// True if point `j` makes a pair with point `i` of `from`.
     #[inline(always)]
     fn pairs_with(&self, j: usize, from: &Points, i: usize) -> bool {
         self.labels.is_empty() || self.labels[j] != from.labels[i]

@@ -12,7 +12,7 @@ pub struct Center {
     weights: Vec<f64>,
     /// Å; `None` for the middle of the cell.
     point: Option<[f64; 3]>,
-    /// Whether the centre is that of the atoms' images within the cell.
+    /// True if the centre is that of the atoms' images within the cell.
     wrap: bool,
 }
 

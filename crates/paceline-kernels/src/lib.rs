@@ -50,7 +50,7 @@ pub mod unwrap;
 pub mod validity;
 pub mod wrap;
 
-/// Which atoms of a block a kernel works on, in its own order; repetition is allowed.
+/// The atoms of a block that a kernel works on, in its own order; repetition is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Columns {
     /// Neighbours in ascending order, read where they are.

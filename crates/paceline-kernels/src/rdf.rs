@@ -242,7 +242,7 @@ impl<'a> Pairs<'a> {
         self.count_by_cells(&Grid::of_extent(&extent, end, self.n_atoms()), found);
     }
 
-    /// Whether MDAnalysis uses cell lists, given the edges of the cell (Å).
+    /// True if MDAnalysis uses cell lists, given the edges of the cell (Å).
     fn by_cells(&self, end: f64, edges: [f32; 3]) -> bool {
         let first = self.first.positions.len();
         let second = self.second.as_ref();

@@ -15,7 +15,7 @@ pub struct Group<'a> {
     pub weights: Option<&'a [f64]>,
 }
 
-/// What to compute of each frame: one column a group.
+/// An RMSD to compute of each frame: one column a group.
 #[derive(Debug, Clone)]
 pub struct Rmsd {
     superposition: bool,

@@ -157,7 +157,7 @@ impl Tile {
     }
 }
 
-/// What one pass over the atoms of two structures gives.
+/// The sums that one pass over the atoms of two structures gives.
 struct Sums {
     /// Weighted centre of the mobile structure.
     centre: [f64; 3],

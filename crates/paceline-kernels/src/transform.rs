@@ -1,4 +1,4 @@
-//! What the transformations of frames have in common: they change a block's positions in place,
+//! Common parts of the transformations of frames: they change a block's positions in place,
 //! and leave out the frames that they cannot change.
 
 use super::cell::{Cell, NoCell};

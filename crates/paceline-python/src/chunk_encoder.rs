@@ -1,4 +1,4 @@
-//! What the frames of an H5MD file are made of: chunks of numbers, and vectors of cells.
+//! The parts of an H5MD file's frames: chunks of numbers, and vectors of cells.
 
 use std::path::PathBuf;
 

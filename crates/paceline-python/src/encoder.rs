@@ -150,7 +150,7 @@ impl Encoder {
         })
     }
 
-    /// Whether a block may lack some of the fields.
+    /// True if a block may lack some of the fields.
     fn mixed(&self) -> bool {
         let format = STANDARD.named(&self.format);
         format.is_some_and(|format| format.abilities().mixed_fields)

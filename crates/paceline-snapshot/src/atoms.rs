@@ -52,7 +52,7 @@ impl<'a> Atoms<'a> {
         self.ids.is_empty()
     }
 
-    /// Whether vectors are of f64.
+    /// True if vectors are of f64.
     pub fn is_wide(&self) -> bool {
         matches!(self.positions, Vectors::F64(_))
     }
@@ -238,7 +238,7 @@ fn number(column: Option<Column<'_>>, place: usize) -> f64 {
     column.map_or(0.0, |column| f64::from_ne_bytes(column.get(place)))
 }
 
-// What a format makes of an atom.
+// The bytes that a format makes of an atom.
 
 /// Makes the bytes of atoms for one file. Every atom takes the same number of them.
 pub trait Records: Sync {
@@ -248,10 +248,10 @@ pub trait Records: Sync {
     /// The vectors that are written.
     fn fields(&self) -> Fields;
 
-    /// Whether names are written, which then must be there.
+    /// True if names are written, which then must be there.
     fn has_names(&self) -> bool;
 
-    /// Whether masses and charges are written; zeros where there are none.
+    /// True if masses and charges are written; zeros where there are none.
     fn has_masses(&self) -> bool;
 
     /// Refuse what this format cannot hold.

@@ -201,7 +201,7 @@ fn mixed(id: u64) -> u64 {
     x ^ x >> 31
 }
 
-// What can go wrong, and how all ranks come to say the same.
+// Errors, and how all ranks come to the same one.
 
 /// Why a snapshot was not written.
 #[derive(Debug, thiserror::Error)]
@@ -215,7 +215,7 @@ pub enum Failure {
 
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Let all ranks fail where one does: with what the first of those says, and with its number. An
+/// Fail on all ranks where one does: with what the first of those says, and with its number. An
 /// error of the file is one of `path`.
 ///
 /// # Errors

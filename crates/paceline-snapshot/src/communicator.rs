@@ -1,4 +1,4 @@
-//! What is asked of those who carry bytes between ranks: MPI, or the threads of a test.
+//! The interface to what carries bytes between ranks: MPI, or the threads of a test.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

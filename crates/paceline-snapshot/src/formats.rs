@@ -1,4 +1,4 @@
-//! What each format makes of an atom.
+//! The bytes of an atom in each format.
 
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::{self, Atom, FORCE};
@@ -32,7 +32,7 @@ impl Float {
         }
     }
 
-    /// Whether a finite number stays finite.
+    /// True if a finite number stays finite.
     fn holds(self, value: f64) -> bool {
         match self {
             Float::F4 { .. } => (value as f32).is_finite(),
@@ -107,7 +107,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// Whether all numbers surely stay finite.
+    /// True if all numbers surely stay finite.
     fn fit(&self, vectors: &Vectors<'_>, vector: usize) -> bool {
         let same = matches!(vectors, Vectors::F32(_)) || self.float.size() == 8;
         same && self.factors[vector].abs() <= 1.0 && all_finite(vectors)
@@ -174,7 +174,7 @@ impl Records for Arrays {
 
 // Finds numbers that no file should hold.
 
-/// Whether all numbers are finite. x − x is 0 where x is, and NaN elsewhere; gathered without a
+/// True if all numbers are finite. x − x is 0 where x is, and NaN elsewhere; gathered without a
 /// branch for each number.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn all_finite(vectors: &Vectors<'_>) -> bool {
@@ -209,7 +209,7 @@ impl Text {
         })
     }
 
-    /// Whether all atoms surely fit, seen without a look at each number by itself.
+    /// True if all atoms surely fit, seen without a look at each number by itself.
     fn fit(&self, atoms: &Atoms<'_>) -> bool {
         let vectors = atoms.vectors();
         let mut written = vectors.iter().take(1 + self.level);
@@ -245,7 +245,7 @@ impl Text {
     }
 }
 
-/// Whether a name has printable characters at first, and only blanks or zeros after them. It looks
+/// True if a name has printable characters at first, and only blanks or zeros after them. It looks
 /// at all eight at once, for this is done of every atom of every frame.
 fn is_word(name: &[u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;

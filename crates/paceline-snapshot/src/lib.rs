@@ -82,7 +82,7 @@ pub struct Job<'a> {
     pub writers: &'a [usize],
     /// Bytes of memory that a rank may take beside its atoms.
     pub buffer: usize,
-    /// Whether to return only when the disk has all.
+    /// True if to return only when the disk has all.
     pub sync: bool,
 }
 

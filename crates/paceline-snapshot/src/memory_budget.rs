@@ -113,7 +113,7 @@ pub fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
     buffer.resize(n_bytes, 0);
 }
 
-// What a frame cost one rank.
+// The cost of a frame on one rank.
 
 /// Time, and numbers of things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -18,7 +18,7 @@ const BLOCK: usize = 64;
 /// Where the parts of an atom are.
 #[derive(Debug, Clone, Copy)]
 pub struct Packing {
-    /// Whether vectors are of f64.
+    /// True if vectors are of f64.
     wide: bool,
     /// Positions, velocities, forces.
     vectors: [Option<usize>; 3],
@@ -128,7 +128,7 @@ impl Packing {
         }
     }
 
-    /// Whether it is for vectors of f64.
+    /// True if it is for vectors of f64.
     pub fn is_wide(&self) -> bool {
         self.wide
     }

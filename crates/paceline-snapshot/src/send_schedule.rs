@@ -110,7 +110,7 @@ impl<'a> SendSchedule<'a> {
     }
 }
 
-// Who puts which atoms in order, and when.
+// Assign atoms to the writers that put them in order, and to steps.
 //
 // The ids are cut into one range a writer, and each range into the same number of steps, fine
 // enough that one step of all writers fits in any rank's memory, whoever has the atoms. Steps are

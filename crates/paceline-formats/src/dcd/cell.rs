@@ -14,7 +14,7 @@ const USUALLY_PRETENDED: i32 = 24;
 /// Degrees: cells of simulations have no sharper angles.
 const SHARPEST: f32 = 20.0;
 
-/// Whether no other program than CHARMM, which writes shape matrices, gives itself this version.
+/// True if no other program than CHARMM, which writes shape matrices, gives itself this version.
 pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }
@@ -96,7 +96,7 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
     }
 }
 
-/// Whether a record is a positive definite matrix, and so can be a shape, of a likely cell.
+/// True if a record is a positive definite matrix, and so can be a shape, of a likely cell.
 fn is_shape(record: [f64; 6]) -> bool {
     let [xx, xy, yy, xz, yz, zz] = record;
     let minor = xx * yy - xy * xy;
@@ -105,7 +105,7 @@ fn is_shape(record: [f64; 6]) -> bool {
     xx > 0.0 && minor > 0.0 && determinant > 0.0 && is_likely(&from_shape(record))
 }
 
-/// Whether simulations have such cells.
+/// True if simulations have such cells.
 fn is_likely(dimensions: &[f32; 6]) -> bool {
     let blunt = |angle: &f32| (SHARPEST..=180.0 - SHARPEST).contains(angle);
     dimensions[3..].iter().all(blunt) && triclinic_vectors(dimensions).is_some()

@@ -1,4 +1,4 @@
-//! What the head of a DCD file says about every frame behind it.
+//! The layout of a DCD file: what its head says about every frame behind it.
 
 use super::cell::is_charmms_own;
 use super::header::{FIRST_LEN, MAX_TITLE};
@@ -146,7 +146,7 @@ impl Layout {
         bytes
     }
 
-    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [flags, marker] = take(&mut rest)?;
@@ -172,7 +172,7 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// What holds for every layout that was parsed.
+    /// Check what holds for every layout that was parsed.
     fn is_sound(&self) -> bool {
         let free_is_sound = self.free.as_ref().is_none_or(|free| {
             free.is_sorted_by(|a, b| a < b)
@@ -196,7 +196,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-// What it takes to copy whole frames into another DCD file.
+// Copy whole frames into another DCD file.
 
 impl Layout {
     /// Make `head`, the head of this file, that of a file of `n_frames` of its frames from number
@@ -221,7 +221,7 @@ impl Layout {
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// Whether frames have cells, and what these mean that only the head tells.
+    /// True if frames have cells, and what these mean that only the head tells.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",

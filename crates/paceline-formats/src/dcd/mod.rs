@@ -75,7 +75,7 @@ impl DcdDecoder {
         }
     }
 
-    /// Whether [`DcdDecoder::set_first_frame`] must be called before any frame but the first is
+    /// True if [`DcdDecoder::set_first_frame`] must be called before any frame but the first is
     /// decoded: some wanted atoms are fixed, and only the first frame holds them.
     pub fn needs_first_frame(&self) -> bool {
         matches!(self.fixed, Fixed::Unknown)
@@ -197,7 +197,7 @@ impl Decoder for DcdDecoder {
     }
 }
 
-// Which bytes of a frame hold the wanted atoms, and where each of them goes.
+// Plan which bytes of a frame to read, and where each of its numbers goes.
 
 /// What to read of a frame, and how to decode that.
 #[derive(Debug)]

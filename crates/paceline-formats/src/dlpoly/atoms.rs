@@ -223,7 +223,7 @@ pub struct Records<'a> {
 }
 
 impl Layout {
-    /// Whether atoms have masses and charges.
+    /// True if atoms have masses and charges.
     pub fn has_masses(&self) -> bool {
         self.kind == Kind::History && self.level != super::header::COMPRESSED
     }
@@ -335,7 +335,7 @@ impl<'a> Walk<'a> {
         Walk { at, ..self }
     }
 
-    /// Whether all bytes of the frame are at hand.
+    /// True if all bytes of the frame are at hand.
     pub fn is_whole(&self) -> bool {
         self.bytes.len() as u64 == self.size
     }

@@ -195,7 +195,7 @@ fn id(id: u64) -> Option<[u8; 10]> {
     i::<10>(id.try_into().ok()?)
 }
 
-// What stands before the atoms, of a file and of a frame.
+// The heads of files and of frames.
 
 /// When a frame was, and what all of its atoms have in common.
 #[derive(Debug, Clone, Copy)]
@@ -209,7 +209,7 @@ pub struct Moment<'a> {
     pub cell: Option<&'a Cell>,
 }
 
-/// What stands in a CONFIG before the first atom.
+/// The head of a CONFIG: all before the first atom.
 ///
 /// # Errors
 /// What does not fit in its columns, in a sentence; so for all below.
@@ -238,7 +238,7 @@ pub fn config_head(
     Ok(bytes)
 }
 
-/// What stands in a HISTORY before the first frame; `imcon` is that of the first frame.
+/// The head of a HISTORY: all before the first frame; `imcon` is that of the first frame.
 pub fn history_head(
     title: &str,
     level: usize,
@@ -265,7 +265,7 @@ fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
     atoms.checked_add(4)?.checked_mul(n_frames)?.checked_add(2)
 }
 
-/// What stands in a frame of a HISTORY before the first atom.
+/// The head of a frame of a HISTORY: all before the first atom.
 pub fn frame_head(level: usize, n_atoms: u64, moment: &Moment<'_>) -> Result<Vec<u8>, String> {
     let mut line = Line::default();
     line.text(b"timestep");

@@ -390,7 +390,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     )
 }
 
-/// Whether atoms follow each other at equal distances, as far as is looked at.
+/// True if atoms follow each other at equal distances, as far as is looked at.
 fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let n_atoms = layout.n_atoms() as u64;
     for sample in 1..=N_SAMPLES {

@@ -1,4 +1,4 @@
-//! What stands in a frame before its atoms: its time and its cell.
+//! The head of a frame, which has its time and its cell.
 //!
 //! ```text
 //! HISTORY     "timestep", step, atoms, keytrj, imcon, step's length (ps), time (ps)
@@ -21,7 +21,7 @@ use crate::fortran::{take_integer, take_real};
 /// What every frame of a HISTORY begins with.
 pub const TIMESTEP: &[u8] = b"timestep";
 
-/// What stands before the atoms of a frame, and what they hold.
+/// The head of a frame, and what its atoms hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHead {
     /// Of the simulation.

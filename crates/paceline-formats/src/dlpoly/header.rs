@@ -15,7 +15,7 @@ use super::lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 use crate::Fields;
 use crate::error::Fault;
 
-/// What the head of a file tells.
+/// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     pub layout: Layout,
@@ -232,7 +232,7 @@ pub struct Layout {
     /// Offset of the first frame.
     pub(super) start: u64,
     pub(super) lines: LineLengths,
-    /// Whether atoms stand in the order of their numbers, where lines have equal lengths.
+    /// True if atoms stand in the order of their numbers, where lines have equal lengths.
     pub(super) ordered: bool,
 }
 
@@ -373,7 +373,7 @@ impl Layout {
         bytes
     }
 
-    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Parse what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [kind, level, imcon, ordered] = take(&mut rest)?;
@@ -403,7 +403,7 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// What holds for every layout that was parsed.
+    /// Check what holds for every layout that was parsed.
     fn is_sound(&self) -> bool {
         let level_max = match self.kind {
             Kind::History => COMPRESSED,
@@ -452,7 +452,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-// What it takes to copy whole frames into another HISTORY.
+// Copy whole frames into another HISTORY.
 
 impl Layout {
     /// The head of a HISTORY of `n_frames` of this file's frames. `head` are the bytes before the

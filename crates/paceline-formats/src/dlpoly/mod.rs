@@ -40,7 +40,7 @@ pub struct DlpolyDecoder {
     plan: Option<Plan>,
     /// The whole of a frame, as large as the last one that was asked for.
     whole: [Run; 1],
-    /// Whether a frame was met, all the same, whose atoms do not.
+    /// True if a frame was met, all the same, whose atoms do not.
     unordered: bool,
 }
 
@@ -217,7 +217,7 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     }
 }
 
-// Which bytes of a frame hold the wanted atoms, where all lines have equal lengths.
+// Plan which bytes of a frame to read, where all lines have equal lengths.
 
 /// What to read of a frame: what stands before its atoms, and the wanted ones.
 #[derive(Debug)]

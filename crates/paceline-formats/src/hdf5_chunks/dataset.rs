@@ -132,7 +132,7 @@ impl Number {
         })
     }
 
-    /// Whether memory holds f32 as the file does, but for the order of their bytes.
+    /// True if memory holds f32 as the file does, but for the order of their bytes.
     pub fn is_single(self) -> bool {
         self.kind == Kind::Float && self.width == 4
     }

@@ -74,7 +74,7 @@ impl Pipeline {
         })
     }
 
-    /// Whether chunks are stored as they are.
+    /// True if chunks are stored as they are.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
@@ -85,7 +85,7 @@ impl Pipeline {
         stages.filter_map(move |(k, &stage)| (mask >> k & 1 == 0).then_some(stage))
     }
 
-    /// Whether the beginning of a chunk's numbers can be had from the beginning of its bytes.
+    /// True if the beginning of a chunk's numbers can be had from the beginning of its bytes.
     pub fn has_beginning(&self, mask: u32) -> bool {
         self.stages(mask).eq([Stage::Deflate])
     }

@@ -1,4 +1,4 @@
-//! Where the wanted numbers of a row lie among the chunks, and where each of them goes.
+//! Map the wanted numbers of a row to places among the chunks and in the frame.
 //!
 //! A row, all numbers of one frame, is a table of points (atoms; or numbers, where the dataset has
 //! no axis of components) by components. Chunks cut it into columns, in C order; a contiguous
@@ -219,7 +219,7 @@ impl Copies {
         self.copies.push(copy);
     }
 
-    /// Whether nothing lies between points on either side.
+    /// True if nothing lies between points on either side.
     fn is_dense(&self) -> bool {
         self.width == self.source_step && self.width == self.target_step
     }

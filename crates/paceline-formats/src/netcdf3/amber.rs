@@ -254,7 +254,7 @@ impl Place {
     }
 }
 
-/// Whether this is a restart file, not a trajectory.
+/// True if this is a restart file, not a trajectory.
 fn is_restart(header: &Header<'_>) -> Result<bool, String> {
     let conventions = attribute(&header.attributes, "Conventions").map(text);
     let mut tokens = conventions

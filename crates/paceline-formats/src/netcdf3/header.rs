@@ -66,7 +66,7 @@ pub struct Variable<'a> {
     pub dimensions: Vec<usize>,
     pub attributes: Vec<Attribute<'a>>,
     pub kind: u32,
-    /// Whether each record holds an entry.
+    /// True if each record holds an entry.
     pub in_records: bool,
     /// Bytes of an entry, or of the whole variable where it is not in records.
     pub size: u64,

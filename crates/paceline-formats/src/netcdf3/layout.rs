@@ -205,7 +205,7 @@ impl Role {
         Role::Angles,
     ];
 
-    /// Whether each atom has three numbers.
+    /// True if each atom has three numbers.
     pub fn is_of_atoms(self) -> bool {
         matches!(self, Role::Positions | Role::Velocities | Role::Forces)
     }

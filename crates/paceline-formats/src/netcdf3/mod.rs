@@ -63,7 +63,7 @@ impl NetcdfDecoder {
         }
     }
 
-    /// Whether the extent of frame number `frame` can be one of `size` bytes.
+    /// True if the extent of frame number `frame` can be one of `size` bytes.
     fn has_frame(&self, frame: u64, size: u64) -> bool {
         let in_file = match self.layout.arrangement() {
             Arrangement::Records { .. } => true,

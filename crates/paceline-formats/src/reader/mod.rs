@@ -293,7 +293,7 @@ fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decod
         .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
-/// Whether a range starting at `start` can be read by the call that reads up to `end`.
+/// True if a range starting at `start` can be read by the call that reads up to `end`.
 fn within_reach(end: u64, start: u64) -> bool {
     start >= end && start - end <= GAP
 }
@@ -316,7 +316,7 @@ const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 /// quarter of the time of sparse DCD blocks.
 const BLOCKS_AHEAD: u32 = 32;
 
-/// Whether the bytes of blocks to come are worth asking for.
+/// True if the bytes of blocks to come are worth asking for.
 #[derive(Debug, Default)]
 struct Ahead {
     /// Blocks still to be read ahead for.

@@ -112,7 +112,7 @@ impl Packed {
         (least.div_ceil(8), most.div_ceil(8))
     }
 
-    /// Whether a whole position is three fields rather than one number of mixed radix.
+    /// True if a whole position is three fields rather than one number of mixed radix.
     pub(super) fn is_wide(&self) -> bool {
         self.sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX)
     }
@@ -299,7 +299,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Whether the flag and the code at `flag_at` can be true of the group from `start` to `end`.
+    /// True if the flag and the code at `flag_at` can be true of the group from `start` to `end`.
     fn check(&self, start: &Place, flag_at: u64, end: &Place) -> Result<(), Fault> {
         let left = self.packed.n_atoms - start.atom - 1;
         if end.run > left {
@@ -460,9 +460,9 @@ fn divide_wide(number: u128, divisor: u64) -> (u64, u64) {
     ((number / divisor) as u64, (number % divisor) as u64)
 }
 
-// Which atoms of a frame are wanted, to be asked group by group.
+// The selection mask: the atoms that are wanted, to be asked group by group.
 
-/// Which atoms are wanted, as bits.
+/// The atoms that are wanted, as bits.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// Atom i is bit i % 8 of byte i / 8. Three bytes more than needed: see `of`.

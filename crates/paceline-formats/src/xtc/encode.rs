@@ -369,7 +369,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Whether all lanes of a difference are from `-below` to `below`. Sums that overflow turn
+/// True if all lanes of a difference are from `-below` to `below`. Sums that overflow turn
 /// negative, as they should.
 #[inline(always)]
 fn near(difference: Four, below: Four) -> bool {

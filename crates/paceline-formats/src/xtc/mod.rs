@@ -49,7 +49,7 @@ const PLAIN_START: usize = 56;
 const AT_ATOMS: usize = 4;
 const AT_BYTE_COUNT: usize = 88;
 
-/// What stands before the positions of a frame.
+/// The header of a frame: all before its positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
     pub n_atoms: usize,

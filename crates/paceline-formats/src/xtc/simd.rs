@@ -66,7 +66,7 @@ mod sse2 {
             Two(unsafe { _mm_srl_epi64(self.0, count.0) })
         }
 
-        /// Whether the highest bit of a lane is set.
+        /// True if the highest bit of a lane is set.
         #[inline(always)]
         pub fn any_negative(self) -> bool {
             unsafe { _mm_movemask_pd(_mm_castsi128_pd(self.0)) != 0 }
@@ -230,7 +230,7 @@ mod portable {
             Two(self.0.map(|a| a >> (count.0[0] & 63)))
         }
 
-        /// Whether the highest bit of a lane is set.
+        /// True if the highest bit of a lane is set.
         #[inline(always)]
         pub fn any_negative(self) -> bool {
             ((self.0[0] | self.0[1]) as i64) < 0

@@ -24,7 +24,7 @@ pub struct File {
     pub level: u8,
     pub n_atoms: usize,
     pub cell: Option<Cell>,
-    /// Whether atoms stand in another order than that of their numbers.
+    /// True if atoms stand in another order than that of their numbers.
     pub shuffled: bool,
 }
 

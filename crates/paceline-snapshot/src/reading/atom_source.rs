@@ -1,4 +1,4 @@
-//! Where a reader's atoms come from.
+//! The source of a reader's atoms.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ impl Text {
         &self.head
     }
 
-    /// Whether atoms have masses and charges.
+    /// True if atoms have masses and charges.
     pub fn has_masses(&self) -> bool {
         self.layout.has_masses()
     }

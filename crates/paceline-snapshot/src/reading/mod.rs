@@ -43,7 +43,7 @@ pub struct Settings<'a> {
     pub readers: &'a [usize],
     /// Bytes that a rank may hold beside its own atoms.
     pub buffer: usize,
-    /// Whether each owner has a range of the file.
+    /// True if each owner has a range of the file.
     pub ranges: bool,
 }
 
@@ -279,7 +279,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-// Which atoms each reader reads in each batch.
+// Partition the atoms into parts, one a reader and batch.
 
 /// A frame's atoms, cut into batches for some readers.
 #[derive(Debug, Clone, Copy)]

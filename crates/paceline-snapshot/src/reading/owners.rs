@@ -1,4 +1,4 @@
-//! Whose an atom is.
+//! Map atoms to their owner ranks.
 
 use super::atom_source::Moment;
 use super::table::Table;

@@ -132,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Whether all columns that are there have as many atoms.
+    /// True if all columns that are there have as many atoms.
     pub fn is_even(&self) -> bool {
         let n = self.len();
         let mut columns = self.columns.iter().zip(self.widths);

@@ -46,7 +46,7 @@ impl IoContext {
         read
     }
 
-    /// Whether the file has these bytes.
+    /// True if the file has these bytes.
     pub fn holds(&self, offset: u64, size: u64) -> bool {
         offset
             .checked_add(size)
@@ -72,7 +72,7 @@ impl<K: Copy> Run<K> {
         self.pieces.is_empty()
     }
 
-    /// Whether a range lies close enough behind, or among, those that are here.
+    /// True if a range lies close enough behind, or among, those that are here.
     pub fn accepts(&self, piece: &Range<u64>) -> bool {
         let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start);
         self.is_empty()
