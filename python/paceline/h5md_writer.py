@@ -195,7 +195,7 @@ class H5MDWriter(WriterBase):
             self._finish.detach()
 
     def close(self) -> None:
-        """Write the frames that are still in memory: the file appears under its name; without frames, none."""
+        """Write frames that are still in memory: the file appears; without frames, none does."""
         self._ended = True
         if self._finish is not None:
             self._finish()

@@ -69,8 +69,8 @@ class NewFile:
     def check(self) -> None:
         """Raise the `OSError` of the first write that the system refused, if any was.
 
-        HDF5 does not learn of it: when it cannot write, it can neither close the file nor forget it, and
-        the process crashes at its end.
+        HDF5 does not learn of it: when it cannot write, it can neither close the file nor forget
+        it, and the process crashes at its end.
         """
         self._disk.check()
 
