@@ -501,7 +501,7 @@ class _TreeCopier:
 
 
 def _is_reference(kind: np.dtype) -> bool:
-    """Whether values are references to objects."""
+    """Tell if values are references to objects."""
     return h5py.check_ref_dtype(kind) is h5py.Reference
 
 

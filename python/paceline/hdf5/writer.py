@@ -365,7 +365,7 @@ class EncodeQueue:
 
     @property
     def uses_threads(self) -> bool:
-        """Whether arrays that were added are still read later."""
+        """Tell if arrays that were added are still read later."""
         return self._pool is not None
 
     def add(self, encode: Callable[[], Any], put: Callable[[Any], None]) -> None:

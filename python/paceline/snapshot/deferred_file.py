@@ -71,7 +71,7 @@ def _words(change: Change) -> Iterator[Piece]:
 
 
 def _is_node(data: bytes) -> bool:
-    """Whether bytes are a node of a B-tree."""
+    """Tell if bytes are a node of a B-tree."""
     return data.startswith(b"TREE")
 
 

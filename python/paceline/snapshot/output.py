@@ -193,7 +193,7 @@ class FrameSeries(Container):
         self._end += self.n_frames * size
 
     def _is_whole(self, output: Output, start: int) -> bool:
-        """Whether a frame has its framing bytes."""
+        """Tell if a frame has its framing bytes."""
         return False
 
     @abstractmethod

@@ -152,7 +152,7 @@ class FramesToWrite:
 
     @property
     def has_cell(self) -> bool:
-        """Whether the first frame has a cell."""
+        """Tell if the first frame has a cell."""
         return self.first.dimensions is not None
 
     @property
