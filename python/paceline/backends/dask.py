@@ -594,6 +594,8 @@ def keep(n_workers: int, address_to: int) -> None:
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
         local_directory=scratch,
+        # A worker that takes the place of a dead one can open jobs as soon as it is known.
+        preload=[__name__],
         silence_logs="CRITICAL",
     )
     with os.fdopen(address_to, "w") as pipe:
