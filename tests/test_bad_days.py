@@ -653,7 +653,7 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
         ("convert", "out.xtc", ("paceline.writers.frames", "_Encode", "compute_block")),
         ("convert", "out.dcd", ("paceline.writers.frames", "_EncodeInPlace", "compute_block")),
         ("convert", "out.h5md", ("paceline.writers.h5md", "EncodeInPlace", "compute_block")),
-        ("validate", "findings.tsv", ("paceline.analysis.validate", "_Scan", "compute")),
+        ("validate", "findings.tsv", ("paceline.analysis.validate", "_MakeRows", "compute")),
     ],
 )
 def test_ctrl_c_ends_a_command_that_writes(command, name, worker, backend, adk, tmp_path):
