@@ -3,7 +3,7 @@
     mpirun -n 64 python -m paceline.mpi script.py [its arguments]
 
 The script is the same that runs without MPI. The other ranks run none of it: they wait for its
-analyses, and do the blocks that they are dealt.
+analyses, and compute the blocks that are assigned to them.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from paceline.backends.mpi.session import run_on_first_rank
+from paceline.backends.mpi import run_on_first_rank
 
 USAGE = "usage: mpirun -n N python -m paceline.mpi script.py [arguments of the script]"
 #: Exit statuses: an error in the script, in the arguments, and Ctrl-C.

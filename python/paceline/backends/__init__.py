@@ -9,8 +9,7 @@ from paceline._util.machine import available_cpus
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
-from paceline.backends.mpi import MPI
-from paceline.backends.mpi.session import active_session
+from paceline.backends.mpi import MPI, active_session
 from paceline.backends.processes import Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads

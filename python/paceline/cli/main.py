@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if size == 1:
         return _main(argv)
     # Never the same job many times: the other ranks work for the first.
-    from paceline.backends.mpi.session import run_on_first_rank
+    from paceline.backends.mpi import run_on_first_rank
 
     return run_on_first_rank(lambda: _status_of(argv))
 

@@ -8,7 +8,7 @@ import cloudpickle
 from paceline._util.launcher import threads_a_rank, world
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.backends.mpi.session import RankCollectiveRun, active_session
+from paceline.backends.mpi.session import RankCollectiveRun, active_session, run_on_first_rank
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
@@ -16,6 +16,8 @@ from paceline.schedule.worker import pickle_jobs
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
+
+__all__ = ["MPI", "active_session", "run_on_first_rank"]
 
 SCHEDULES = ("dynamic", "static")
 COLLECTS = ("gather", "one-sided")
