@@ -82,7 +82,7 @@ def test_work_that_mdanalysis_does(how, adk):
 
 
 def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):
-    found = mpirun(4, *script("bad_days"), *adk, damaged[0].trajectory, tmp_path / "hung")
+    found = mpirun(4, *script("failures"), *adk, damaged[0].trajectory, tmp_path / "hung")
     assert found == (0, "went on\n", "")
 
 

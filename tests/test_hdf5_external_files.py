@@ -219,7 +219,7 @@ import os, sys, threading, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from helpers.sandbox_calls import pid
 from paceline.hdf5.sandbox import run_in_sandbox
-from test_hdf5_outside import open_it
+from test_hdf5_external_files import open_it
 print(run_in_sandbox(pid, "md.h5"), flush=True)
 if {working}:
     args = (open_it, {str(tmp_path / "pipe")!r})

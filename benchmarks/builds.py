@@ -1,0 +1,274 @@
+"""Compare two builds of paceline: the same jobs in turn, and the ratio of their times.
+
+    python -m benchmarks.builds OLD [--new CHECKOUT] [--pairs 9] [--only rmsd-xtc …] [--frames 2000]
+
+OLD and CHECKOUT are folders of this repository with the module built in `python/paceline`; this one
+is compared by default. Each build has a process that has done every job once. Jobs use public names
+alone. A pair is a measurement of each build, the first by turns; the ratio is new by old. The
+interval is that of the median over 2,000 samples of the pairs with replacement, 95 %. The exit
+status is 1 where an interval lies above 1.03.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: A ratio above this one is slower.
+SLOWER = 1.03
+#: Seconds that a measurement lasts at least.
+LEAST = 0.4
+SELECTION = "protein and name CA"
+
+
+def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
+    """Make the jobs, by name; paceline is imported only in the processes that do them."""
+    import paceline
+    from paceline.analysis.rdf import InterRDF
+    from paceline.analysis.rms import RMSD, RMSF
+
+    def rmsd(path: Path, **options: Any) -> Callable[[], Any]:
+        universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
+        atoms = universe.select_atoms(SELECTION)
+        return lambda: RMSD(atoms).run(progress=False, **options)
+
+    def rmsf(path: Path) -> Callable[[], Any]:
+        universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
+        atoms = universe.select_atoms(SELECTION)
+        return lambda: RMSF(atoms).run(backend="serial", progress=False)
+
+    def written(path: Path, name: str, **options: Any) -> Callable[[], Any]:
+        universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
+        file = str(work / name)
+
+        def write() -> None:
+            Path(file).unlink(missing_ok=True)
+            paceline.Write(universe.atoms, file, **options).run(
+                stop=100, backend="serial", progress=False
+            )
+
+        return write
+
+    def unwrapped(path: Path) -> Callable[[], Any]:
+        universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
+        atoms = universe.select_atoms(SELECTION)
+        whole = [paceline.transform.unwrap()]
+        return lambda: RMSD(atoms).run(transforms=whole, stop=200, backend="serial", progress=False)
+
+    def rdf(path: Path) -> Callable[[], Any]:
+        universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
+        oxygens = universe.select_atoms("name OW")
+        return lambda: InterRDF(oxygens, oxygens, range=(0.0, 10.0)).run(
+            stop=3, backend="serial", progress=False
+        )
+
+    plain, packed = work / "topology-plain.h5md", work / "topology-packed.h5md"
+    for name, options in ((plain, {}), (packed, {"compress": "gzip:1"})):
+        if not name.exists():
+            universe = paceline.Universe(
+                str(next(water.parent.glob("topology.*"))), str(water.with_suffix(".xtc"))
+            )
+            paceline.Write(universe.atoms, str(name), **options).run(stop=300, progress=False)
+    topology = str(next(water.parent.glob("topology.*")))
+
+    def h5md(path: Path, **options: Any) -> Callable[[], Any]:
+        atoms = paceline.Universe(topology, str(path)).select_atoms(SELECTION)
+        return lambda: RMSD(atoms).run(progress=False, **options)
+
+    found = {
+        f"rmsd-{end}": rmsd(adk.with_suffix(f".{end}"), backend="serial")
+        for end in ("xtc", "trr", "dcd", "nc")
+    }
+    found["rmsd-xtc-2"] = rmsd(adk.with_suffix(".xtc"), n_workers=2)
+    found["rmsd-xtc-processes"] = rmsd(adk.with_suffix(".xtc"), backend="processes", n_workers=2)
+    found["rmsd-water-xtc"] = rmsd(water.with_suffix(".xtc"), backend="serial")
+    found["rmsf-xtc"] = rmsf(adk.with_suffix(".xtc"))
+    found["h5md"] = h5md(plain, backend="serial")
+    found["h5md-gzip"] = h5md(packed, backend="serial")
+    found["convert-dcd"] = written(adk.with_suffix(".xtc"), "out.dcd")
+    found["convert-xtc"] = written(adk.with_suffix(".dcd"), "out.xtc")
+    found["convert-h5md"] = written(water.with_suffix(".xtc"), "out.h5md")
+    found["convert-h5md-gzip"] = written(
+        water.with_suffix(".xtc"), "packed.h5md", compress="gzip:1"
+    )
+    found["rdf"] = rdf(water.with_suffix(".xtc"))
+    found["unwrap"] = unwrapped(water.with_suffix(".xtc"))
+    found["validate"] = lambda: paceline.validate(str(adk.with_suffix(".xtc")))
+    found["open"] = lambda: paceline.Universe(
+        str(next(adk.parent.glob("topology.*"))), str(adk.with_suffix(".xtc"))
+    )
+    return found
+
+
+def commands(adk: Path, work: Path) -> dict[str, list[str]]:
+    """List commands whose whole process is timed: starts, and snapshots on two ranks."""
+    topology = str(next(adk.parent.glob("topology.*")))
+    found = {
+        "import": [sys.executable, "-c", "import paceline"],
+        "help": [sys.executable, "-c", "from paceline.cli import main; main(['--help'])"],
+        "command": [
+            *(sys.executable, "-c", "import sys; from paceline.cli import main; sys.exit(main())"),
+            *("rmsd", topology, str(adk.with_suffix(".xtc")), "-o", str(work / "rmsd.csv")),
+            *("--overwrite", "--select", SELECTION),
+        ],
+    }
+    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable))
+    if mpiexec:
+        snapshot = work / "snapshot.py"
+        snapshot.write_text(SNAPSHOT)
+        found["mpi"] = [mpiexec, "-n", "2", *found["command"]]
+        for end in ("h5md", "HISTORY", "nc"):
+            name = str(work / ("HISTORY" if end == "HISTORY" else f"snapshot.{end}"))
+            found[f"snapshot-{end.lower()}"] = [
+                mpiexec, "-n", "2", sys.executable, str(snapshot), name
+            ]  # fmt: skip
+    return found
+
+
+SNAPSHOT = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from paceline.snapshot import Writer
+
+comm = MPI.COMM_WORLD
+n = 200_000
+ids = np.random.default_rng(1).permutation(n)[comm.rank :: comm.size] + 1
+positions = np.random.default_rng(comm.rank).random((len(ids), 3)) * 50
+names = {"names": np.full(len(ids), "Na")} if sys.argv[1].endswith("HISTORY") else {}
+with Writer(sys.argv[1], comm, n_atoms=n, overwrite=True) as writer:
+    for step in range(6):
+        writer.write(
+            step=step, time=float(step), ids=ids, positions=positions,
+            cell=np.eye(3) * 50.0, **names,
+        )
+"""
+
+
+def serve(adk: Path, water: Path, work: Path) -> None:
+    """Do the jobs that are named on standard input, and answer with their seconds."""
+    work.mkdir(exist_ok=True)
+    found = jobs(adk, water, work)
+    print(json.dumps(list(found)), flush=True)
+    for line in sys.stdin:
+        name, times = json.loads(line)
+        begun = time.perf_counter()
+        for _ in range(times):
+            found[name]()
+        print(time.perf_counter() - begun, flush=True)
+
+
+class Build:
+    """One build: its process that does jobs, and its environment for commands."""
+
+    def __init__(self, checkout: Path, adk: Path, water: Path, work: Path):
+        self.work = work
+        work.mkdir()
+        self.environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / "python"))
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", str(adk), str(water), str(work)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self.environment,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.jobs: list[str] = json.loads(self._process.stdout.readline())
+        self.commands = commands(adk, work)
+
+    def seconds(self, name: str, times: int) -> float:
+        """Time a job done so many times, or a command."""
+        if name in self.commands:
+            begun = time.perf_counter()
+            for _ in range(times):
+                subprocess.run(
+                    self.commands[name],
+                    env=self.environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    check=True,
+                )
+            return time.perf_counter() - begun
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, times]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the job {name} failed; its error is above")
+        return float(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def compare(old: Build, new: Build, name: str, pairs: int) -> tuple[float, float, float, float]:
+    """Measure pairs; return the old build's seconds, the median ratio and its interval."""
+    for build in (old, new):
+        build.seconds(name, 1)
+    once = max(old.seconds(name, 1), 1e-6)
+    times = max(1, round(LEAST / once))
+    measured = []
+    for k in range(pairs):
+        order = (old, new) if k % 2 == 0 else (new, old)
+        seconds = {id(build): build.seconds(name, times) / times for build in order}
+        measured.append((seconds[id(old)], seconds[id(new)]))
+    before, after = np.array(measured).T
+    ratios = after / before
+    chosen = np.random.default_rng(0).integers(0, pairs, (2000, pairs))
+    low, high = np.quantile(np.median(ratios[chosen], axis=1), [0.025, 0.975])
+    return float(np.median(before)), float(np.median(ratios)), float(low), float(high)
+
+
+def main() -> int:
+    """Compare, print a table separated by tabs, and say whether the new build is slower."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("old", type=Path, help="checkout of the old build")
+    parser.add_argument("--new", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--frames", type=int, default=2000, help="frames of the protein alone")
+    parser.add_argument("--only", nargs="+", default=(), metavar="JOB")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"))
+    args = parser.parse_args()
+    from benchmarks.data import RECIPES, prepare
+    from benchmarks.machine import describe
+
+    sets = {
+        one.name: one for one in prepare(args.data.resolve(), args.frames / RECIPES[0].n_frames)
+    }
+    adk, water = sets["adk"].trajectory("xtc"), sets["water"].trajectory("xtc")
+    print(*(f"# {line}" for line in describe()), sep="\n")
+    print(f"# {args.pairs} pairs; at least {LEAST} s a measurement; {args.frames} frames")
+    print("job", "old (ms)", "new / old", "low", "high", sep="\t", flush=True)
+    slower = []
+    with tempfile.TemporaryDirectory() as folder:
+        old = Build(args.old, adk, water, Path(folder, "old"))
+        new = Build(args.new, adk, water, Path(folder, "new"))
+        for name in [*old.jobs, *old.commands]:
+            if args.only and name not in args.only:
+                continue
+            before, ratio, low, high = compare(old, new, name, args.pairs)
+            slower += [name] if low > SLOWER else []
+            print(name, f"{1e3 * before:.3g}", f"{ratio:.3f}", f"{low:.3f}", f"{high:.3f}",
+                  sep="\t", flush=True)  # fmt: skip
+        old.close()
+        new.close()
+    print(f"# slower by more than 3 %: {', '.join(slower) or 'none'}")
+    return bool(slower)
+
+
+if __name__ == "__main__":
+    if "--serve" in sys.argv:
+        serve(*map(Path, sys.argv[2:]))
+    else:
+        sys.exit(main())
