@@ -145,12 +145,9 @@ n = 200_000
 ids = np.random.default_rng(1).permutation(n)[comm.rank :: comm.size] + 1
 positions = np.random.default_rng(comm.rank).random((len(ids), 3)) * 50
 names = {"names": np.full(len(ids), "Na")} if sys.argv[1].endswith("HISTORY") else {}
-with Writer(sys.argv[1], comm, n_atoms=n, overwrite=True) as writer:
+with Writer(comm, sys.argv[1], n, overwrite=True) as writer:
     for step in range(6):
-        writer.write(
-            step=step, time=float(step), ids=ids, positions=positions,
-            cell=np.eye(3) * 50.0, **names,
-        )
+        writer.write(ids, positions, box=np.eye(3) * 50.0, step=step, time=float(step), **names)
 """
 
 
