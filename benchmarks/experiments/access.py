@@ -122,9 +122,9 @@ def measured(tool: str, access: str) -> dict[str, str]:
 
 def table(rows: list[Row]) -> Table:
     found = Table(
-        "µs a frame, by what is read, without what a run costs once; one thread, file in memory; "
-        f"what a tool reads as it reads whole frames has their time; the figure has {LEAST:g} for "
-        "all that is less",
+        "µs a frame for each access, without the fixed cost of a run; one thread, file in memory; "
+        f"an access that reads whole frames has their time; the figure has {LEAST:g} for all that "
+        "is less",
         ("chunks", "tool", *ACCESSES),
     )
     for layout in FILES:
@@ -200,22 +200,21 @@ EXPERIMENT = Experiment(
     title="What a layout costs",
     source="Jakupovic & Beckstein 2021, whose conclusion it puts to the test",
     question=(
-        "Reading depends on how access and layout go together, says the paper. Here are the "
-        "common layouts, for whoever wants whole frames, the Cα atoms, or one atom of every "
-        "frame, of 47,681 atoms. MDAnalysis reads whole frames whatever is wanted, and so does "
-        "h5py by hand for the Cα atoms, of which HDF5 would choose each by itself."
+        "According to the paper, reading depends on both access and layout. The experiment reads "
+        "whole frames, the Cα atoms, or one atom of every frame, of 47,681 atoms, in the common "
+        "layouts. MDAnalysis always reads whole frames, and so does h5py by hand for the Cα atoms, "
+        "because HDF5 would select each atom separately."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "HDF5 reads and decodes a chunk as often as somebody asks for a part of it, unless its "
-        "cache of some MB still holds it. paceline plans a block of frames before it reads, "
-        "takes each chunk that the block needs once, and of plain bytes only the runs that hold "
-        "wanted atoms. What remains of a bad layout is that more bytes have to be read than are "
-        "wanted. A run of so few frames takes them in blocks of 16, and what a block costs "
-        "whatever it holds is most of the time for one atom: h5py's one call for all frames is "
-        "faster where it need not decode much."
+        "HDF5 reads and decodes a chunk again for each request, unless its cache of some MB still "
+        "holds it. paceline plans a block of frames before it reads, takes each chunk of the block "
+        "once, and of uncompressed bytes only the ranges with selected atoms. A bad layout still "
+        "needs more bytes than are used. A run of so few frames has blocks of 16, and the fixed "
+        "cost of a block is most of the time for one atom: h5py's single call for all frames is "
+        "faster if there is little to decode."
     ),
 )

@@ -87,9 +87,9 @@ def finding(rows: list[Row]) -> str:
     jobs = [digits(median(rows, "seconds", what="job", way=way)) for way in WAYS]
     theirs = stated("khoshlessan_stated_times", quantity="t_comm of stragglers")
     return (
-        f"The rows of {rows[0]['rows']:,} frames are on the first of {most} ranks after "
-        f"{times[0]} ms by a gather, {times[1]} ms one-sided; a whole RMSD takes {jobs[0]} and "
-        f"{jobs[1]} s. The stragglers of Comet spent about {theirs:g} s in MPI_Gather."
+        f"The rows of {rows[0]['rows']:,} frames are on the first of {most} ranks after {times[0]} "
+        f"ms by a gather, {times[1]} ms one-sided; a whole RMSD takes {jobs[0]} and {jobs[1]} s. "
+        f"The stragglers on Comet spent about {theirs:g} s in MPI_Gather."
     )
 
 
@@ -98,18 +98,18 @@ EXPERIMENT = Experiment(
     source="Khoshlessan et al. 2020, Fig. 6",
     question=(
         "With Global Arrays each rank puts its results into one array, instead of MPI_Gather at "
-        "the end. The time for communication nearly vanished, and nobody could say why."
+        "the end. The time for communication nearly vanished, without an explanation."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "There is next to nothing to send: a few numbers for each frame. A rank that comes to a "
-        "blocking gather must stay there until others have come, and that is counted as "
-        "communication; a one-sided put returns at once, and the same wait falls into no "
-        "measured part. So both of paceline's ways cost about the same: waiting is counted as "
-        "waiting, ranks that wait sleep, and blocks are dealt so that all end together. No "
-        "network was in between here, and no reading beside it: see the next two experiments."
+        "There is little to send: a few numbers per frame. A blocking gather waits for the other "
+        "ranks, and the papers count this as communication; a one-sided put returns at once, and "
+        "the same wait is in no measured component. Both of paceline's methods take about the same "
+        "time: waiting is counted as waiting, idle ranks sleep, and dynamic scheduling makes all "
+        "end together. There was no network between the ranks and no reading at the same time: see "
+        "the next two experiments."
     ),
 )

@@ -67,18 +67,18 @@ EXPERIMENT = Experiment(
     title="Communication, with and without reading",
     source="Khoshlessan et al. 2020, Figs 2d and 3b, section 6.5",
     question=(
-        "Communication took long on Comet where ranks had read a shared file, and little where "
-        "positions came from memory; the authors suspected that reading disturbed the network."
+        "Communication took long on Comet if ranks had read a shared file, and little if positions "
+        "came from memory; the authors suspected that reading disturbed the network."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The papers' t_comm is the time inside MPI_Gather, and so includes waiting for ranks "
-        "that are late. Here the two are told apart by a barrier before the gather: most of it "
-        "is waiting, which grows with whatever makes ranks unequal. That explains t_comm without "
-        "any disturbed network, though it does not exclude one. With paceline, t_wait also holds "
-        "the time until a rank has its first block."
+        "The papers' t_comm is the time inside MPI_Gather, and so includes waiting for late ranks. "
+        "Here a barrier before the gather separates the two: most of the time is waiting, which "
+        "grows with differences between ranks. This explains t_comm without a disturbed network, "
+        "but does not exclude one. With paceline, t_wait also holds the time until a rank has its "
+        "first block."
     ),
 )

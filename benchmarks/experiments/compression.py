@@ -55,8 +55,8 @@ def size(rows: list[Row], layout: str) -> float:
 
 def table(rows: list[Row]) -> Table:
     found = Table(
-        "size by that of uncompressed chunks, here and published; reading in ms a frame, in times "
-        "that of uncompressed chunks, and how much faster the whole job is on two ranks",
+        "size relative to uncompressed chunks, here and published; reading in ms a frame and "
+        "relative to uncompressed chunks; speed-up of the whole job on two ranks",
         (
             *("file", "size", "published size", "tool", "t_io, 1 rank", "times chunked"),
             *("published", "speed-up"),
@@ -116,11 +116,10 @@ def finding(rows: list[Row]) -> str:
     ours = [digits(median(rows, "ms_io", tool=tool, layout="gzipx1", ranks=1)) for tool in TOOLS]
     return (
         f"gzip 1 leaves {digits(size(rows, 'gzipx1'))} of the bytes (in the paper "
-        f"{digits(theirs['gzipx1'] / theirs['chunked'])}), gzip 9 "
-        f"{digits(size(rows, 'gzipx9'))}. One rank of MDAnalysis's reads a frame of gzip 1 in "
-        f"{ours[0]} ms, {digits(cost(rows, TOOLS[0], 'gzipx1'))} times as long as without; "
-        f"paceline its Cα atoms in {ours[1]} ms. Two ranks are {gains[0]} and {gains[1]} times as "
-        "fast as one."
+        f"{digits(theirs['gzipx1'] / theirs['chunked'])}), gzip 9 {digits(size(rows, 'gzipx9'))}. "
+        f"One rank of MDAnalysis reads a frame of gzip 1 in {ours[0]} ms, "
+        f"{digits(cost(rows, TOOLS[0], 'gzipx1'))} times as long as without; paceline its Cα atoms "
+        f"in {ours[1]} ms. Two ranks are {gains[0]} and {gains[1]} times as fast as one."
     )
 
 
@@ -128,19 +127,19 @@ EXPERIMENT = Experiment(
     title="Compression",
     source="Jakupovic & Beckstein 2021, figures on gzip",
     question=(
-        "Chunks of one frame, compressed with the least and with the most effort: on one process "
-        "reading took about four times as long, on more than 28 it made no difference. The files "
-        "shrank to two thirds with either."
+        "Chunks of one frame, with the lowest and the highest level of compression: on one process "
+        "reading took about four times as long, on more than 28 there was no difference. The files "
+        "shrank to two thirds with either level."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "With the file in the page cache nothing hides the time of inflating, so compression "
-        "costs more here than on the cluster's disks, and it scales with cores because it is "
-        "work. Both files hold what came from XTC files, and shrink alike. HDF5 inflates a chunk "
-        "to its end; paceline stops behind the last wanted atom, and the protein comes first, as "
-        "in most systems: most of a chunk need not be inflated at all."
+        "With the file in the page cache nothing hides the time of inflating, so compression costs "
+        "more here than on the disks of a cluster. It scales with cores because it is computing. "
+        "The positions of both studies came from XTC files, and shrink alike. HDF5 inflates a "
+        "chunk to its end; paceline stops after the last selected atom, and the protein comes "
+        "first, as in most systems, so most of a chunk is not inflated."
     ),
 )

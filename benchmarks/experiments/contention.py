@@ -151,7 +151,7 @@ def _run(system: str, way: Way, n: int, folder: Path, topology: Path, job: Path)
 def table(rows: list[Row]) -> Table:
     most = max(values_of(rows, "ranks"))
     found = Table(
-        f"{most} ranks: what all of them asked of the file system, and seconds of the job",
+        f"{most} ranks: requests of all ranks to the file system, and seconds of the job",
         (
             *("file system", "way", "opens", "locks", "reads", "requests", "MB fetched"),
             *("s, 1 rank", f"s, {most} ranks", "speed-up"),
@@ -240,9 +240,8 @@ def finding(rows: list[Row]) -> str:
     )
     return (
         f"{' '.join(sentences)} On the latter {most} ranks of the papers' way open files "
-        f"{opens[0]} times and ask for {locks[0]} locks and {requests[0]} pieces of data; "
-        f"paceline's open files {opens[1]} times and ask for {locks[1]} locks and {requests[1]} "
-        "pieces."
+        f"{opens[0]} times and make {locks[0]} requests for locks and {requests[0]} for data; "
+        f"paceline's open files {opens[1]} times and make {locks[1]} and {requests[1]}."
     )
 
 
@@ -251,29 +250,27 @@ EXPERIMENT = Experiment(
     source="Khoshlessan et al. 2020, Figs 2 and 4, section 6.5",
     question=(
         "RMSD of the Cα atoms from one XTC file that all ranks read, or from one file for each. On "
-        "Comet 62 of 72 ranks took about 60 s with a shared file where the others took 20 s: "
-        "opening it, and then communicating, took that long, while computing took each rank the "
-        "same. With split files the stragglers' delay fell from 65 s to about 10 s. The paper "
-        "suspects that small reads of one file, each of which needs a lock, are what makes ranks "
-        "wait. Here a library that is preloaded into every rank makes a folder a slow file system, "
-        "of which each rank is a client of its own, and counts what is asked of it."
+        "Comet 62 of 72 ranks took about 60 s with a shared file and the others 20 s: the "
+        "difference was opening the file and communicating; computing took the same time on each "
+        "rank. With split files the stragglers' delay fell from 65 s to about 10 s. The paper "
+        "suspects that ranks wait because each small read of a shared file needs a lock. Here a "
+        "preloaded library makes a folder a slow file system, of which each rank is a separate "
+        "client, and counts requests."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The file systems are models, about a tenth as fast as real ones, in which ranks sleep: "
-        "that is why more ranks than cores make sense in the middle and on the right, and not on "
-        "the left, where nothing is slow and the cores are what is short; so are they at the start "
-        "of a run of many ranks. Opens and locks of one file are served one after another, and "
-        "servers of data take requests in the order in which they come. In the papers' way every "
-        "rank opens topology, trajectory, offsets and their lock file, and who waits for that lock "
-        "asks again and again: that is what grows with the ranks. Splitting the trajectory takes "
-        "the waiting for its lock away, as in the paper, but not the opens of the topology. "
-        "paceline's first rank opens these, all others the trajectory alone, and they ask for "
-        "larger pieces. Where the line to the server is "
-        "full, nobody can be faster than the line. What the paper saw of communication, and of "
-        "nodes that differ, is not modelled."
+        "The file systems are models, about a tenth as fast as real ones, in which ranks sleep. So "
+        "more ranks than cores are meaningful in the middle and on the right, but not on the left, "
+        "where the number of cores is the limit, as at the start of a run of many ranks. Opens and "
+        "locks of one file are served one after another, and data servers handle requests in order "
+        "of arrival. In the papers' way every rank opens topology, trajectory, offsets and their "
+        "lock file, and ranks that wait for the lock try again and again: this time grows with the "
+        "ranks. Splitting the trajectory removes the waiting for its lock, as in the paper, but "
+        "not the opens of the topology. In paceline the first rank opens these files, the others "
+        "only the trajectory, and requests are larger. The bandwidth of the server limits all "
+        "tools. The paper's effects of communication, and of different nodes, are not modelled."
     ),
 )

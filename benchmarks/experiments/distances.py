@@ -73,16 +73,17 @@ EXPERIMENT = Experiment(
     title="Distances in the place of the RMSD",
     source="Khoshlessan et al. 2017, section on MPI for Python",
     question=(
-        "Was it the iterative superposition that made some ranks slow? All distances between the "
-        "atoms of the first frame and of this one take a fixed time; the stragglers stayed."
+        "The iterative superposition could make some ranks slow. So all distances between the "
+        "atoms of the first and of the current frame were computed, which takes a fixed time; the "
+        "stragglers stayed."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The task does not decide about scaling, as the paper concluded; its figures were not "
-        "shown. Both tools call MDAnalysis's distance_array for each frame here, so the time of "
-        "computing is the same; only reading differs."
+        "The task does not determine scaling, as the paper concluded without figures. Both tools "
+        "call MDAnalysis's distance_array for each frame here, so computing takes the same time; "
+        "only reading differs."
     ),
 )

@@ -87,19 +87,19 @@ EXPERIMENT = Experiment(
     source="Khoshlessan et al. 2017, Figs 2, 3 and 5",
     question=(
         "On an SSD, DCD was fastest on few cores and stopped scaling first; XTC is slower to "
-        "decode and scaled furthest, as decoding leaves the file system time for others."
+        "decode and scaled furthest, because other workers can read during decoding."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Read from a page cache, the plain formats cost little but their bytes, and XTC costs "
-        "decoding, as in the paper. MDAnalysis reads NetCDF through another library than in "
-        "2017, of which the authors already said that it is about five times as fast; paceline "
-        "takes the bytes of positions from where they are, as with DCD. One machine and its page "
-        "cache cannot show how plain formats fail on a slow, shared disk. Ranks of MPI are the "
-        "workers, where the paper had Dask's. An RMSD takes paceline a small part of the paper's "
-        "time, so that decoding XTC is the larger part of its job."
+        "Read from a page cache, the plain formats cost little more than their bytes, and XTC "
+        "costs decoding, as in the paper. MDAnalysis reads NetCDF through another library than in "
+        "2017, which the authors already found about five times as fast; paceline reads the bytes "
+        "of positions directly, as with DCD. One machine and its page cache cannot show the limits "
+        "of plain formats on a slow, shared disk. The workers are MPI ranks; the paper used Dask. "
+        "An RMSD in paceline takes a small part of the paper's time, so that decoding XTC is the "
+        "larger part of its job."
     ),
 )

@@ -82,7 +82,7 @@ def finding(rows: list[Row]) -> str:
         return digits(median(rows, "ms_io", tool=tool, layout=layout, ranks=1, cold=cold))
 
     return (
-        f"From the disk, one rank of MDAnalysis's takes {time(TOOLS[0], 'default', 1)} ms a frame "
+        f"From the disk, one rank of MDAnalysis takes {time(TOOLS[0], 'default', 1)} ms a frame "
         f"with automatic chunks and {time(TOOLS[0], 'chunked', 1)} with one frame a chunk (from "
         f"memory {time(TOOLS[0], 'default', 0)} and {time(TOOLS[0], 'chunked', 0)}); paceline "
         f"{time(TOOLS[1], 'default', 1)} and {time(TOOLS[1], 'chunked', 1)} ms (from memory "
@@ -94,18 +94,18 @@ EXPERIMENT = Experiment(
     title="H5MD from the disk",
     source="Jakupovic & Beckstein 2021, who copied the file anew for every run",
     question=(
-        "Everything above is read from the page cache; the paper took care that its files were "
-        "not. What is left of the differences if the file's pages are dropped before each run?"
+        "The experiments above read from the page cache; the paper avoided it. Here the file's "
+        "pages are dropped before each run."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Once read, a chunk stays in the page cache: the disk delivers each byte once whatever "
-        "the layout, and MDAnalysis's price of automatic chunks is paid in copying, as in memory. "
-        "paceline reads only the chunks that hold a wanted atom, and of plain frames the bytes "
-        "around the wanted atoms, so it also asks the disk for less. It tells the system early "
-        "what it will read, and what then comes while it computes is no part of these times."
+        "A chunk stays in the page cache once it is read: the disk delivers each byte once for "
+        "every layout, and automatic chunks cost MDAnalysis time for copying, as in memory. "
+        "paceline reads only the chunks with a selected atom, and of contiguous frames the bytes "
+        "around the selected atoms, so it also reads less from disk. It announces its reads to the "
+        "system early; bytes that arrive during computing are not in these times."
     ),
 )

@@ -74,8 +74,7 @@ def finding(rows: list[Row]) -> str:
 
     return (
         f"A frame of {', '.join(FORMATS.values())} takes MDAnalysis {times(*WAYS[0])} ms, and "
-        f"paceline {times(*WAYS[1])} ms where it gives the whole frame, {times(*WAYS[2])} ms "
-        "where it is asked for the Cα atoms."
+        f"paceline {times(*WAYS[1])} ms for the whole frame, {times(*WAYS[2])} ms for the Cα atoms."
     )
 
 
@@ -91,9 +90,8 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "The paper's order: uncompressed formats cost their bytes and their reader's own work, "
-        "XTC is the smallest file and costs decoding. Of plain formats paceline needs only the "
-        "bytes of the wanted atoms, wherever these are, so there is little left to choose "
-        "between them."
+        "The order is that of the paper: uncompressed formats cost their bytes and the work of "
+        "their reader; XTC has the smallest file and costs decoding. Of plain formats paceline "
+        "reads only the bytes of the selected atoms, so they differ little."
     ),
 )

@@ -190,23 +190,22 @@ EXPERIMENT = Experiment(
     title="H5MD through MPI-IO",
     source="Jakupovic & Beckstein 2021; Khoshlessan et al. 2020, section 6.3.2",
     question=(
-        "Both papers read HDF5 through MPI-IO, each rank for itself (independent). The second "
-        "suggested two-phase reading, in which few ranks read large pieces and deal them out, as "
-        "a way on. Here these are beside paceline's own path, which reads chunks at their "
-        "offsets without any MPI in HDF5."
+        "Both papers read HDF5 through MPI-IO, each rank independently. The second suggested "
+        "two-phase reading, in which few ranks read large pieces and distribute them. Here these "
+        "are compared with paceline's own method, which reads chunks at their offsets without MPI "
+        "in HDF5."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "MPI-IO changes how ranks ask for bytes; the chunks that they ask for stay the same, and "
-        "a bad layout costs what it costs. Reading together makes ranks wait for each other at "
-        "every call, and dealing pieces out costs copies, which a parallel file system may repay "
-        "and one machine cannot. Compressed chunks can be written by several ranks collectively "
-        "alone, as HDF5 refuses it otherwise. The paper's long waiting came from ranks that "
-        "competed for the file system; nothing here does. In rows called paceline the Cα atoms "
-        "alone are read, which is what its users ask for; with driver mpio the same blocks come "
-        "through HDF5 and MPI-IO; whole frames stand beside."
+        "MPI-IO changes the requests of ranks, but not the chunks that they need, so a bad layout "
+        "stays slow. Collective reads make ranks wait for each other at every call, and "
+        "distributing pieces takes copies, which may be worth it on a parallel file system but not "
+        "on one machine. Several ranks can write compressed chunks only collectively, by a rule of "
+        "HDF5. In the paper, ranks waited long because they competed for the file system; here "
+        "they do not. Rows of paceline read the Cα atoms alone, the usual case; with driver mpio "
+        "the same blocks are read through HDF5 and MPI-IO; other rows show whole frames."
     ),
 )

@@ -128,8 +128,8 @@ def finding(rows: list[Row]) -> str:
     }
     times = [median(rows, "us_frame", tool=t, layout="shared", ranks=2) for t in TOOLS]
     return (
-        f"On 2 ranks paceline takes {digits(times[1])} µs a frame of the shared file, where the "
-        f"papers' way takes {digits(times[0])}; with the layout its efficiency goes from "
+        f"On 2 ranks paceline takes {digits(times[1])} µs a frame of the shared file, and the "
+        f"papers' way {digits(times[0])}; its efficiency depends on the layout, from "
         f"{digits(min(ours))} to {digits(max(ours))}. Opening {CHAIN} files instead of one takes "
         f"the papers' way from {digits(opening['MDAnalysis'][0])} to "
         f"{digits(opening['MDAnalysis'][1])} ms on each rank, and paceline from "
@@ -151,10 +151,10 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "Both ranks share one machine and one page cache, so neither the file system's locks nor "
-        "its servers are contended for: the difference between layouts that the paper saw cannot "
-        "show in reading. What does show is the cost of opening a chain, which the papers' way "
-        "pays on every rank for every file. paceline's ranks open a file when they have a block "
-        "of it to read, and blocks are dealt, so that no layout has to fit the number of ranks."
+        "Both ranks share one machine and one page cache, so there is no contention for locks or "
+        "servers of a file system, and reading cannot show the differences between layouts of the "
+        "paper. Opening a chain costs time, in the papers' way on every rank for every file. "
+        "paceline's ranks open a file for the first block of it that they read, and blocks are "
+        "assigned dynamically, so that no layout has to fit the number of ranks."
     ),
 )

@@ -83,17 +83,17 @@ EXPERIMENT = Experiment(
     title="Without reading",
     source="Khoshlessan et al. 2020, Fig. 3",
     question=(
-        "Random positions in memory take the file's place. On Comet the stragglers were gone and "
-        "the job scaled to three nodes, so reading was at their root."
+        "Random positions in memory replace the file. On Comet there were then no stragglers and "
+        "the job scaled to three nodes, so reading was their cause."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Most of what is saved here is decoding, not waiting for a disk: the file is in the page "
-        "cache. There were no stragglers to lose either. For paceline the computation alone is "
-        "timed, on blocks of positions that are there already; what remains is so short that "
-        "meeting the other rank is most of it."
+        "This saves mostly decoding, not waiting for a disk, because the file is in the page "
+        "cache. There were no stragglers in either case. For paceline only the computation is "
+        "timed, on blocks of positions in memory; it is so short that waiting for the other rank "
+        "is most of the time."
     ),
 )

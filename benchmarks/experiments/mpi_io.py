@@ -83,8 +83,8 @@ def finding(rows: list[Row]) -> str:
     return (
         f"Two ranks read DCD with {rates['dcd', 'plain reads']} MB/s by plain reads, "
         f"{rates['dcd', 'MPI-IO']} through MPI-IO, {rates['dcd', 'MPI-IO, collective']} "
-        f"collectively, and {rates['dcd', 'paceline']} by paceline, which also decodes an atom of "
-        f"each frame; XTC with {rates['xtc', 'plain reads']}, {rates['xtc', 'MPI-IO']}, "
+        f"collectively, and {rates['dcd', 'paceline']} by paceline, which also decodes one atom "
+        f"per frame; XTC with {rates['xtc', 'plain reads']}, {rates['xtc', 'MPI-IO']}, "
         f"{rates['xtc', 'MPI-IO, collective']} and {rates['xtc', 'paceline']} MB/s. On Comet "
         f"{first} rank read {digits(rate)} MB/s of HDF5, {most} ranks {digits(highest)} MB/s."
     )
@@ -95,7 +95,8 @@ EXPERIMENT = Experiment(
     source="Khoshlessan et al. 2020, section 6.3.2, Fig. 5, Table 5",
     question=(
         "The authors converted the trajectory into HDF5 to read it through MPI-IO, and scaled to "
-        "384 ranks without stragglers. Is it MPI-IO that helps, and would it for XTC and DCD?"
+        "384 ranks without stragglers. This experiment tests if MPI-IO itself helps, also for XTC "
+        "and DCD."
     ),
     measure=measure,
     table=table,
@@ -103,10 +104,9 @@ EXPERIMENT = Experiment(
     finding=finding,
     why=(
         "Independent MPI-IO reads are plain reads with a layer above, and collective ones make "
-        "ranks wait for each other; on one host neither can gain. What the papers' HDF5 file "
-        "changed is more than the interface: it holds the needed atoms alone, uncompressed, at "
-        "places that need no index. paceline reads large pieces ahead of decoding through the "
-        "system's own calls, and its rate here is that of a whole run, dealing and collecting "
-        "included."
+        "ranks wait for each other; on one host neither can gain. The papers' HDF5 file changed "
+        "more than the interface: it holds only the needed atoms, uncompressed, at positions that "
+        "need no index. paceline reads large pieces ahead of decoding through the system's own "
+        "calls, and its rate here is that of a whole run, including scheduling and collecting."
     ),
 )

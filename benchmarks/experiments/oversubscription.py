@@ -194,19 +194,19 @@ EXPERIMENT = Experiment(
     title="Three blocks for each worker",
     source="Khoshlessan et al. 2017, Figs 11 to 14, Table 1",
     question=(
-        "Dask was given three blocks for each of its workers, so that fast ones could do more. "
-        "Most did three, some one, two or four; stragglers stayed."
+        "Dask got three blocks per worker, so that fast workers could do more. Most did three, "
+        "some one, two or four; stragglers stayed."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The workers are threads that sleep, as there are not so many cores: what is compared is "
-        "dealing, by Dask to its workers and by paceline to its threads. A worker that is slow "
-        "throughout is still at its first block when others have done theirs; three blocks for "
-        "each bound that loss by a block's time, which is a third of a share. paceline deals "
-        "more and smaller blocks, and repeats the last ones elsewhere. Neither helps where the "
-        "file system or the network stops everybody, which is what the paper saw."
+        "The workers are threads that sleep, because there are not so many cores: the experiment "
+        "compares the scheduling of Dask workers and of paceline's threads. A slow worker is still "
+        "at its first block when others have finished theirs; with three blocks per worker the "
+        "loss is at most the time of one block, a third of a share. paceline assigns more and "
+        "smaller blocks, and repeats the last ones on other workers. Neither helps against a limit "
+        "of the file system or the network, as in the paper."
     ),
 )

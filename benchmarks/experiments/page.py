@@ -1,4 +1,4 @@
-"""The page of the experiments, from the tables that were kept."""
+"""Write the page of the experiments from saved rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,27 +12,27 @@ from benchmarks.table import Table
 INTRODUCTION = """\
 # Experiments
 
-Khoshlessan et al. (2017, 2020) measured what keeps the parallel analysis of trajectories from
-scaling, Jakupovic and Beckstein (2021) what H5MD files and their layouts do for it. Their
-experiments are repeated here, at the size of one machine, in the papers' way (each worker opens a
-Universe of MDAnalysis's and takes its share frame by frame; called MDAnalysis in tables and
-figures) and in paceline's, and the published values stand beside. Todorov and Bush (HPCxTR0806)
-compared ways to write the atoms of a parallel simulation in order; the last sections do so with
-paceline's methods of the same names. What takes a cluster is not pretended: where there are more
-workers than cores, they sleep or are counted, and it says so.
+Khoshlessan et al. (2017, 2020) measured the limits of scaling of parallel trajectory analysis,
+Jakupovic and Beckstein (2021) the effect of H5MD files and their layouts. This page repeats their
+experiments at the size of one machine, in the papers' way (each worker opens its own MDAnalysis
+Universe and reads its share frame by frame; called MDAnalysis in tables and figures) and in
+paceline's, beside the published values. Todorov and Bush (HPCxTR0806) compared methods to write the
+atoms of a parallel simulation in order; the last sections compare paceline's methods of the same
+names. If an experiment has more workers than cores, they sleep or are only counted, as its text
+states.
 
-`make experiments` makes this page again: the tables and figures below, and the first paragraph
-under each, are written by it from what it measured. `make experiments ARGS="layouts sizes"` runs
-some, `ARGS=--draw` draws again what was kept. Each section ends with the machine that it was
-measured on, the rounds and how long that took, and a link to the rows that were measured. All times
-are wall times, of files in the page cache where nothing else is said. In tables a median stands
-before the range of all rounds; figures show both. H5MD through MPI-IO needs an h5py that was
-[built with MPI](../layouts.md#through-mpi-io), and is left out where there is none.
+`make experiments` makes this page: its tables and figures, and the first paragraph under each, from
+the measured rows. `make experiments ARGS="layouts sizes"` runs some experiments, `ARGS=--draw`
+draws saved rows again. Each section ends with the machine, the number of rounds, the time of the
+measurement, and a link to the rows. All times are wall times, with files in the page cache unless
+stated otherwise. Tables show the median and the range of all rounds; figures show both. H5MD
+through MPI-IO needs an h5py that was [built with MPI](../layouts.md#through-mpi-io), and is left
+out without it.
 """
 
 
 def write_page(folder: Path, experiments: Mapping[str, Experiment]) -> None:
-    """Draw every experiment of which there are rows, and write the page."""
+    """Draw every experiment with saved rows, and write the page."""
     parts = [INTRODUCTION]
     for name, experiment in experiments.items():
         kept = folder / f"{name}.tsv"

@@ -116,17 +116,17 @@ EXPERIMENT = Experiment(
     title="Radial distribution function",
     source="Khoshlessan et al. 2020, section 6.2",
     question=(
-        "Radial distribution functions were known to scale better than RMSDs, since computing "
-        "them takes far longer than reading."
+        "Radial distribution functions scale better than RMSDs, because computing takes far longer "
+        "than reading."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The paper took its compute-bound case from other work and repeated RMSDs instead. Here "
-        "the oxygens of water are counted with the same bins in both tools, and the same result. "
-        "How far computing exceeds reading depends on who computes: cells and compiled code bring "
-        "the ratio down, and with it the need for many workers."
+        "The paper cites its compute-bound case from other work and repeated RMSDs instead. Here "
+        "both tools count the oxygens of water with the same bins and the same result. The ratio "
+        "of computing to reading depends on the tool: cell lists and compiled code reduce it, and "
+        "so the need for many workers."
     ),
 )

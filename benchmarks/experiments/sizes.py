@@ -87,17 +87,16 @@ EXPERIMENT = Experiment(
     title="Sizes of the trajectory",
     source="Khoshlessan et al. 2017, trajectories of 50 to 600 copies",
     question=(
-        "The time grew in proportion to the frames, so that only strong scaling was worth a "
-        f"look; here every size is divided by {PART}."
+        "The time was proportional to the number of frames, so that only strong scaling was "
+        f"studied; here every size is divided by {PART}."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "As in the papers, a frame costs what it costs; what a job costs once (importing is not "
-        "counted, parsing the topology and opening are) shows on the shortest. The copies are a "
-        "chain of the same file, which stays in the page cache, where the papers had one long "
-        "file on a disk."
+        "As in the papers, the time per frame is constant; the fixed cost of a job (parsing the "
+        "topology and opening, without importing) shows on the shortest. The copies are a chain of "
+        "the same file, which stays in the page cache; the papers had one long file on a disk."
     ),
 )

@@ -80,7 +80,7 @@ def finding(rows: list[Row]) -> str:
     (theirs,) = published("todorov_bush_figures", machine="HECToR", kind="mean")
     return (
         f"From 216,000 to 1,728,000 ions a sorted dump goes from {ions[0]} to {ions[1]} µs an ion, "
-        f"{rates[0]} to {rates[1]} MB/s of the file; the report's 64 writers came to "
+        f"{rates[0]} to {rates[1]} MB/s of the file; the report's 64 writers reached "
         f"{digits(theirs['mbytes_per_s'])} MB/s. Of the larger {share['t_communicate']} % is "
         f"communication, {share['t_sort']} % sorting, {share['t_format']} % formatting and "
         f"{share['t_write']} % writing."
@@ -91,17 +91,17 @@ EXPERIMENT = Experiment(
     title="From 216,000 to 1,728,000 atoms",
     source="Todorov & Bush, HPCxTR0806, Fig. 6",
     question=(
-        "Does the sorted method keep its rate when the system is doubled in each direction? The "
-        "report measured that method alone, with 64 writers; its rates went up."
+        "The system is doubled in each direction, to see if the sorted method keeps its rate. The "
+        "report measured only that method, with 64 writers; its rates went up."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "What a dump costs once (agreeing, opening, renaming) matters less in the larger system, "
-        "and the writers' batches stay as large as their buffer. On the Cray the disks were shared "
-        "with others, whose part the authors held responsible for rates from 238 to 659 MB/s; "
-        "here the page cache takes all bytes, and formatting is what two cores can do."
+        "The fixed cost of a dump (checks, opening, renaming) matters less in the larger system, "
+        "and the batches of writers stay as large as their buffer. On the Cray the disks were "
+        "shared with other users, which explained rates from 238 to 659 MB/s according to the "
+        "authors; here the page cache takes all bytes, and two cores limit formatting."
     ),
 )

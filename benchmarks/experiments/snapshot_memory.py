@@ -44,8 +44,7 @@ def measure(setting: Setting) -> list[Row]:
 
 def table(rows: list[Row]) -> Table:
     found = Table(
-        "MB that the rank with most comes to hold beyond what it held with its ions; "
-        "peak of its buffers; s of a dump",
+        "largest growth of a rank in MB, beyond its ions; peak of its buffers; s of a dump",
         ("ions", "buffer, MB", "memory, MB", "buffers, MB", "batches", "s"),
     )
     for whole in WHOLE:
@@ -106,9 +105,9 @@ def finding(rows: list[Row]) -> str:
     }
     return (
         f"With a buffer of 67.1 MB one rank that writes for two grows by {growth[WHOLE[0]]} MB for "
-        f"216,000 ions and by {growth[WHOLE[1]]} MB for 1,728,000. The most by which any exceeds "
-        f"its buffer is {digits(worst)} MB. The smallest buffer makes a dump "
-        f"{slowest[WHOLE[0]]} and {slowest[WHOLE[1]]} times as long as the largest."
+        f"216,000 ions and by {growth[WHOLE[1]]} MB for 1,728,000. The largest excess over the "
+        f"buffer is {digits(worst)} MB. The smallest buffer makes a dump {slowest[WHOLE[0]]} and "
+        f"{slowest[WHOLE[1]]} times as long as the largest."
     )
 
 
@@ -117,17 +116,16 @@ EXPERIMENT = Experiment(
     source="Todorov & Bush, HPCxTR0806, section 5",
     question=(
         "The report's prototype collects all atoms on its writers at once, 116 bytes each, which "
-        "limits the systems that can be written; it names batches within a buffer as the way on. "
-        "Here one of two ranks writes all, with buffers of several sizes."
+        "limits the size of systems; it proposes batches within a buffer. Here one of two ranks "
+        "writes everything, with buffers of several sizes."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The ids are cut into batches that fit the buffer, whatever the number of atoms; each is "
-        "received, put in order, formatted and written before the next. Memory is that of the "
-        "process as Linux counts it, so what MPI takes for messages and Python for calls is in "
-        "it."
+        "The ids are divided into batches that fit the buffer, for any number of atoms; each is "
+        "received, sorted, formatted and written before the next. Memory is that of the process as "
+        "Linux counts it, including MPI's messages and Python."
     ),
 )

@@ -86,11 +86,11 @@ def finding(rows: list[Row]) -> str:
         n: {way: digits(one[way] / one["sorted"]) for way in WAYS} for n, one in times.items()
     }
     return (
-        f"On 2 ranks a dump takes {digits(times[2]['sorted'])} s sorted; written in its place by "
-        f"the first rank it takes {ratios[2]['serial']}, by all ranks {ratios[2]['direct']}, "
-        f"through MPI-IO {ratios[2]['mpiio']}, and by ROMIO's collective write "
-        f"{ratios[2][COLLECTIVE]} times as long. On 8 ranks it is {digits(times[8]['sorted'])} s, "
-        f"and {ratios[8]['serial']}, {ratios[8]['direct']}, {ratios[8]['mpiio']} and "
+        f"On 2 ranks a dump takes {digits(times[2]['sorted'])} s sorted; written in place by the "
+        f"first rank it takes {ratios[2]['serial']}, by all ranks {ratios[2]['direct']}, through "
+        f"MPI-IO {ratios[2]['mpiio']}, and by ROMIO's collective write {ratios[2][COLLECTIVE]} "
+        f"times as long. On 8 ranks it is {digits(times[8]['sorted'])} s, and "
+        f"{ratios[8]['serial']}, {ratios[8]['direct']}, {ratios[8]['mpiio']} and "
         f"{ratios[8][COLLECTIVE]} times."
     )
 
@@ -99,12 +99,12 @@ EXPERIMENT = Experiment(
     title="Four ways to write a snapshot",
     source="Todorov & Bush, HPCxTR0806, Figs 1, 3 and 5",
     question=(
-        "The atoms of a domain-decomposed simulation lie scattered over ranks, and the file wants "
-        "them in order. The report wrote each record in its place, by the first rank (SWRITE), "
-        "by all (PWRITE) or through MPI-IO (MWRITE), or ordered the atoms between ranks first "
-        "(MWRITE_SORTED), which alone kept up with hundreds of ranks. Here is the same crystal of "
-        "216,000 ions of NaCl with velocities and forces in a CONFIG file. Beside stands what "
-        "MPI-IO's library, ROMIO, makes of one collective write."
+        "The atoms of a simulation with domain decomposition are distributed over ranks, and the "
+        "file needs them in order. The report wrote each record at its position, by the first rank "
+        "(SWRITE), by all (PWRITE) or through MPI-IO (MWRITE), or sorted the atoms between ranks "
+        "first (MWRITE_SORTED), the only method that scaled to hundreds of ranks. Here the same "
+        "crystal of 216,000 ions of NaCl is written with velocities and forces to a CONFIG file. "
+        "One collective write of ROMIO, MPI-IO's library, is measured too."
     ),
     measure=measure,
     table=table,
@@ -112,11 +112,11 @@ EXPERIMENT = Experiment(
     finding=finding,
     why=(
         "One record is a few hundred bytes: written alone, each costs a call, and on the report's "
-        "parallel file systems a place on a disk and a lock as well, which a page cache has not. "
-        "That PWRITE did well on HPCx and wrote zeros into files on the Cray shows what it hangs "
-        "on. Files are in the page cache here and no dump waits for the disk, so sorting gains "
-        "what calls cost and no more. More ranks than cores share them: beyond 2 the curves tell "
-        "what a method loses to company, not how it scales. ROMIO's collective write also sorts "
-        "between ranks, by lists of a place for each record, which it makes, sends and merges."
+        "parallel file systems also a disk position and a lock, which a page cache does not need. "
+        "PWRITE depends on the file system: it was fast on HPCx, but wrote zeros into files on the "
+        "Cray. Files are in the page cache here and no dump waits for the disk, so sorting saves "
+        "only the cost of calls. Beyond 2 ranks they share the two cores: the curves show the loss "
+        "by more ranks, not the scaling. ROMIO's collective write also sorts between ranks, by "
+        "lists of the position of each record, which it makes, sends and merges."
     ),
 )

@@ -109,20 +109,19 @@ EXPERIMENT = Experiment(
     title="A run with and without its dump",
     source="Todorov & Bush, HPCxTR0806, Figs 1, 3 and 6",
     question=(
-        "What does a dump do to the scaling of a whole run? The report simulated 500 steps and "
-        "wrote one configuration at their end. With MWRITE the runs stopped scaling; with "
-        "MWRITE_SORTED they came close to those without any dump."
+        "The report simulated 500 steps and wrote one configuration at the end, to find the effect "
+        "of a dump on the scaling of the run. With MWRITE the runs stopped scaling; with "
+        "MWRITE_SORTED they were close to runs without a dump."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Here the steps are synthetic: each sleeps, so long that they scale without loss on any "
-        "number of ranks, as there are two cores only. The dumps are real, and on more than two "
-        "ranks they have no more cores than on two; that they do not become shorter is this "
-        "machine's doing. As in the report, what is fixed shows most where the run is shortest. "
-        "Where a run does not wait for its dumps they happen while it sleeps; a simulation that "
-        "computes would share its cores with them."
+        "Here the steps are synthetic: each sleeps, so that they scale without loss on any number "
+        "of ranks, because there are only two cores. The dumps are real, and on more than two "
+        "ranks they still have two cores, so they do not become shorter on this machine. As in the "
+        "report, fixed costs show most on the shortest run. Dumps in the background run while the "
+        "steps sleep; a real simulation would share its cores with them."
     ),
 )

@@ -82,19 +82,18 @@ EXPERIMENT = Experiment(
     title="How many ranks should write",
     source="Todorov & Bush, HPCxTR0806, Figs 2, 4 and 5",
     question=(
-        "A subset of the ranks writes. The report tried several sizes of it and found a flat "
-        "optimum, between few that cannot fill the disks and many that get in each other's way; "
-        "nearly all of a dump's time was writing."
+        "A subset of the ranks writes. The report tried several sizes and found a flat optimum "
+        "between few writers, which cannot use the bandwidth of the disks, and many, which disturb "
+        "each other; nearly all of the time of a dump was writing."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "The report's writers wait for disks that many users share. Here bytes go to a page cache "
-        "of one machine, so writing is a copy in memory and what is left is work of the two cores: "
-        "formatting, and moving atoms between ranks that take turns on them. A rank that waits "
-        "for its turn on a core counts as communicating. A second writer gives formatting a "
-        "second core; more add messages."
+        "The report's writers wait for disks that many users share. Here bytes go to the page "
+        "cache of one machine, so writing is a copy in memory, and the two cores are busy with "
+        "formatting and with sending atoms between ranks. A rank that waits for a core counts as "
+        "communicating. A second writer gives formatting a second core; more writers add messages."
     ),
 )

@@ -137,17 +137,16 @@ EXPERIMENT = Experiment(
     title="Splitting",
     source="Khoshlessan et al. 2020, Table 4",
     question=(
-        "As many segments as processes were written by as many processes, each its own: worth it "
-        "where the trajectory is analysed more than once."
+        "Each process wrote one segment: useful if the trajectory is analysed more than once."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "A frame of XTC need not be decoded to be cut from its neighbours: paceline copies bytes "
-        "from an index of where frames begin, and the disk is the limit. It also waits until the "
-        "segments are safe on the disk, which MDAnalysis does not. Since paceline's workers "
-        "share one file as well as they read many, there is rarely a reason to split at all."
+        "Splitting XTC needs no decoding: paceline copies the bytes of frames by its frame index, "
+        "and the disk is the limit. It also waits until the segments are on the disk, which "
+        "MDAnalysis does not. paceline's workers read one shared file as fast as many, so there is "
+        "rarely a reason to split."
     ),
 )

@@ -148,21 +148,21 @@ EXPERIMENT = Experiment(
     title="Throughput of schedulers",
     source="Khoshlessan et al. 2017, Fig. 10",
     question=(
-        "Could Dask's scheduler be what is slow? It was given 100,000 tasks that do nothing; "
-        "here each scheduler has as many as it does in some seconds. Even the slowest was far "
-        "faster than the job needed."
+        "To see if Dask's scheduler is the limit, it got 100,000 empty tasks; here each scheduler "
+        "gets as many as it does in some seconds. Even the slowest was far faster than the job "
+        "needed."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Scheduler and workers share two cores here, and what a run of paceline's costs once, as "
-        "sending the job, counts. paceline deals blocks of frames; the smallest, taken here, has "
-        "16 frames, of which an atom is read. On Dask they are packed into tasks of a fifth of a "
-        "second. A call, as of the parts of MDAnalysis's own analyses, is sent and answered "
-        "alone, which is slow for empty ones on Dask and MPI. No analysis is that small: a "
-        "scheduler is fast enough if it keeps up with blocks of some milliseconds, on Dask with "
-        "those tasks, and then it is not what limits a job, as the paper found."
+        "Scheduler and workers share two cores here, and the fixed cost of a paceline run, such as "
+        "sending the job, is included. paceline assigns blocks of frames; the smallest, used here, "
+        "has 16 frames, of which one atom is read. On Dask they are grouped into task batches of "
+        "0.2 s. A call, such as a part of MDAnalysis's own analyses, is sent and answered alone, "
+        "which is slow for empty calls on Dask and MPI. Real tasks are longer: a scheduler is fast "
+        "enough for blocks of some milliseconds, on Dask for these batches, and then it does not "
+        "limit a job, as the paper found."
     ),
 )

@@ -101,11 +101,10 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "R grows in proportion to X here too, as it must. With paceline both computing and "
-        "decoding take a fraction of the papers' times, and only the ratio of the two decides "
-        "about R. On two cores, with the file in the page cache, reading scales as computing "
-        "does; a larger X makes the job longer, so that meeting the other rank is a smaller part "
-        "of it. At a hundred cores on a shared file system the papers' lesson stands, that more "
-        "computing per byte scales further."
+        "R is proportional to X here too. With paceline both computing and decoding take a "
+        "fraction of the papers' times, and R is their ratio. On two cores, with the file in the "
+        "page cache, reading scales like computing; a larger X makes the job longer, so that "
+        "waiting for the other rank is a smaller part of it. On a hundred cores and a shared file "
+        "system more computing per byte still scales further, as in the papers."
     ),
 )

@@ -100,18 +100,18 @@ EXPERIMENT = Experiment(
     source="Jakupovic & Beckstein 2021, section on chunking",
     question=(
         "Writing the file of 113 GiB from DCD, TRR or XTC took about 360 seconds on one process; "
-        "writing in parallel was not tried, as MDAnalysis's writer refuses it."
+        "writing in parallel was not tried, because MDAnalysis's writer does not support it."
     ),
     measure=measure,
     table=table,
     draw=draw,
     finding=finding,
     why=(
-        "Files are written to memory here, so the disk counts for none. They are short beside the "
-        "paper's, so that what a file costs once weighs more: opening the source, and the names of "
-        "all atoms, which MDAnalysis does not write. From XTC, decoding is "
-        "part of the work, and the rate is that of positions, not of the file's bytes. "
-        "paceline's workers decode, compress and place frames themselves, with HDF5 making only "
-        "the skeleton of the file, so that writing scales without an MPI build of HDF5."
+        "Files are written to memory here, so the disk has no effect. They are shorter than the "
+        "paper's, so that fixed costs matter more: opening the source, and writing the names of "
+        "all atoms, which MDAnalysis does not do. From XTC, decoding is part of the work, and the "
+        "rate is that of positions, not of the file's bytes. paceline's workers decode, compress "
+        "and write frames themselves, and HDF5 writes only the metadata, so that writing scales "
+        "without an MPI build of HDF5."
     ),
 )
