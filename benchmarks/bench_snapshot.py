@@ -163,7 +163,7 @@ def memory(folder: Path, effort: Effort) -> Table:
 
 
 def reading(folder: Path, effort: Effort) -> Table:
-    """A CONFIG read and dealt to ranks by their parts of the box, and read by MDAnalysis."""
+    """Read a CONFIG and distribute it to ranks by domains; read it with MDAnalysis."""
     size = nacl.LARGE if effort.judged else TINY
     table = Table(
         f"reading {nacl.n_ions(size):,} ions of a CONFIG",

@@ -39,7 +39,7 @@ FILES = {
     "one HDF5 file, MPI-IO": ("h5md", "phdf5", 1),
 }
 #: As the papers read it: each rank opens and parses for itself, a request for each frame, equal
-#: shares. As paceline does: opened once, a request for each block, blocks dealt.
+#: shares. As paceline does: opened once, a request for each block, blocks assigned dynamically.
 PAPERS, OURS = "as published", "as paceline reads"
 #: Schedules are compared on a job so many times as long: at 10,000 ranks there is little of it.
 LONGER = 10
@@ -165,7 +165,7 @@ def layout_lines() -> Iterator[str]:
 
 def schedule_lines() -> Iterator[str]:
     """A Markdown table: how much later the last rank is done for some that are slow."""
-    yield "| ranks | equal shares | dealt blocks | dealt blocks, event by event |"
+    yield "| ranks | static | dynamic | dynamic, simulated event by event |"
     yield "| ---: | ---: | ---: | ---: |"
     uneven = stragglers()
     for n in RANKS:
@@ -176,7 +176,7 @@ def schedule_lines() -> Iterator[str]:
 
 def dealing_lines() -> Iterator[str]:
     """A Markdown table: what it costs that one process deals, at the most ranks."""
-    yield "| frames | frames a block | t_total | with what dealing takes |"
+    yield "| frames | frames a block | t_total | with the time to assign blocks |"
     yield "| ---: | ---: | ---: | ---: |"
     n_ranks, reading = RANKS[-1], _split_file()
     for times in (1, 10, 100):
@@ -199,7 +199,7 @@ def slowed(n_ranks: int, schedule: str, uneven: Unevenness) -> float:
 
 
 def slowed_by_events(n_ranks: int, uneven: Unevenness) -> float:
-    """The same of dealt blocks, simulated."""
+    """Simulate the same with dynamic scheduling."""
     even = _split_file().predict(n_ranks, times=LONGER)
     block = usual_block(serial_cost("splitting"), LONGER * N_FRAMES, n_ranks)
     n_blocks = round(LONGER * N_FRAMES / n_ranks / block)

@@ -20,8 +20,8 @@ from paceline.model import Unevenness
 
 #: Of Okabe and Ito's colours, which most people can tell apart.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73")
-DEALT = "#0072B2"
-SCHEDULES = {"static": ("#D55E00", "equal shares"), "dynamic": (DEALT, "dealt blocks")}
+DYNAMIC = "#0072B2"
+SCHEDULES = {"static": ("#D55E00", "equal shares"), "dynamic": (DYNAMIC, "dynamic scheduling")}
 
 
 def draw_layouts() -> Figure:
@@ -56,7 +56,7 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def draw_schedules() -> Figure:
-    """Equal shares and dealt blocks where some ranks are slow, beside where none is."""
+    """Draw static and dynamic scheduling with some slow ranks and with none."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     panels = figure.subplots(1, 2)
     _draw_slow_part(panels[0])
@@ -75,7 +75,7 @@ def _draw_slow_part(axes: Axes) -> None:
     for schedule, (colour, label) in SCHEDULES.items():
         axes.plot(CURVE, [slowed(n, schedule, uneven) for n in CURVE], color=colour, label=label)
     simulated = [slowed_by_events(n, uneven) for n in RANKS]
-    style = {"color": DEALT, "markerfacecolor": "white", "label": "dealt blocks, event by event"}
+    style = {"color": DYNAMIC, "markerfacecolor": "white", "label": "dynamic, event by event"}
     axes.plot(RANKS, simulated, "o", **style)
     title = f"{uneven.slow_fraction:.1%} of the ranks {uneven.slow_factor:.1f} times slower"
     axes.set(title=title, xlabel="ranks", xscale="log")
