@@ -24,7 +24,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import dask as dask_backend
 from paceline.backends import make_backend
-from paceline.backends.dask import DaskRun, HostClocks, LocalCluster
+from paceline.backends.dask import DaskRun, HostClocks, LocalCluster, ThreadNames
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -33,8 +33,10 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
+from paceline.report import report_of
 from paceline.schedule.tasks import BlockResult, FunctionJob
-from paceline.timing import BlockTiming
+from paceline.schedule.worker import thread_name
+from paceline.timing import BlockTiming, DuplicateAttempt
 
 #: Workers are killed at so many random moments.
 KILLS = 3
@@ -316,7 +318,8 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     def hang_once(block):
         if block.frames[0] == 32:
             with contextlib.suppress(FileExistsError):
-                os.close(os.open(hanging, os.O_CREAT | os.O_EXCL))
+                with open(hanging, "x", encoding="utf-8") as file:
+                    file.write(thread_name())
                 while not os.path.exists(released):
                     time.sleep(0.02)
         return block.times
@@ -332,8 +335,65 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
     assert series.timings.n_frames == 98
     # On a busy machine others may look as if they hung.
     hung = [one.timing for one in series.timings.abandoned if not one.came]
-    assert 2 in {timing.block for timing in hung}
-    assert {timing.worker for timing in hung} <= {*dask_client.scheduler_info()["workers"]}
+    named = {timing.worker for timing in hung if timing.block == 2}
+    assert Path(hanging).read_text() in named
+    # Of the hanging one, too, there is one row, by the name that its blocks have.
+    assert len(series.timings.workers()) == 2
+    assert report_of(series.timings).n_hosts == 1
+
+
+def test_a_dask_worker_that_never_returned_a_block_is_one_straggler(dask_client, atoms, tmp_path):
+    first, released = str(tmp_path / "first"), str(tmp_path / "released")
+
+    def first_hangs(block):
+        with contextlib.suppress(FileExistsError), open(first, "x", encoding="utf-8"):
+            while not os.path.exists(released):
+                time.sleep(0.02)
+        while not os.path.exists(first):
+            time.sleep(0.02)
+        return block.times
+
+    series = paceline.TimeSeries(first_hangs, atoms)
+    try:
+        series.run(backend=dask_client, block_frames=16)
+    finally:
+        Path(released).touch()
+    workers = series.timings.workers()
+    (hung,) = (worker for worker in workers if worker.n_blocks == 0)
+    assert len(workers) == 2
+    assert report_of(series.timings).n_hosts == 1
+    slow = {one.worker: one.cause for one in series.timings.stragglers()}
+    assert slow[hung.worker] == "hanging"
+    port = hung.worker.split(":port ")[1].removesuffix(":unknown")
+    assert port in {address.rpartition(":")[2] for address in dask_client.nthreads()}
+
+
+def test_threads_of_a_dask_worker_are_told_apart_by_their_last_blocks():
+    def timing(worker, start, end):
+        return BlockTiming(0, 0, 0, 16, worker, start, end, *[0] * 9)
+
+    def result(worker, end):
+        return BlockResult(0, 0, 0, 0, 16, [], np.zeros(16), [], [timing(worker, 0, end)])
+
+    def renamed(address, start, end):
+        attempt = DuplicateAttempt(timing(address, start, end), came=False)
+        its = names.rename(attempt).timing
+        return its.worker, its.start, its.end
+
+    names = ThreadNames()
+    names.n_threads = {"tcp://10.0.0.1:40": 2, "tcp://10.0.0.1:41": 1, "tcp://10.0.0.2:40": 1}
+    names.record("tcp://10.0.0.1:40", result("node1:7:8", 100))
+    # The other thread has returned nothing: so it is that one.
+    assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:port 40:unknown", 50, 900)
+    names.record("tcp://10.0.0.1:40", result("node1:7:9", 800))
+    # It was submitted before its thread came free.
+    assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:7:8", 100, 900)
+    # It was only queued behind other blocks.
+    names.record("tcp://10.0.0.1:40", result("node1:7:8", 1000))
+    names.record("tcp://10.0.0.1:40", result("node1:7:9", 1100))
+    assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:7:8", 900, 900)
+    assert renamed("tcp://10.0.0.1:41", 50, 900)[0] == "node1:port 41:unknown"
+    assert renamed("tcp://10.0.0.2:40", 50, 900)[0] == "tcp://10.0.0.2:40"
 
 
 def test_a_client_that_is_closed_midway_is_told(mortal, atoms, tmp_path):

@@ -1,6 +1,7 @@
 """What a user gets when something else goes wrong: one clear line, and nothing half done."""
 
 import contextlib
+import multiprocessing
 import os
 import re
 import resource
@@ -11,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import MDAnalysis
@@ -31,6 +32,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.schedule import collect as room
+from paceline.schedule.worker import thread_name
 from paceline.trajectory.open import open_file
 
 BACKENDS = ["serial", "threads", "processes"]
@@ -478,21 +480,29 @@ def test_a_killed_worker_costs_its_blocks_only(atoms, tmp_path):
     assert analysis.timings.n_frames == 98
 
 
-@pytest.mark.parametrize("backend", ["threads", "processes", "ThreadPoolExecutor"])
-def test_a_worker_that_hangs_holds_nobody(backend, atoms, tmp_path):
+@pytest.mark.parametrize(
+    "backend", ["threads", "processes", "ThreadPoolExecutor", "ProcessPoolExecutor"]
+)
+def test_a_worker_that_hangs_holds_nobody_and_is_named(backend, atoms, tmp_path):
     begun, released = tmp_path / "begun", tmp_path / "released"
 
     def hang_once(block):
         if block.frames[0] == 32:
             try:
-                begun.touch(exist_ok=False)
+                with open(begun, "x", encoding="utf-8") as file:
+                    file.write(thread_name())
             except FileExistsError:
                 return block.times
             while not released.exists():
                 time.sleep(0.02)
         return block.times
 
-    executor = ThreadPoolExecutor(2) if backend == "ThreadPoolExecutor" else None
+    executor = {
+        "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),
+        "ProcessPoolExecutor": lambda: ProcessPoolExecutor(
+            2, mp_context=multiprocessing.get_context("spawn")
+        ),
+    }.get(backend, lambda: None)()
     try:
         analysis = paceline.TimeSeries(hang_once, atoms).run(
             backend=executor or backend, n_workers=2, block_frames=16
@@ -506,9 +516,34 @@ def test_a_worker_that_hangs_holds_nobody(backend, atoms, tmp_path):
     hung = [one for one in analysis.timings.abandoned if one.timing.block == 2 and not one.came]
     attempt = max(hung, key=lambda one: one.timing.end - one.timing.start)
     assert attempt.timing.n_frames == 16
-    assert attempt.timing.end - attempt.timing.start > 1e8
-    # An executor does not tell who is at what.
-    assert bool(attempt.timing.worker) == (backend == "threads")
+    # Processes may start while their first blocks are already overdue.
+    assert attempt.timing.end - attempt.timing.start > 1e8 * ("hread" in backend)
+    assert attempt.timing.worker == begun.read_text()
+
+
+def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
+    first, released = tmp_path / "first", tmp_path / "released"
+
+    def first_hangs(block):
+        with contextlib.suppress(FileExistsError), open(first, "x", encoding="utf-8") as file:
+            file.write(thread_name())
+            file.flush()
+            while not released.exists():
+                time.sleep(0.02)
+        while not first.exists():
+            time.sleep(0.02)
+        return block.times
+
+    try:
+        made = paceline.TimeSeries(first_hangs, atoms).run(
+            backend="processes", n_workers=2, block_frames=16
+        )
+    finally:
+        released.touch()
+    hung = next(one for one in made.timings.stragglers() if one.worker == first.read_text())
+    assert (hung.cause, hung.n_frames) == ("hanging", 16)
+    (its,) = (one for one in made.timings.workers() if one.worker == hung.worker)
+    assert its.n_blocks == 0 < its.t_abandoned
 
 
 #: A command whose first block takes longer than anybody waits, or does what else is wanted.

@@ -183,7 +183,7 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
         def __init__(self, n):
             self.n_taken, self.n = 0, n
 
-        def submit(self, function, pickled, task):
+        def submit(self, function, pickled, task, *noted):
             if self.n_taken == self.n:
                 raise BrokenExecutor
             self.n_taken += 1

@@ -31,7 +31,7 @@ from paceline._core import __version__
 from paceline._util.machine import available_cpus
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.errors import UnsupportedError, WorkerError
-from paceline.performance.records import DuplicateAttempt
+from paceline.performance.records import DuplicateAttempt, host_of
 from paceline.schedule.scheduler import (
     Scheduler,
     TaskBatcher,
@@ -176,6 +176,7 @@ class DaskRun:
         self._scattered: list[Any] = []
         self._n_submitted = 0
         self._duplicates: list[DuplicateAttempt] = []
+        self._names = ThreadNames()
 
     def run(
         self, tasks: Iterable[AnyTask]
@@ -209,7 +210,7 @@ class DaskRun:
                 if time.monotonic() >= next_look:
                     self._look()
                     next_look = time.monotonic() + LOOK
-            yield from self._duplicates
+            yield from map(self._names.rename, self._duplicates)
             return any(not attempt.came for attempt in self._duplicates)
         except Exception as error:
             if self._closed:
@@ -283,15 +284,17 @@ class DaskRun:
             error = future.exception(timeout=FETCH)
             self._cancel([future])
             raise _reason(error, batch)
-        result = _fetch(future)
-        if result is None:
+        fetched = _fetch(future)
+        if fetched is None:
             # Its result was lost, or what had been scattered, with the last worker that had it.
             self._scheduler.return_lost(batch)
             if not all(job.status == "finished" for job in self._scattered):
                 self._scatter()
             return None
+        address, result = fetched
         self._batches.record(result)
         result = self._clocks.to_this_host(result)
+        self._names.record(address, result)
         if not self._scheduler.complete(result):
             self._duplicates += late_attempts(result)
             return None
@@ -319,7 +322,9 @@ class DaskRun:
             raise ConnectionError
         if self._client.status != "running":  # it tries to find its scheduler again
             return
-        self._n_workers = max(self._n_asked, sum(self._ask(self._client.nthreads).values()))
+        n_threads = self._ask(self._client.nthreads)
+        self._names.n_threads.update(n_threads)
+        self._n_workers = max(self._n_asked, sum(n_threads.values()))
         for address, keys in self._ask(self._client.processing).items():
             if not keys and (batch := self._scheduler.assign_overdue()) is not None:
                 self._submit(batch, [address])
@@ -362,8 +367,8 @@ def _name(job: AnyJob) -> str:
     return "-".join(["paceline", *words])
 
 
-def _fetch(future: Any) -> BlockResult | None:
-    """Fetch the result of a task; None if it was lost."""
+def _fetch(future: Any) -> tuple[str, BlockResult] | None:
+    """Fetch the address of a task's worker, and the result; None if it was lost."""
     if future.status == "cancelled":
         return None
     try:
@@ -412,6 +417,46 @@ class HostClocks:
         return replace(result, timings=timings)
 
 
+class ThreadNames:
+    """Names of the threads behind Dask's addresses, by the results that came from there.
+
+    Dask knows a worker that hangs by its address alone, its blocks name host:process:thread.
+    """
+
+    def __init__(self) -> None:
+        #: Threads of each address, as Dask says.
+        self.n_threads: dict[str, int] = {}
+        # Of each address the names of its threads, and when the last block of each ended, ns.
+        self._ended: dict[str, dict[str, int]] = {}
+
+    def record(self, address: str, result: BlockResult) -> None:
+        """Record which thread of an address a result is of."""
+        threads = self._ended.setdefault(address, {})
+        for timing in result.timings:
+            threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
+
+    def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
+        """Name the thread of an attempt that never came: the one idle for longest there."""
+        timing = attempt.timing
+        if attempt.came:
+            return attempt
+        threads = self._ended.get(timing.worker, {})
+        if len(threads) < self.n_threads.get(timing.worker, 1):
+            return replace(attempt, timing=replace(timing, worker=self._of_no_block(timing.worker)))
+        name = min(threads, key=threads.__getitem__)
+        # It was submitted while the thread was still at the block before.
+        start = min(max(timing.start, threads[name]), timing.end)
+        return replace(attempt, timing=replace(timing, worker=name, start=start))
+
+    def _of_no_block(self, address: str) -> str:
+        """Name a thread that returned nothing by host and port, if its host is known."""
+        number = host_of(address)
+        hosts = {host_of(of): host_of(name) for of, names in self._ended.items() for name in names}
+        if number not in hosts:
+            return address
+        return f"{hosts[number]}:port {address.rpartition(':')[2]}:unknown"
+
+
 class SharedJob:
     """A job that a Dask worker holds once, and each of its threads opens once.
 
@@ -446,7 +491,7 @@ class SharedJob:
 
 
 def run_packed(shared: SharedJob, packed: bytes) -> bytes:
-    """Run a pickled batch on a Dask worker; return the pickled result.
+    """Run a pickled batch on a Dask worker; return its address and the result, pickled.
 
     Dask would pass arrays that begin at any byte of a message: the core refuses them, and NumPy
     sums them in another order, and so to other bits.
@@ -458,6 +503,8 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     WorkerError
         The job cannot be opened here, or the result cannot be sent.
     """
+    from distributed import get_worker
+
     worker, job = shared.opened()
     batch = pickle.loads(packed)
     try:
@@ -466,7 +513,7 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
         reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
         raise FileNotFoundError(error.errno, reason, error.filename) from error
     try:
-        return cloudpickle.dumps(result)
+        return cloudpickle.dumps((get_worker().address, result))
     except Exception as error:  # pickling runs code of every object's own
         raise WorkerError(
             f"what an analysis gave of {batch.what} cannot be sent back: "

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from itertools import count
 
 from paceline.backends.base import worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
@@ -15,7 +16,7 @@ from paceline.schedule.scheduler import (
     late_attempts,
 )
 from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, TaskBatch
-from paceline.schedule.worker import PickledJob, pickle_jobs, run_pickled
+from paceline.schedule.worker import AttemptLog, PickledJob, pickle_jobs, run_pickled
 
 #: Shortest time of a batch, seconds: a worker of loky's waits 1.5 ms for its next one, and 11 % of
 #: the time where it was given single blocks of 14 ms.
@@ -95,31 +96,40 @@ def run_batches(
     concurrent.futures.BrokenExecutor
         Its workers are gone.
     """
+    log = AttemptLog()
     sender = _Sender(executor, n_workers, pickled)
-    pending: dict[BatchFuture, tuple[TaskBatch, int]] = {}
+    pending: dict[BatchFuture, tuple[TaskBatch, int, int]] = {}
+    attempts = count()
+
+    def send(batch: TaskBatch, since: int, *, whole: bool = False) -> None:
+        attempt = next(attempts)
+        future = sender.send(batch, log.folder, attempt, whole=whole)
+        pending[future] = batch, since, attempt
+
     try:
         while not scheduler.finished:
             # Twice as many as workers: none waits for a batch while its last one is returned.
             while len(pending) < 2 * n_workers and (batch := scheduler.assign()) is not None:
-                pending[sender.send(batch)] = batch, time.monotonic_ns()
+                send(batch, time.monotonic_ns())
             while len(pending) < n_workers and (batch := scheduler.assign_overdue()) is not None:
-                pending[sender.send(batch)] = batch, time.monotonic_ns()
+                send(batch, time.monotonic_ns())
             idle = len(pending) < n_workers
             timeout = scheduler.seconds_until_overdue() if idle else None
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             for future in done:
-                result, (batch, since) = future.result(), pending.pop(future)
+                result, (batch, since, _) = future.result(), pending.pop(future)
                 if result is None:
-                    pending[sender.send(batch, whole=True)] = batch, since
+                    send(batch, since, whole=True)
                     continue
                 batches.record(result)
                 if scheduler.complete(result):
                     yield result
                 else:
                     yield from late_attempts(result)
+        notes = log.read()
         return {
-            future: abandoned_attempt(batch, "", since)
-            for future, (batch, since) in pending.items()
+            future: abandoned_attempt(batch, *notes.get(attempt, ("", since)))
+            for future, (batch, since, attempt) in pending.items()
             if not future.cancel()
         }
     except BrokenExecutor:
@@ -128,6 +138,7 @@ def run_batches(
             scheduler.return_lost(batch)
         raise
     finally:
+        log.close()
         for future in pending:
             future.cancel()
 
@@ -146,8 +157,8 @@ class _Sender:
         self._keys = [job.key_alone() for job in pickled]
         self._n_sent = [0] * len(pickled)
 
-    def send(self, batch: TaskBatch, *, whole: bool = False) -> BatchFuture:
+    def send(self, batch: TaskBatch, notes: str, attempt: int, *, whole: bool) -> BatchFuture:
         self._n_sent[batch.job] += 1
         whole = whole or self._n_sent[batch.job] <= self._n_workers
         job = (self._pickled if whole else self._keys)[batch.job]
-        return self._executor.submit(run_pickled, job, batch)
+        return self._executor.submit(run_pickled, job, batch, notes, attempt)

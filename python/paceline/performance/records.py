@@ -63,7 +63,8 @@ class DuplicateAttempt:
     ----------
     timing : BlockTiming
         Of the attempt. Of one that never came: when it was assigned and given up, without parts;
-        the worker is empty where nobody knows who had it.
+        the worker is empty where nobody knows who had it, and host:port of Dask's:unknown where a
+        thread of its has returned no block.
     came : bool
         Whether it came too late, rather than never.
     """

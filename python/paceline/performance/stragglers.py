@@ -111,12 +111,12 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
     if not run.blocks:
         return []
     spent = _spent(run)
-    if len({worker for of_job in spent.values() for worker in of_job}) < 2:
-        return []
     usual = {job: _median(of_job.values()) for job, of_job in spent.items()}
     fastest = {job: _fastest(of_job.values()) for job, of_job in spent.items()}
     _add_hanging(spent, usual, run.abandoned)
     workers = sorted({worker for of_job in spent.values() for worker in of_job})
+    if len(workers) < 2:
+        return []
     found = (_straggler(worker, spent, usual, fastest) for worker in workers)
     slow = [straggler for straggler in found if straggler is not None]
     return sorted(slow, key=lambda straggler: -straggler.seconds_lost)

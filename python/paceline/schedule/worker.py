@@ -1,14 +1,18 @@
 """Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis."""
 
+import contextlib
 import copy
 import os
+import shutil
 import socket
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Self
 
 import cloudpickle
@@ -52,7 +56,7 @@ class Worker:
         self._job_of = job_of
         self._number: int | None = None
         self._free_since = time.monotonic_ns()
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
+        self.name = thread_name()
 
     def run(self, task: AnyTask) -> BlockResult:
         """Read, decode and compute one block, or call the job's function.
@@ -191,6 +195,11 @@ class Worker:
         return rows
 
 
+def thread_name() -> str:
+    """Name of the calling thread as a worker: host:process:thread."""
+    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
+
+
 def _readable(block: Block) -> Block:
     """Leave out frames that could not be read: a reduction never sees them."""
     readable = block.steps != DAMAGED_STEP
@@ -257,11 +266,52 @@ def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
         ) from error
 
 
+class AttemptLog:
+    """Names the workers of attempts that never come: each notes which one it began last.
+
+    Workers of other hosts find no such folder, and note nothing.
+    """
+
+    def __init__(self) -> None:
+        self.folder = ""
+        with contextlib.suppress(OSError):
+            self.folder = tempfile.mkdtemp(prefix="paceline-attempts-")
+
+    def read(self) -> dict[int, tuple[str, int]]:
+        """Get the worker of each worker's last attempt, and when it began, ns."""
+        found = {}
+        for path in Path(self.folder).iterdir() if self.folder else ():
+            # A full disk may have cut it.
+            with contextlib.suppress(OSError, ValueError):
+                attempt, begun = map(int, path.read_text(encoding="utf-8").split())
+                found[attempt] = path.name, begun
+        return found
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def note_attempt(folder: str, attempt: int) -> None:
+    """Note the attempt that the calling thread begins, in the folder of an `AttemptLog`."""
+    with contextlib.suppress(OSError):
+        note = f"{attempt} {time.monotonic_ns()}"
+        Path(folder, thread_name()).write_text(note, encoding="utf-8")
+
+
 _local = threading.local()
 
 
-def run_pickled(pickled: PickledJob, batch: TaskBatch) -> BlockResult | None:
-    """Run a batch in this thread of this process; None if the job is not here."""
+def run_pickled(
+    pickled: PickledJob, batch: TaskBatch, notes: str = "", attempt: int = 0
+) -> BlockResult | None:
+    """Run a batch in this thread of this process; None if the job is not here.
+
+    The attempt is noted in the folder `notes` of an `AttemptLog`, if there is one.
+    """
+    if notes:
+        note_attempt(notes, attempt)
     if getattr(_local, "key", None) != pickled.key:
         if not pickled.data:
             return None
