@@ -234,6 +234,28 @@ def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypat
 
 
 @pytest.mark.parametrize(
+    ("error", "n_tries", "advice"),
+    [
+        (ModuleNotFoundError("No module named 'paceline'"), 1, "install paceline .* there$"),
+        (Exception("No module named 'numpy'"), 1, "install what is missing there$"),
+        (KeyError("tcp://10.0.0.1:40"), 3, "perhaps workers ended meanwhile, or have another"),
+    ],
+)
+def test_what_workers_that_cannot_be_sent_to_lack_is_said_where_it_is_known(error, n_tries, advice):
+    def scatter(jobs, **options):
+        tries.append(jobs)
+        raise error
+
+    tries = []
+    client = SimpleNamespace(status="running", scatter=scatter, cancel=lambda futures: None)
+    with pytest.raises(WorkerError, match=advice) as caught:
+        list(DaskRun(client, 1, [FunctionJob("len", b"")]).run([]))
+    assert type(error).__name__ in str(caught.value)
+    assert ("install" in str(caught.value)) == ("install" in advice)
+    assert len(tries) == n_tries
+
+
+@pytest.mark.parametrize(
     ("happens", "error", "words"),
     [
         (os.unlink, FileNotFoundError, "worker .*:.* cannot see the file"),

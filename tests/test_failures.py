@@ -480,6 +480,49 @@ def test_a_killed_worker_costs_its_blocks_only(atoms, tmp_path):
     assert analysis.timings.n_frames == 98
 
 
+def test_a_worker_process_that_crashes_is_not_said_to_lack_memory(atoms, tmp_path):
+    marker = tmp_path / "crashed"
+
+    def crash_once(block):
+        if block.frames[0] == 48 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return block.times
+
+    with pytest.warns(PacelineWarning, match=r"ended by itself \(SIGSEGV") as caught:
+        paceline.TimeSeries(crash_once, atoms).run(
+            backend="processes", n_workers=2, block_frames=16
+        )
+    assert "memory" not in str(caught[0].message)
+
+
+def test_a_result_that_cannot_be_opened_is_not_blamed_on_memory(atoms):
+    class Broken:
+        def __reduce__(self):
+            return _fail_to_open, ()
+
+    class Reduction:
+        def compute(self, block):
+            return Broken()
+
+        def merge(self, left, right):
+            return left
+
+    class Analysis(paceline.AnalysisBase):
+        def prepare(self):
+            return Reduction()
+
+    with (
+        pytest.warns(PacelineWarning, match="given up: A result has failed to un-serialize"),
+        pytest.raises(WorkerError, match="lost 3 times"),
+    ):
+        Analysis(atoms).run(backend="processes", n_workers=1, block_frames=98)
+
+
+def _fail_to_open():
+    raise ValueError("no")
+
+
 @pytest.mark.parametrize(
     "backend", ["threads", "processes", "ThreadPoolExecutor", "ProcessPoolExecutor"]
 )

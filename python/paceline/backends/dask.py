@@ -238,10 +238,8 @@ class DaskRun:
                 if last_try or self._closed:
                     raise
             except Exception as error:  # of any type: Dask sends it as text
-                raise WorkerError(
-                    f"the Dask workers cannot take an analysis: {error}; install paceline "
-                    f"{__version__} there"
-                ) from error
+                if last_try or self._closed or "No module named" in str(error):
+                    raise _not_taken(error) from error
         self._scattered = [scattered[name] for name in names]
 
     def _fill(self) -> None:
@@ -358,6 +356,18 @@ class DaskRun:
             if self._closed:
                 raise ConnectionError
         return answer.result()
+
+
+def _not_taken(error: Exception) -> WorkerError:
+    """Make the error for jobs that cannot be sent; only of a missing module the cause is known."""
+    said = f"the Dask workers cannot take an analysis: {type(error).__name__}: {error}"
+    if "No module named 'paceline" in str(error):
+        return WorkerError(f"{said}; install paceline {__version__} there")
+    if "No module named" in str(error):
+        return WorkerError(f"{said}; install what is missing there")
+    return WorkerError(
+        f"{said}; perhaps workers ended meanwhile, or have another paceline than {__version__}"
+    )
 
 
 def _name(job: AnyJob) -> str:

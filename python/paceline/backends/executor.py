@@ -54,7 +54,7 @@ class Pool(ForMDAnalysis):
             )
         except BrokenExecutor as error:
             raise WorkerError(
-                f"a worker of {self.name} ended abruptly: it was killed, perhaps for want of "
+                f"a worker of {self.name} ended abruptly: perhaps it was killed for want of "
                 "memory, or the analysis crashed it"
             ) from error
         yield from left.values()
@@ -132,10 +132,11 @@ def run_batches(
             for future, (batch, since, attempt) in pending.items()
             if not future.cancel()
         }
-    except BrokenExecutor:
+    except BrokenExecutor as error:
         # Not only what is pending: a batch may have been assigned and not been accepted any more.
         for batch in scheduler.running:
-            scheduler.return_lost(batch)
+            # Only what could not be unpickled has a cause.
+            scheduler.return_lost(batch, str(error) if error.__cause__ else "")
         raise
     finally:
         log.close()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -73,9 +74,9 @@ class Processes(ForMDAnalysis):
                         yield from late_attempts(result)
                 for future in hanging:
                     yield left[future]
-            except BrokenExecutor:
+            except BrokenExecutor as error:
                 executor.shutdown(wait=True, kill_workers=True)
-                _warn_of_loss()
+                _warn_of_loss(error)
             except BaseException:
                 executor.shutdown(wait=True, kill_workers=True)
                 raise
@@ -108,12 +109,15 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _warn_of_loss() -> None:
-    warnings.warn(
-        "a worker process was killed, perhaps for want of memory; what it was at is done again",
-        PacelineWarning,
-        stacklevel=2,
-    )
+def _warn_of_loss(error: BrokenExecutor) -> None:
+    """Warn that worker processes are replaced: why, as far as loky knows."""
+    codes = re.search(r"\{(.*)\}", str(error))
+    what = "a worker process was killed, perhaps for want of memory"
+    if error.__cause__:  # of what could not be unpickled
+        what = f"worker processes were given up: {error}"
+    elif codes and "SIGKILL" not in codes[1]:
+        what = f"a worker process ended by itself ({codes[1]}), perhaps the analysis crashed it"
+    warnings.warn(f"{what}; what it was at is done again", PacelineWarning, stacklevel=2)
 
 
 def _attach(parent: int) -> None:

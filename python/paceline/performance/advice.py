@@ -222,7 +222,7 @@ def _opening(report: Report) -> Recommendation | None:
         "opening",
         f"Opening the file took {percent(share)} of the workers' time since their first blocks, "
         f"{seconds(most)} the slowest. It is done once a worker, so it weighs less in a longer "
-        "run; if it is this slow, the file system is busy.",
+        "run; perhaps the file system is busy.",
         {"share": share, "most": most},
     )
 

@@ -172,8 +172,8 @@ class Scheduler(Generic[T]):
         self._paces.setdefault(result.job, deque(maxlen=REMEMBERED)).append(pace)
         return True
 
-    def return_lost(self, task: T) -> None:
-        """Take back a task whose worker was lost; it is assigned next.
+    def return_lost(self, task: T, reason: str = "") -> None:
+        """Take back a task whose worker was lost, for a reason if it is known; it comes next.
 
         Raises
         ------
@@ -185,9 +185,11 @@ class Scheduler(Generic[T]):
             return
         self._losses[key] = self._losses.get(key, 0) + 1
         if self._losses[key] == MOST_LOSSES:
+            lost = "lost" if reason else "killed"
+            guess = "perhaps for want of memory, or the analysis crashes them there"
             raise WorkerError(
-                f"workers were killed {MOST_LOSSES} times while they were at {task.what}: "
-                "perhaps for want of memory, or the analysis crashes them there"
+                f"workers were {lost} {MOST_LOSSES} times while they were at {task.what}: "
+                f"{reason or guess}"
             )
         self._returned.append(task)
 
