@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import contextlib
 import copy
 import functools
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from itertools import pairwise
 
 import MDAnalysis
@@ -411,19 +413,72 @@ def test_on_a_full_disk_nothing_is_left(atoms, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, monkeypatch):
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Nothing can be written to a journal within the context that this returns."""
+
     def full(file, data, offset):
         raise OSError(28, "No space left on device")
 
-    before = broken.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
-        with pytest.raises(OSError, match="No space left on device") as caught:
-            go_on(atoms, broken)
-    assert caught.value.filename == str(broken)
+    @contextlib.contextmanager
+    def entered():
+        with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as told:
+            patch.setattr(os, "pwrite", full)
+            yield
+        [warning] = told
+        assert "No space left on device: the run goes on" in str(warning.message)
+
+    return entered
+
+
+def test_on_a_full_disk_a_resumed_run_goes_on(atoms, broken, whole, full_disk):
+    with full_disk():
+        resumed = go_on(atoms, broken, backend="serial")
+    assert bits(resumed) == whole
+    assert not broken.exists()
+
+
+def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, full_disk):
+    before, marker = broken.read_bytes(), broken.with_name("marker")
+    marker.touch()  # it ends at the first block that is left, once more
+    with full_disk(), pytest.raises(AnalysisError) as caught:
+        go_on(atoms, broken, backend="serial")
+    assert caught.value.__notes__[0].startswith(f"64 of 98 frames are kept in {broken}; ")
     assert broken.read_bytes() == before
+    marker.unlink()
     assert {one.name for one in broken.parent.iterdir()} == {broken.name}
     assert bits(go_on(atoms, broken)) == whole
+
+
+def test_a_resumed_run_is_kept_once_there_is_room(atoms, broken, whole, monkeypatch):
+    done = []
+    pwrite = os.pwrite
+    compute = RMSF(atoms).prepare().__class__.compute
+
+    def full_at_first(file, data, offset):
+        if 80 not in done:
+            raise OSError(28, "No space left on device")
+        return pwrite(file, data, offset)
+
+    def enough(self, block):
+        done.append(block.frames[0])
+        if block.frames[0] == 96:
+            raise RuntimeError("enough")
+        return compute(self, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full_at_first)
+        patch.setattr("paceline.analysis.rms._Moments.compute", enough)
+        with (
+            pytest.warns(PacelineWarning, match="No space left on device: the run goes on"),
+            pytest.raises(AnalysisError) as caught,
+        ):
+            go_on(atoms, broken, backend="serial")
+    assert done == [64, 80, 96]
+    assert caught.value.__notes__[0].startswith(f"96 of 98 frames are kept in {broken}")
+    resumed = go_on(atoms, broken, backend="serial")
+    assert bits(resumed) == whole
+    assert sorted(block.block for block in resumed[0].timings.blocks) == list(range(7))
 
 
 def test_the_journal_holds_little_of_no_use(atoms, tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ class Checkpoint:
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
         self._whole = True
-        self._warned = self._begun = self._finished = False
+        self._old = self._warned = self._begun = self._finished = False
         try:
             header = next(self._records, None)
         except BaseException:
@@ -151,12 +151,13 @@ class Checkpoint:
         with self._stopping.held():
             restored = self._restore(runs)
             self._runs = runs
-            self._cursors = [Cursor() for _ in runs]
+            self._cursors = [one.collected.since(Cursor())[1] for one in runs]
             self._sizes = [{} for _ in runs]
             self._due = time.monotonic() + INTERVAL
             self._bare = not restored
+            self._old = restored
             if restored:
-                self._rewrite()
+                self._write()
             self._begun = True
 
     def _restore(self, runs: Sequence[TrajectoryRun]) -> bool:
@@ -198,6 +199,8 @@ class Checkpoint:
     def _write(self) -> None:
         """Write new results; if that fails, warn and try again next time."""
         try:
+            if self._old:  # its clock is that of the run that is resumed
+                self._rewrite()
             for number in range(len(self._runs)):
                 self._append(number)
             if self._journal.size > GROWTH * (self._journal.size - self._dead):
@@ -234,6 +237,7 @@ class Checkpoint:
         found = [one.collected.since(Cursor()) for one in self._runs]
         records = [with_pickled_nodes(record) for record, _ in found]
         self._journal.rewrite(self._all_records(records))
+        self._old = False
         self._dead, self._sizes = 0, [{} for _ in found]
         for number, (_, cursor) in enumerate(found):
             self._count(number, records[number], cursor)
