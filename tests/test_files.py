@@ -1,10 +1,14 @@
 """Files that we write: no other file is lost, replaced or opened to others by it."""
 
 import os
+import shutil
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import h5py
 import pytest
 
 import paceline
@@ -15,6 +19,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli.main import main
 from paceline.errors import UnsupportedError
 from paceline.hdf5.writer import new_hdf5
+from paceline.performance.timings import Timings
 from paceline.snapshot import output
 
 
@@ -317,3 +322,66 @@ def test_commands_replace_no_pipe(adk, tmp_path, capsys):
     os.mkfifo(tmp_path / "a.xtc")
     assert main(["convert", str(adk.trajectory), str(tmp_path / "a.xtc"), "--overwrite"]) == 2
     assert all(path.is_fifo() for path in tmp_path.iterdir())
+
+
+@pytest.fixture
+def odd(adk_xtc, tmp_path):
+    """A system in a folder, and of names, that are not UTF-8."""
+    folder = tmp_path / os.fsdecode(b"runs \xe9")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system has names of Unicode only")
+    trajectory = folder / os.fsdecode(b"md\xff.xtc")
+    shutil.copy(adk_xtc.trajectory, trajectory)
+    topology = folder / f"topology{Path(adk_xtc.topology).suffix}"
+    shutil.copy(adk_xtc.topology, topology)
+    return topology, trajectory
+
+
+def test_names_that_are_not_utf8_end_no_run(odd, tmp_path):
+    atoms = paceline.Universe(*map(str, odd)).select_atoms("name CA")
+    rmsd = RMSD(atoms).run(backend="serial", checkpoint=tmp_path / "checkpoint")
+    for ending in ("csv", "tsv", "npz"):
+        rmsd.results.save(tmp_path / f"a.{ending}")
+    for ending in ("html", "png", "svg"):
+        rmsd.timings.report(tmp_path / f"report.{ending}")
+    for ending in ("csv", "tsv"):
+        assert "runs \\udce9/md\\udcff.xtc" in (tmp_path / f"a.{ending}").read_text("utf-8")
+    assert "md\\udcff.xtc" in (tmp_path / "report.html").read_text("utf-8")
+    rmsd.timings.to_csv(tmp_path / "timings.csv")
+    assert Timings.from_csv(tmp_path / "timings.csv").trajectory == str(odd[1])
+    for ending in ("h5md", "xtc", "trr", "dcd", "nc"):
+        path = odd[1].with_suffix(f".{ending}.{ending}")
+        paceline.Write(atoms, path).run(stop=3)
+        assert path.exists()
+    with h5py.File(odd[1].with_suffix(".h5md.h5md")) as h5:
+        origin = {name: one[()] for name, one in h5["parameters/origin"].items()}
+    assert b"md\\udcff.xtc" in origin["trajectory"]
+
+
+@pytest.mark.parametrize(
+    "command", [("info",), ("info", "--tsv"), ("index",), ("validate",), ("split", "-n", "2")]
+)
+def test_commands_print_names_that_are_not_utf8_as_they_are(command, odd):
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as under most locales
+    main = "import sys; from paceline.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", main, command[0], odd[1], *command[1:]],
+        env=strict,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert command[0] == "validate" or os.fsencode(odd[1].stem) in done.stdout
+
+
+def test_a_command_with_names_that_are_not_utf8_writes_all_it_is_asked_for(odd, tmp_path):
+    outputs = {
+        option: tmp_path / name
+        for option, name in (("-o", "a.csv"), ("--plot", "a.png"), ("--report", "a.html"))
+    }
+    given = [str(word) for pair in outputs.items() for word in pair]
+    checkpoint = tmp_path / "checkpoint"
+    assert main(["rmsd", *map(str, odd), *given, "--checkpoint", str(checkpoint)]) == 0
+    assert all(path.exists() for path in outputs.values())
+    assert not checkpoint.exists()

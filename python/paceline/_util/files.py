@@ -20,6 +20,8 @@ SIZES = {
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+#: Way to write what is no UTF-8: as Python writes it to standard error.
+_ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
 #: Bytes of a name from which on there is no room for more in it.
 _LONG_NAME = 200
@@ -35,9 +37,9 @@ def new_file(
 ) -> Iterator[IO[Any]]:
     """Open a file that appears under its name when the `with` block ends without an error.
 
-    It is text unless `binary`. Until it appears, it is called `temporary`, of `temporary_name`,
-    where other processes write to it as well. Raises `FileExistsError` where a file of that name
-    is there and may not be replaced.
+    It is text unless `binary`; see `escaped` for names in it. Until it appears, it is called
+    `temporary`, of `temporary_name`, where other processes write to it as well. Raises
+    `FileExistsError` where a file of that name is there and may not be replaced.
 
     Examples
     --------
@@ -48,13 +50,15 @@ def new_file(
     >>> path.read_text()
     'frame,RMSD'
     """
-    mode, encoding, newline = ("wb", None, None) if binary else ("w", "utf-8", "")
+    mode, encoding, errors, newline = (
+        ("wb", None, None, None) if binary else ("w", "utf-8", _ESCAPED, "")
+    )
     with (
         new_files(
             [path], overwrite=overwrite, names=None if temporary is None else [temporary]
         ) as [made],
         writing_to(path),
-        open(made, mode, encoding=encoding, newline=newline) as file,
+        open(made, mode, encoding=encoding, errors=errors, newline=newline) as file,
     ):
         yield file
         file.flush()
@@ -234,6 +238,17 @@ def check_distinct(*paths: str | os.PathLike | None) -> None:
                 "each output, figure, report and checkpoint a name of its own"
             )
         known |= dict.fromkeys(marks, path)
+
+
+def escaped(text: str) -> str:
+    r"""Escape bytes of file names that are not UTF-8, so that the text can be written anywhere.
+
+    Examples
+    --------
+    >>> print(escaped(os.fsdecode(b"run\xff.xtc")))
+    run\udcff.xtc
+    """
+    return text.encode("utf-8", _ESCAPED).decode()
 
 
 def parse_size(text: str) -> int:

@@ -1,6 +1,7 @@
 """Parse the command line, run a command, and turn errors into exit statuses."""
 
 import argparse
+import io
 import os
 import shlex
 import sys
@@ -72,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     size, _ = launched()
     if size == 1:
         return _main(argv)

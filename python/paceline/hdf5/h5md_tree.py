@@ -13,6 +13,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._core import __version__
+from paceline._util.files import escaped
 from paceline._util.machine import current_user
 
 #: The version of H5MD, and that of its module of units.
@@ -278,7 +279,7 @@ def _describe(h5: Any, description: Description) -> None:
     _write_atoms(h5, description.atoms)
     origin = h5.require_group("parameters/origin")
     for name, value in description.origin.items():
-        origin.create_dataset(name, data=str(value))
+        origin.create_dataset(name, data=escaped(str(value)))
 
 
 def _write_atoms(h5: Any, atoms: AtomProperties) -> None:
