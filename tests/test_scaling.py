@@ -22,6 +22,7 @@ from paceline.cli.main import main
 from paceline.cli.performance import counts
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
+from paceline.scaling.figure import draw_runs, save_figure
 from paceline.scaling.launch import find_launcher, run_command
 from paceline.scaling.measure import (
     PARTS,
@@ -118,6 +119,14 @@ def test_runs_are_read_by_pandas(tmp_path):
     assert table["t_total (s)"].tolist() == [8, 4]
     with pytest.raises(FileExistsError):
         save_runs(path, runs_of({1: [8]}), [])
+
+
+def test_a_figure_may_name_a_file_that_is_not_utf8(tmp_path):
+    whole = dict.fromkeys(quantities(Timings(blocks=[block(0, "a", 0, 8)]), 1), 0.5)
+    run = ScalingRun("strong", "threads", 1, 1, whole | {"t_command (s)": 9.25}, "")
+    figure = draw_runs([run], title=os.fsdecode(b"rmsd, md\xff.xtc"), cpus=1)
+    save_figure(figure, tmp_path / "a.svg")
+    assert "rmsd, md\\udcff.xtc" in (tmp_path / "a.svg").read_text("utf-8")
 
 
 def test_people_get_aligned_columns():

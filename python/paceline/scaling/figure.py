@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.files import new_file
+from paceline._util.files import escaped, new_file
 from paceline.analysis.results import FIGURE_STYLE, Table
 from paceline.performance.components import (
     ABANDONED,
@@ -71,7 +71,7 @@ def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> Any:
     modes = list(dict.fromkeys(run.mode for run in runs))
     with rc_context(FIGURE_STYLE):
         figure = Figure(figsize=(WIDTH, HEIGHT * len(modes)))
-        figure.suptitle(title, fontsize=8)
+        figure.suptitle(escaped(title), fontsize=8)
         for part, mode in zip(
             figure.subfigures(len(modes), squeeze=False)[:, 0], modes, strict=True
         ):
