@@ -1,10 +1,13 @@
 """Blocks cover the frames, and the tree of merges does not depend on how they are assigned."""
 
+import math
 import random
 
 import numpy as np
 import pytest
 
+import paceline
+from paceline.analysis.rms import RMSD
 from paceline.schedule.plan import LEAF_BYTES, make_plan
 from paceline.schedule.reduce import TreeReduction, tree_reduce
 
@@ -24,6 +27,19 @@ def test_blocks_cover_every_frame_once(n_frames, block_frames):
     assert np.array_equal(np.concatenate(blocks), frames)
     assert all(len(block) for block in blocks)
     assert len(blocks) == len(plan)
+
+
+@pytest.mark.parametrize("block_frames", [0, -3, math.inf, math.nan])
+def test_a_block_of_no_frames_is_refused(block_frames, adk_xtc, tmp_path):
+    message = f"block_frames must be at least 1, not {block_frames}"
+    with pytest.raises(ValueError, match=message):
+        make_plan(np.arange(1000), block_frames=block_frames, **SYSTEM)
+    atoms = paceline.Universe(*adk_xtc).select_atoms("name CA")
+    with pytest.raises(ValueError, match=message):
+        paceline.run(RMSD(atoms), block_frames=block_frames, checkpoint=tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match=message):
+        paceline.dask_array(atoms, block_frames=block_frames)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("block_frames", [None, 1, 16, 17, 64, 10**6])

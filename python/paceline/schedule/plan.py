@@ -8,7 +8,7 @@ size of blocks merge the same pairs in the same order and give the same bits.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd, lcm
+from math import gcd, inf, lcm
 from typing import Self
 
 import numpy as np
@@ -258,6 +258,8 @@ def make_plan(
     >>> plan.leaf_frames, plan.block_frames, len(plan)
     (16, 16, 63)
     """
+    if block_frames is not None and not 1 <= block_frames < inf:
+        raise ValueError(f"block_frames must be at least 1, not {block_frames!r}")
     borders = Borders.of(frames, chunk_frames)
     size = leaf = _leaf(n_atoms, borders.period, frames_together)
     while size % frames_together:
