@@ -9,6 +9,7 @@ import os
 import pickle
 import pickletools
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -264,6 +265,35 @@ def test_another_file_is_refused(adk, atoms, broken, tmp_path):
     replicas = [one for _ in range(2) for one in trio(paceline.Universe(*adk).atoms)]
     with pytest.raises(CheckpointError, match="number of trajectories: 1 there, 2 here"):
         paceline.run(replicas, checkpoint=broken)
+
+
+@pytest.mark.parametrize(
+    ("sample", "byte", "noticed"),
+    [(0, 4095, True), (1, 0, True), (8, 4095, True), (17, 4095, True), (1, -1, False)],
+)
+def test_a_trajectory_is_recognised_by_the_samples_that_the_manual_names(
+    sample, byte, noticed, adk, tmp_path
+):
+    path = tmp_path / "a.dcd"
+    shutil.copy(adk.trajectory, path)
+    marker = tmp_path / "marker"
+    marker.touch()
+
+    def run():
+        analyses = trio(paceline.Universe(adk.topology, path).atoms, str(marker))
+        return paceline.run(analyses, backend="serial", checkpoint=tmp_path / "checkpoint")
+
+    with pytest.raises(AnalysisError, match="enough"):
+        run()
+    marker.unlink()
+    content = bytearray(path.read_bytes())
+    content[(len(content) - 4096) * sample // 17 + byte] ^= 1
+    path.write_bytes(content)
+    if noticed:
+        with pytest.raises(CheckpointError, match="trajectory: not the same as there"):
+            run()
+    else:
+        assert run()[0].timings.n_frames == 98
 
 
 def test_what_cannot_be_gone_on_with_is_refused_by_name(adk, atoms, tmp_path):
