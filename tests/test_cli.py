@@ -270,6 +270,16 @@ def test_info_tells_what_a_file_holds(adk, adk_in_water, run):
     assert facts["cell (Å, degrees)"].endswith("60 60 90")
 
 
+@pytest.mark.parametrize("command", ["info", "index"])
+def test_files_behind_a_bad_one_have_their_turn(command, run, adk, tmp_path):
+    bad = tmp_path / "bad.xtc"
+    bad.write_bytes(b"no trajectory")
+    status, out, said = run(command, str(bad), str(tmp_path / "none.dcd"), adk.trajectory)
+    assert status
+    assert adk.trajectory in out
+    assert all(name in said for name in ("bad.xtc", "none.dcd"))
+
+
 def test_index_says_how_it_came_about(adk_in_water, tmp_path, run):
     path = shutil.copy(adk_in_water.trajectory, tmp_path)
     origins = [run("index", path, *more)[1].split("\t")[2] for more in ([], [], ["--refresh"])]

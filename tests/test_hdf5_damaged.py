@@ -27,7 +27,8 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import sandbox
+from paceline.hdf5 import conventions, sandbox
+from paceline.hdf5.options import Hdf5Options
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.trajectory.open import open_file
 from paceline.trajectory.reader import Reader
@@ -158,6 +159,37 @@ class TestChunks:
         patch(path, at, (chunk_of(path, 2)[0] + 12).to_bytes(8, "little"))
         _, said = read_all(path)
         assert {2, 3, 8, 9} <= said.keys() <= {2, 3, 4, 5, 8, 9}
+
+    def test_two_entries_of_a_table_for_one_chunk(self, tmp_path):
+        path = write(tmp_path / "a.h5md", chunks=(5, 15, 3), fletcher32=True)
+        content = path.read_bytes()
+        tree = content.rindex(b"TREE")
+        # An entry: size, mask, the chunk's first element along each axis and in it, its address.
+        entries, length = tree + 24, 4 + 4 + 4 * 8 + 8
+        first, second = entries + 8, entries + length + 8
+        patch(path, second, content[first : first + 4 * 8])
+        _, said = read_all(path)
+        assert sorted(said) == [0, 1, 2, 3, 4]
+
+    def test_an_entry_of_a_table_that_is_there_twice(self, tmp_path):
+        path = write(tmp_path / "a.h5md", chunks=(5, 15, 3), fletcher32=True)
+        content = path.read_bytes()
+        tree = content.rindex(b"TREE")
+        entries, length, n = tree + 24, 4 + 4 + 4 * 8 + 8, 6
+        patch(path, entries + length, content[entries : entries + (n + 1) * length - 8])
+        patch(path, tree + 6, (n + 1).to_bytes(2, "little"))
+        found, said = read_all(path)
+        assert len(found) == N_FRAMES
+        assert not said
+
+    def test_a_file_whose_index_fails_in_an_unforeseen_way(self, tmp_path, monkeypatch):
+        def fail(*_, **__):
+            raise TypeError("unhashable type")
+
+        path = write(tmp_path / "a.h5md", **CHUNKED)
+        monkeypatch.setattr(conventions, "read_chunk_index", fail)
+        with pytest.raises(DamagedFileError, match=r"a\.h5md: .* \(TypeError: unhashable type\)"):
+            Hdf5File._opened(str(path), options=Hdf5Options())
 
     def test_a_table_that_leads_nowhere(self, tmp_path):
         path = write(tmp_path / "a.h5md", **CHUNKED)

@@ -16,7 +16,7 @@ import paceline
 from paceline.analysis import validate as judging
 from paceline.analysis.validate import ROW, check_frames
 from paceline.cli.main import main
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, WorkerError
 
 N_FRAMES, N_ATOMS, CELL = 12, 50, (50.0, 50.0, 50.0, 90.0, 90.0, 90.0)
 SUFFIXES = ("xtc", "trr", "dcd", "ncdf")
@@ -473,6 +473,24 @@ class TestCommand:
         assert table[2][4:] == ["bad", "positions are not finite, first that of atom 3"]
         assert int(table[2][2]) > 276
         assert len(said.splitlines()) == 3
+
+    @pytest.mark.parametrize("kind", [TypeError, MemoryError, OSError, WorkerError])
+    def test_whatever_one_file_raises_the_others_are_judged(self, kind, run, tmp_path, monkeypatch):
+        sound = judging.validate
+
+        def validate(path, **options):
+            if path.endswith("a.xtc"):
+                raise kind("of some kind")
+            return sound(path, **options)
+
+        frames = positions()
+        frames[7, 3] = np.nan
+        paths = [tmp_path / "a.xtc", write(tmp_path / "b.dcd", frames)]
+        monkeypatch.setattr(judging, "validate", validate)
+        status, table, _ = run(*paths, "--n-workers", 1)
+        assert status == 1
+        assert [row[:2] for row in table[1:]] == [[str(paths[0]), "-"], [str(paths[1]), "7"]]
+        assert table[1][4:] == ["bad", f"validating it failed: {kind.__name__}: of some kind"]
 
     def test_what_only_mdanalysis_reads_is_refused_before_anything_is_read(self, run, tmp_path):
         status, table, said = run(tmp_path / "missing.xtc", tmp_path / "a.pdb")

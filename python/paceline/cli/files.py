@@ -3,7 +3,8 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -83,17 +84,37 @@ def run_info(args: argparse.Namespace) -> None:
 
     asked = Hdf5Options(**hdf5_options(args))
     found: list[dict[str, Any]] = []
+
+    def show(path: str) -> None:
+        found.append({})
+        try:
+            found[-1].update(facts_of(path, asked))
+        finally:
+            if not args.tsv:
+                _show(found[-1], blank=len(found) > 1)
+
     try:
-        for path in args.file:
-            found.append({})
-            try:
-                found[-1].update(facts_of(path, asked))
-            finally:
-                if not args.tsv:
-                    _show(found[-1], blank=len(found) > 1)
+        _for_each(args.file, show)
     finally:
         if args.tsv:
             _show_table(found)
+
+
+def _for_each(paths: list[str], command: Callable[[str], None]) -> None:
+    """Call a command for every file, then raise the first error, with the others as notes."""
+    errors = []
+    for path in paths:
+        try:
+            command(path)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        first, *others = errors
+        for other in others:
+            first.add_note(f"error: {' '.join(str(other).split())}")
+        raise first
 
 
 def _show(facts: dict[str, Any], *, blank: bool) -> None:
@@ -138,12 +159,15 @@ def run_index(args: argparse.Namespace) -> None:
     from paceline.trajectory.open import open_file
 
     asked = Hdf5Options(**hdf5_options(args))
-    for path in args.file:
+
+    def index(path: str) -> None:
         core = open_file(path, options=asked, refresh=args.refresh)
         n_bytes = "unknown" if core.traffic is None else core.traffic[0]
         read = f"{n_bytes} of {core.size} bytes read"
         where = core.index_file or "not saved"
         print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")
+
+    _for_each(args.file, index)
 
 
 def add_validate(commands: Any) -> argparse.ArgumentParser:
@@ -168,7 +192,7 @@ def add_validate(commands: Any) -> argparse.ArgumentParser:
 
 def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if anything is bad."""
-    from paceline.analysis.validate import check_decodable, validate
+    from paceline.analysis.validate import check_decodable
 
     for path in args.file:
         check_decodable(path)
@@ -176,15 +200,26 @@ def run_validate(args: argparse.Namespace) -> int:
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)
         for path in args.file:
-            verdict = validate(
-                path, backend=args.backend, n_workers=args.n_workers, **hdf5_options(args)
-            )
+            verdict = _verdict_of(path, args)
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
             output.flush()
             print(_summary(verdict), file=sys.stderr)
             bad = bad or bool(verdict.bad)
     return BAD if bad else 0
+
+
+def _verdict_of(path: str, args: argparse.Namespace) -> "Verdict":
+    """Validate a file; an error of any kind is a finding, so that the next file has its turn."""
+    from paceline.analysis.validate import Finding, Verdict, validate
+
+    try:
+        return validate(path, backend=args.backend, n_workers=args.n_workers, **hdf5_options(args))
+    except Exception as error:
+        if args.debug:
+            traceback.print_exc()
+        what = f"validating it failed: {type(error).__name__}: {error}"
+        return Verdict(path, 0, 0, 0.0, [Finding(None, None, None, True, what)])
 
 
 @contextlib.contextmanager

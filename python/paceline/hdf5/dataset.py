@@ -30,9 +30,9 @@ _MANY_CHUNKS = 64
 def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     """Describe a dataset of numbers; a `fixed` one holds for all frames and counts as one row.
 
-    A chunk that overlaps another, or whose size is impossible, is put at `NOWHERE`: only reading
-    its frames is an error. A dataset that claims more bytes than the file could hold is one at
-    once.
+    A chunk that overlaps another, has two places, or whose size is impossible, is put at
+    `NOWHERE`: only reading its frames is an error. A dataset that claims more bytes than the file
+    could hold is one at once.
     """
     _check_numeric(array)
     array.check_filters()
@@ -122,6 +122,7 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
         both = np.column_stack([numbers.astype(np.uint64), extents])
         numbers, extents = np.hsplit(np.unique(both, axis=0), [1])
         numbers = numbers[:, 0].astype(np.int64)
+        cells = np.column_stack(np.unravel_index(numbers, grid)).astype(np.uint64)
     offsets, sizes, masks = extents.T
     at_edge = ((cells + 1) * chunk > np.array(dataset.shape, dtype=np.uint64)).any(axis=1)
     if (at_edge & _without_checksum(dataset, sizes, masks)).any():
@@ -129,6 +130,8 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
             dataset, h5py_fallback="its chunks at the edge may have been left unfiltered"
         )
     believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
+    # Of entries that contradict each other, none is better than the others.
+    believed &= np.bincount(numbers, minlength=n_chunks)[numbers] == 1
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
     table.sizes[numbers] = sizes
     table.masks[numbers] = masks

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, field_bits
-from paceline.errors import MissingDataError, UnsupportedError
+from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, BlockIndex, ChunkExtents, ChunkIndex, Element
 from paceline.hdf5.options import Hdf5Options
 from paceline.hdf5.reader import Hdf5FileSpec
@@ -78,7 +78,7 @@ class Hdf5File:
     def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
         # Only the sandbox loads HDF5's library.
         from paceline.hdf5.conventions import read_chunk_index
-        from paceline.hdf5.file import File, check_mpi_build
+        from paceline.hdf5.file import File, check_mpi_build, damaged
         from paceline.hdf5.verification import verify
 
         if options.driver is not None:
@@ -92,6 +92,11 @@ class Hdf5File:
                 if opened.not_followed:
                     error.args = (f"{error}; {_note_not_followed(opened.not_followed)}",)
                 raise
+            except PacelineError:
+                raise
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                found = f"one that contradicts itself ({type(error).__name__}: {error})"
+                raise damaged(path, "", "an HDF5 trajectory", found) from error
             if opened.not_followed:
                 note = _note_not_followed(opened.not_followed)
                 index = replace(index, notes=[*index.notes, note])
