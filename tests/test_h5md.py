@@ -603,6 +603,42 @@ class TestBoxes:
         assert (index.dimensions == cells_of(held.edges[:1], 1.0)).all()
         assert not index.notes
 
+    @pytest.mark.parametrize("n_frames", [1, 3, N_FRAMES])
+    def test_lengths_of_each_frame_without_steps(self, tmp_path, n_frames):
+        """As MDAnalysis reads them: three rows of lengths are no cell of three vectors."""
+        held = numbers(n_frames)
+        lengths = 40 + np.random.default_rng(1).uniform(-0.4, 0.4, (n_frames, 3))
+        path = write_simple(tmp_path / "a.h5md", **held._replace(edges=None)._asdict())
+
+        def add(file):
+            box = file["particles/atoms/box"]
+            box["edges/value"] = lengths
+            box["edges/value"].attrs["unit"] = "Angstrom"
+
+        edit(path, add)
+        index = opened(path)
+        assert held.step.shape == (index.n_frames,)
+        with H5MDReader(str(path)) as theirs:
+            wanted = [ts.dimensions.copy() for ts in theirs]
+        np.testing.assert_array_equal(np.broadcast_to(index.dimensions, (n_frames, 6)), wanted)
+        assert any("has no steps: each frame has one of its" in note for note in index.notes)
+
+    @pytest.mark.parametrize("vectors", [np.diag([30.0, 40, 50]), np.eye(3) * 30 + 2])
+    def test_three_vectors_without_steps_and_three_frames(self, vectors, tmp_path):
+        path = write_simple(tmp_path / "a.h5md", **numbers(3)._replace(edges=None)._asdict())
+        edit(path, lambda file: file["particles/atoms/box"].update({"edges/value": vectors}))
+        index = opened(path)
+        assert (index.dimensions == cells_of(vectors[np.newaxis], 1.0)).all()
+        both = (vectors > 0).all()
+        assert any("could be three lengths" in note for note in index.notes) == both
+
+    def test_a_cell_without_a_volume_is_told(self, tmp_path):
+        edges = numbers().edges
+        edges[2, 1] = edges[2, 0]
+        index = opened(write_simple(tmp_path / "flat.h5", edges=edges))
+        assert not index.dimensions[2].any()
+        assert "edges spans no volume in 1 of 6 samples" in index.notes[0]
+
     def test_edges_of_another_shape(self, tmp_path):
         path = write_simple(tmp_path / "odd.h5", edges=np.ones((N_FRAMES, 2)))
         assert "expected three lengths or three vectors" in refused(path)

@@ -1,5 +1,6 @@
 """Cells of frames: lengths and angles, from vectors or from the diagonal of a cuboid."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from paceline.hdf5.elements import SampledElement, match_rows
 from paceline.hdf5.file import Array, Group
 
 _NONE = np.zeros((1, 6), dtype=np.float32)
+#: Three vectors are a cell if its volume is this part of the product of their lengths, at least.
+_LEAST_VOLUME = 0.01
 
 
 def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
@@ -47,6 +50,33 @@ def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
     possible[:, 3:] &= cells[:, 3:] < 180
     cells[~possible.all(axis=1)] = 0
     return cells[:1] if len(cells) and (cells == cells[0]).all() else cells
+
+
+def rows_as_frames(
+    edges: SampledElement | None, n_frames: int, notes: list[str]
+) -> SampledElement | None:
+    """Give edges without steps, of which each frame has a row of three lengths, a sample a frame.
+
+    For three frames they look like the three vectors of a fixed cell, which go first.
+    """
+    if edges is None or edges.steps is not None or edges.values.shape != (n_frames, 3):
+        return edges
+    if edges.values.dtype.kind not in "iuf":
+        return edges
+    rows = read_series(edges.values).astype(np.float64)
+    if n_frames == 3:
+        with np.errstate(invalid="ignore", over="ignore"):
+            product = np.prod(np.linalg.norm(rows, axis=1))
+            is_cell = abs(np.linalg.det(rows)) > _LEAST_VOLUME * product
+        if is_cell or not (rows > 0).all():
+            if (rows > 0).all():
+                notes.append(
+                    f"{edges.name} has no steps, and is read as three vectors of all frames; "
+                    "it could be three lengths of each of the 3 frames, as MDAnalysis reads it"
+                )
+            return edges
+    notes.append(f"{edges.name} has no steps: each frame has one of its {n_frames} rows")
+    return replace(edges, steps=np.arange(n_frames), has_steps=False)
 
 
 def _read_edges(edges: SampledElement) -> np.ndarray:
@@ -113,6 +143,10 @@ def read_dimensions(
         axes = ", ".join(axis for axis, is_so in zip("xyz", periodic, strict=True) if is_so)
         notes.append(f"{box.name} is periodic along {axes} only, and its cell is for all three")
     cells = cells_of(_read_edges(edges), factor)
+    flat = np.count_nonzero(~cells.any(axis=1))
+    if flat:
+        which = "" if len(cells) == 1 else f" in {flat} of {len(cells)} samples"
+        notes.append(f"{edges.name} spans no volume{which}: frames have no cell there")
     if len(cells) <= 1:
         return cells if len(cells) else _NONE
     return _join_by_step(cells, edges, frames, notes)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.hdf5.cells import read_dimensions
+from paceline.hdf5.cells import read_dimensions, rows_as_frames
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import Elements, SampledElement, first_not_rising, match_rows
@@ -207,7 +207,8 @@ class Particles:
     @cached_property
     def edges(self) -> SampledElement | None:
         """Edges of the box."""
-        return self.elements.find(self.group, "box/edges", rank=2)
+        edges = self.elements.find(self.group, "box/edges", rank=2)
+        return rows_as_frames(edges, self.frames.n_rows, self.notes)
 
 
 def _as_one_frame(fixed: SampledElement) -> SampledElement:
