@@ -21,8 +21,13 @@ CUBE = (50, 60.5, 70.25, 90, 90, 90)
 TRICLINIC = (80.017, 80.017, 80.017, 60, 60, 90)
 SKEW = (31.4, 27.1, 57.7, 70.5, 103.25, 88)
 
-#: Dimensions, times and steps of one frame.
-NO_CELL = (np.zeros((1, 6), np.float32), np.zeros(1), np.zeros(1, np.int64))
+#: Dimensions, times, steps and λ of one frame.
+NO_CELL = (
+    np.zeros((1, 6), np.float32),
+    np.zeros(1),
+    np.zeros(1, np.int64),
+    np.zeros(1, np.float32),
+)
 
 
 def encoder(format, n_atoms, *, precision=None, has_cell=True, fields=POSITIONS):
@@ -36,7 +41,8 @@ def encode(encoder, positions, dimensions=CUBE, times=None, steps=None):
     times = np.arange(n_frames, dtype=np.float64) if times is None else np.asarray(times)
     steps = np.arange(n_frames) if steps is None else np.asarray(steps)
     positions = np.ascontiguousarray(positions, dtype=np.float32)
-    return encoder.encode((positions, None, None, dimensions, times, steps))
+    lambdas = np.zeros(n_frames, np.float32)
+    return encoder.encode((positions, None, None, dimensions, times, steps, lambdas))
 
 
 def in_memory(positions, dimensions=CUBE) -> MDAnalysis.Universe:
@@ -255,6 +261,7 @@ def read_by_us(path):
         velocities = forces = judgements = None
         dimensions = np.empty((n, 6), np.float32)
         times, steps, fields = np.empty(n), np.empty(n, np.int64), np.empty(n, np.uint8)
+        lambdas = np.empty(n, np.float32)
 
     reader = _core.Reader(path, trajectory.layout, trajectory.fingerprint)
     reader.read(Extents, Block, required=POSITIONS, skip=False)

@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+import warnings
 from pathlib import Path
 
 import MDAnalysis
@@ -18,7 +19,12 @@ import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.block import FIELDS
-from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    MissingDataError,
+    PacelineWarning,
+    UnsupportedError,
+)
 from paceline.trajectory.reader import Reader, open_file
 
 DATA = Path(datafiles.__file__).parent / "data"
@@ -43,8 +49,12 @@ def real_frame(number, *, double=False, fields=FIELDS, box=True, n_atoms=N_ATOMS
     head = (1993, 13, 12, b"GMX_trn_file", 0, 0, box_size, 0, 0, 0, 0, *sizes, n_atoms, 7 * number)
     content = struct.pack(">3i12s12ii", *head, 0)
     # Neighbours that 32 bits cannot tell apart.
-    content += np.array([1e6 + number / 1000, 0.5]).astype(code).tobytes()
+    content += np.array([1e6 + number / 1000, lambda_of(number)]).astype(code).tobytes()
     return content + b"".join(block.astype(code).tobytes() for block in blocks)
+
+
+def lambda_of(number) -> float:
+    return 0.1 + number / 64
 
 
 def trr(path, frames) -> str:
@@ -66,7 +76,9 @@ def same(ours, theirs, *, box=True):
         assert (ours.dimensions is None) == (theirs.dimensions is None)
         if ours.dimensions is not None:
             np.testing.assert_array_equal(ours.dimensions, theirs.dimensions, strict=True)
-    assert (ours.frame, ours.data["step"]) == (theirs.frame, theirs.data["step"])
+    shown = {"step", "lambda"}
+    assert ours.frame == theirs.frame
+    assert {name: ours.data[name] for name in shown} == {name: theirs.data[name] for name in shown}
 
 
 @pytest.mark.parametrize("name", PUBLISHED, ids=str)
@@ -307,11 +319,13 @@ def test_the_bytes_are_those_of_mdanalysis(cell, tmp_path):
                 setattr(ts, field, values[0])
         ts.dimensions = cell
         ts.frame, ts.time, ts.data["step"] = number, 0.1 * number, -10 * number
+        ts.data["lambda"] = 0.3 * number
         timesteps.append(ts)
         fields = sum(has << bit for bit, has in enumerate(held))
         encoder = _core.Encoder("TRR", 31, None, True, fields)
         dimensions = np.zeros((1, 6), np.float32) if cell is None else np.float32([cell])
-        ours += encoder.encode((*arrays, dimensions, np.array([ts.time]), np.array([-10 * number])))
+        moments = np.array([ts.time]), np.array([-10 * number]), np.float32([0.3 * number])
+        ours += encoder.encode((*arrays, dimensions, *moments))
     assert ours == written_by_mdanalysis(tmp_path / "theirs.trr", timesteps)
 
 
@@ -320,10 +334,38 @@ def test_a_file_written_again_is_the_same_for_mdanalysis(system, tmp_path):
     paceline.Write(paceline.Universe(*system).atoms, out).run(n_workers=2)
     for one, other in zip(TRRReader(str(out)), TRRReader(system[1]), strict=True):
         assert (one.time, one.data["step"]) == (other.time, other.data["step"])
+        assert one.data["lambda"] == other.data["lambda"] != 0
         for field in FIELDS:
             assert getattr(one, f"has_{field}") == getattr(other, f"has_{field}")
             if getattr(one, f"has_{field}"):
                 np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=3e-7)
+
+
+@pytest.mark.parametrize("kind", ["paceline", "MDAnalysis", "transformed"])
+def test_lambda_reaches_functions_and_files_however_frames_are_read(kind, system, where, tmp_path):
+    universe = (paceline if kind == "paceline" else MDAnalysis).Universe(*system)
+    if kind == "transformed":
+        universe.trajectory.add_transformations(lambda ts: ts)
+    atoms = universe.atoms[:9]
+    series = paceline.TimeSeries(lambda block: block.lambdas, atoms)
+    write = paceline.Write(atoms, tmp_path / "out.trr")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "frames are transformed by MDAnalysis", PacelineWarning)
+        paceline.run([series, write], step=3, **where)
+    expected = np.float32([lambda_of(number) for number in range(0, 40, 3)])
+    np.testing.assert_array_equal(series.results.timeseries, expected, strict=True)
+    found = [ts.data["lambda"] for ts in TRRReader(str(tmp_path / "out.trr"))]
+    assert np.array_equal(found, expected)
+
+
+def test_lambda_is_shown_of_the_files_of_a_chain_that_have_it(system, tmp_path):
+    gro, path = system
+    other = tmp_path / "other.xtc"
+    paceline.Write(paceline.Universe(gro, path).atoms, other).run(stop=2)
+    trajectory = paceline.Universe(gro, path, str(other)).trajectory
+    assert trajectory[39].data["lambda"] == np.float32(lambda_of(39))
+    assert "lambda" not in trajectory[40].data
+    assert trajectory[1].data["lambda"] == np.float32(lambda_of(1))
 
 
 # GROMACS

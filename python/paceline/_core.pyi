@@ -18,6 +18,7 @@ _Arrays: TypeAlias = tuple[
     NDArray[np.float32],
     NDArray[np.float64],
     NDArray[np.int64],
+    NDArray[np.float32],
 ]
 
 #: Three vectors of a cell, Å.

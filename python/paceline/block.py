@@ -66,6 +66,8 @@ class Block:
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
         Step numbers of the simulation.
+    lambdas : numpy.ndarray of float32, shape (n_frames,)
+        λ of a free-energy run, which TRR files hold; 0 in frames of other formats.
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     masses, charges, names : numpy.ndarray, shape (n_atoms,)
@@ -139,6 +141,11 @@ class Block:
         return self._decoded.steps
 
     @property
+    def lambdas(self) -> np.ndarray:
+        """Values of λ: numpy.ndarray of float32, shape (n_frames,)."""
+        return self._decoded.lambdas
+
+    @property
     def frames(self) -> np.ndarray:
         """Frame numbers: numpy.ndarray of int64, shape (n_frames,)."""
         return self._decoded.frames
@@ -182,6 +189,8 @@ class Decoded:
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
         Step numbers of the simulation.
+    lambdas : numpy.ndarray of float32, shape (n_frames,)
+        λ of a free-energy run; 0 where the format has none.
     fields : numpy.ndarray of uint8, shape (n_frames,)
         Fields that each frame holds, as `field_bits` encodes them.
     """
@@ -194,6 +203,7 @@ class Decoded:
     dimensions: np.ndarray
     times: np.ndarray
     steps: np.ndarray
+    lambdas: np.ndarray
     fields: np.ndarray
 
     @classmethod
@@ -214,6 +224,7 @@ class Decoded:
             dimensions=np.empty((n, 6), dtype=np.float32),
             times=np.empty(n),
             steps=np.empty(n, dtype=np.int64),
+            lambdas=np.zeros(n, dtype=np.float32),
             fields=np.zeros(n, dtype=np.uint8),
         )
 

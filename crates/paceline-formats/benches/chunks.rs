@@ -149,6 +149,7 @@ impl Stored {
                 dimensions: &mut [[0.0; 6]; BLOCK],
                 times: &mut [0.0; BLOCK],
                 steps: &mut [0; BLOCK],
+                lambdas: &mut [0.0; BLOCK],
                 fields: &mut [0; BLOCK],
             };
             reader.read(request, out).expect("a sound dataset");

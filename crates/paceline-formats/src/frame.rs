@@ -78,6 +78,8 @@ pub struct FrameOut<'a> {
     pub time: &'a mut f64,
     /// Step number of the simulation.
     pub step: &'a mut i64,
+    /// λ of a free-energy run; left as it is where the format has none.
+    pub lambda: &'a mut f32,
     /// What the frame holds, wanted or not.
     pub fields: &'a mut Fields,
 }
@@ -91,6 +93,7 @@ pub struct Frame {
     pub dimensions: [f32; 6],
     pub time: f64,
     pub step: i64,
+    pub lambda: f32,
     pub fields: Fields,
 }
 
@@ -105,6 +108,7 @@ impl Frame {
             dimensions: [0.0; 6],
             time: 0.0,
             step: 0,
+            lambda: 0.0,
             fields: Fields::default(),
         }
     }
@@ -118,6 +122,7 @@ impl Frame {
             dimensions: &mut self.dimensions,
             time: &mut self.time,
             step: &mut self.step,
+            lambda: &mut self.lambda,
             fields: &mut self.fields,
         }
     }
@@ -131,6 +136,7 @@ impl Frame {
             dimensions: &self.dimensions,
             time: self.time,
             step: self.step,
+            lambda: self.lambda,
         }
     }
 }
@@ -146,6 +152,8 @@ pub struct FrameIn<'a> {
     pub dimensions: &'a [f32; 6],
     pub time: f64,
     pub step: i64,
+    /// λ of a free-energy run, 0 if it is none.
+    pub lambda: f32,
 }
 
 /// What all frames of a file have in common, known when the last one has been encoded.

@@ -114,6 +114,8 @@ pub struct FrameBlock {
     pub dimensions: Vec<[f32; 6]>,
     pub times: Vec<f64>,
     pub steps: Vec<i64>,
+    /// λ of free-energy runs; 0 where the format has none.
+    pub lambdas: Vec<f32>,
 }
 
 impl FrameReader<'_> {
@@ -142,6 +144,7 @@ impl FrameReader<'_> {
             dimensions: vec![[0.0; 6]; n],
             times: vec![0.0; n],
             steps: vec![0; n],
+            lambdas: vec![0.0; n],
         };
         let extents = Extents {
             frames: &frames,
@@ -157,6 +160,7 @@ impl FrameReader<'_> {
             dimensions: &mut block.dimensions,
             times: &mut block.times,
             steps: &mut block.steps,
+            lambdas: &mut block.lambdas,
             fields: &mut vec![0; n],
         };
         self.blocks.read(extents, out, Fields::default(), false)?;

@@ -97,7 +97,7 @@ impl Encoder {
     }
 }
 
-/// Positions, velocities, forces, dimensions, times and steps of a block.
+/// Positions, velocities, forces, dimensions, times, steps and λ of a block.
 #[derive(FromPyObject)]
 struct Arrays<'py>(
     Option<PyReadonlyArray3<'py, f32>>,
@@ -106,6 +106,7 @@ struct Arrays<'py>(
     PyReadonlyArray2<'py, f32>,
     PyReadonlyArray1<'py, f64>,
     PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray1<'py, f32>,
 );
 
 impl Encoder {
@@ -116,13 +117,15 @@ impl Encoder {
 
     /// The arrays of a block, of the shapes that the encoder expects.
     fn block<'a>(&self, arrays: &'a Arrays<'_>) -> PyResult<Block<'a>> {
-        let Arrays(positions, velocities, forces, dimensions, times, steps) = arrays;
-        let (times, steps) = (times.as_slice()?, steps.as_slice()?);
+        let Arrays(positions, velocities, forces, dimensions, times, steps, lambdas) = arrays;
+        let (times, steps, lambdas) = (times.as_slice()?, steps.as_slice()?, lambdas.as_slice()?);
         let n_frames = times.len();
         let (dimensions, rest) = dimensions.as_slice()?.as_chunks();
-        if dimensions.len() != n_frames || !rest.is_empty() || steps.len() != n_frames {
+        let same = [dimensions.len(), steps.len(), lambdas.len()] == [n_frames; 3];
+        if !same || !rest.is_empty() {
             return Err(PyValueError::new_err(format!(
-                "dimensions (n, 6), times (n,) and steps (n,) must have the same n: {n_frames}"
+                "dimensions (n, 6), times (n,), steps (n,) and lambdas (n,) must have the same n: \
+                 {n_frames}"
             )));
         }
         let wanted = self.fields;
@@ -133,6 +136,7 @@ impl Encoder {
             dimensions,
             times,
             steps,
+            lambdas,
         })
     }
 

@@ -53,6 +53,7 @@ pub(super) struct BlockArrays<'py> {
     dimensions: PyReadwriteArray2<'py, f32>,
     times: PyReadwriteArray1<'py, f64>,
     steps: PyReadwriteArray1<'py, i64>,
+    lambdas: PyReadwriteArray1<'py, f32>,
     fields: PyReadwriteArray1<'py, u8>,
 }
 
@@ -91,6 +92,7 @@ impl BlockArrays<'_> {
             dimensions: rows_of(&mut self.dimensions, "dimensions")?,
             times,
             steps: self.steps.as_slice_mut()?,
+            lambdas: self.lambdas.as_slice_mut()?,
             fields: self.fields.as_slice_mut()?,
         };
         Ok(cost_of(py.detach(|| read(out)).or_raise(py)?))

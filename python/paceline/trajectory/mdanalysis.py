@@ -269,6 +269,9 @@ class _MDAnalysisFileReader:
         # Not the Timestep's: a chain of files counts on from one to the next.
         block.times[row] = self._trajectory.time
         block.steps[row] = ts.data.get("step", ts.frame)
+        # An observable of H5MD may have that name, and any shape.
+        found = ts.data.get("lambda")
+        block.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
 def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:

@@ -337,17 +337,19 @@ class Reader(ReaderBase):
         ts.dimensions = decoded.dimensions[0]
         self._frame = ts.frame = frame
         self.filename = self.chain.names[number]
-        self._observe(self.chain.files[number], int(extents.frames[0]), int(decoded.steps[0]))
+        self._observe(self.chain.files[number], int(extents.frames[0]))
         # The Timestep adds `time_offset` itself.
         ts.time = float(self._time_axis(np.array([frame]), decoded.times)[0])
         return ts
 
-    def _observe(self, file: TrajectoryFile, frame: int, step: int) -> None:
-        """Put the observables of its step on the Timestep."""
-        data = self.ts.data
+    def _observe(self, file: TrajectoryFile, frame: int) -> None:
+        """Put the decoded frame's step, λ and observables on the Timestep."""
+        data, step = self.ts.data, int(self._decoded.steps[0])
         for name in self._observed:
             del data[name]
         found = file.observables.at(step, frame) if isinstance(file, Hdf5File) else {}
+        if file.format == "TRR":
+            found = {"lambda": float(self._decoded.lambdas[0])}
         # These names are MDAnalysis's own.
         self._observed = [name for name in found if name not in ("step", "time", "dt")]
         data.update((name, found[name]) for name in self._observed)

@@ -141,7 +141,8 @@ class _Encode:
         positions, velocities, forces = (
             getattr(block, field) if field in held else None for field in FIELDS
         )
-        return positions, velocities, forces, block.dimensions, block.times, block.steps
+        moments = block.dimensions, block.times, block.steps, block.lambdas
+        return positions, velocities, forces, *moments
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ pub struct BlockOut<'a> {
     /// ps.
     pub times: &'a mut [f64],
     pub steps: &'a mut [i64],
+    /// λ of free-energy runs; left as they are where the format has none.
+    pub lambdas: &'a mut [f32],
     /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
     pub fields: &'a mut [u8],
 }
@@ -70,6 +72,7 @@ impl BlockOut<'_> {
             && self.dimensions.len() == n
             && self.times.len() == n
             && self.steps.len() == n
+            && self.lambdas.len() == n
             && self.fields.len() == n;
         if !fits {
             return Err(Error::Argument(format!(
@@ -202,6 +205,7 @@ impl<'a> Rows<'a> {
             dimensions: &mut self.out.dimensions[row],
             time: &mut self.out.times[row],
             step: &mut self.out.steps[row],
+            lambda: &mut self.out.lambdas[row],
             fields: held,
         }
     }

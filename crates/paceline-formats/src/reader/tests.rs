@@ -56,6 +56,7 @@ fn read_into(
         dimensions: &mut rows.dimensions,
         times: &mut rows.times,
         steps: &mut rows.steps,
+        lambdas: &mut vec![0.0; n],
         fields: &mut rows.fields,
     };
     let offsets: Vec<u64> = frames.iter().map(|frame| frame * FRAME).collect();

@@ -55,13 +55,8 @@ impl Encoder for TrrEncoder {
         // MDAnalysis's reader shows whatever its memory held.
         let vectors = xdr::box_vectors(frame.dimensions)?;
         let start = bytes.len();
-        put_header(
-            self.n_atoms,
-            fields.map(|values| 4 * values.len()),
-            step,
-            time,
-            bytes,
-        );
+        let sizes = fields.map(|values| 4 * values.len());
+        put_header(self.n_atoms, sizes, step, [time, frame.lambda], bytes);
         for value in vectors.as_flattened() {
             bytes.extend(value.to_be_bytes());
         }
@@ -75,8 +70,8 @@ impl Encoder for TrrEncoder {
     }
 }
 
-/// `sizes` are the bytes of the fields.
-fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, time: f32, bytes: &mut Vec<u8>) {
+/// `sizes` are the bytes of the fields; `reals` are the time, ps, and λ.
+fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, reals: [f32; 2], bytes: &mut Vec<u8>) {
     let mut blocks = [0; BLOCKS.len()];
     blocks[BOX] = CELL_LEN;
     for (block, size) in FIELDS.into_iter().zip(sizes) {
@@ -94,8 +89,7 @@ fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, time: f32, bytes: &m
     for integer in [n_atoms as i32, step, energies] {
         bytes.extend(integer.to_be_bytes());
     }
-    let lambda = 0.0;
-    for real in [time, lambda] {
+    for real in reals {
         bytes.extend(real.to_be_bytes());
     }
 }

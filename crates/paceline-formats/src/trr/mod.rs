@@ -154,6 +154,7 @@ impl Decoder for TrrDecoder {
         *out.fields = header.contents.held();
         *out.time = header.time;
         *out.step = header.step.into();
+        *out.lambda = header.lambda;
         Ok(())
     }
 }
@@ -309,6 +310,8 @@ pub struct Header {
     pub step: i32,
     /// ps
     pub time: f64,
+    /// In single precision whatever the file's, as MDAnalysis has it.
+    pub lambda: f32,
     contents: Contents,
 }
 
@@ -357,15 +360,15 @@ impl Header {
         let contents = Contents::new(&sizes, n_atoms as u64)?;
         let step = xdr.i32()?;
         let _energies = xdr.i32()?;
-        let time = match contents.width {
-            8 => [xdr.f64()?, xdr.f64()?],
-            _ => [xdr.f32()?.into(), xdr.f32()?.into()],
+        let (time, lambda) = match contents.width {
+            8 => (xdr.f64()?, xdr.f64()? as f32),
+            _ => (xdr.f32()?.into(), xdr.f32()?),
         };
-        let [time, _lambda] = time;
         Ok(Header {
             n_atoms,
             step,
             time,
+            lambda,
             contents,
         })
     }

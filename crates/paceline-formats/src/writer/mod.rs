@@ -45,6 +45,7 @@ pub struct Block<'a> {
     pub dimensions: &'a [[f32; 6]],
     pub times: &'a [f64],
     pub steps: &'a [i64],
+    pub lambdas: &'a [f32],
 }
 
 impl Block<'_> {
@@ -61,6 +62,7 @@ impl Block<'_> {
             dimensions: &self.dimensions[row],
             time: self.times[row],
             step: self.steps[row],
+            lambda: self.lambdas[row],
         }
     }
 
@@ -161,6 +163,7 @@ mod tests {
         dimensions: Vec<[f32; 6]>,
         times: Vec<f64>,
         steps: Vec<i64>,
+        lambdas: Vec<f32>,
     }
 
     impl Arrays {
@@ -171,6 +174,7 @@ mod tests {
                 dimensions: vec![[80.0, 80.0, 80.0, 90.0, 90.0, 90.0]; N_FRAMES],
                 times: (0..N_FRAMES).map(|k| k as f64).collect(),
                 steps: (0..N_FRAMES as i64).collect(),
+                lambdas: vec![0.0; N_FRAMES],
             }
         }
 
@@ -182,6 +186,7 @@ mod tests {
                 dimensions: &self.dimensions[first..stop],
                 times: &self.times[first..stop],
                 steps: &self.steps[first..stop],
+                lambdas: &self.lambdas[first..stop],
             }
         }
     }

@@ -118,6 +118,7 @@ pub fn read(
         dimensions: &mut vec![[0.0; 6]; n],
         times: &mut vec![0.0; n],
         steps: &mut vec![0; n],
+        lambdas: &mut vec![0.0; n],
         fields: &mut fields,
     };
     let request = ReadRequest {

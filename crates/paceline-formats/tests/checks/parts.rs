@@ -33,7 +33,7 @@ pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
 }
 
 /// All of a frame, so that NaN equals NaN: which one a product is, is up to the processor.
-pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
+pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, u32, Fields) {
     let fields = [&frame.positions, &frame.velocities, &frame.forces];
     let numbers = fields.into_iter().flatten().chain(&frame.dimensions);
     let bits = numbers.map(|number| match number.is_nan() {
@@ -44,6 +44,7 @@ pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, Fields) {
         bits.collect(),
         frame.time.to_bits(),
         frame.step,
+        frame.lambda.to_bits(),
         frame.fields,
     )
 }

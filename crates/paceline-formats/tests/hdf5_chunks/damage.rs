@@ -145,6 +145,7 @@ fn what_is_required_and_not_there_is_missing() {
         dimensions: &mut [[0.0; 6]; 2],
         times: &mut [0.0; 2],
         steps: &mut [0; 2],
+        lambdas: &mut [0.0; 2],
         fields: &mut [0; 2],
     };
     let request = ReadRequest {

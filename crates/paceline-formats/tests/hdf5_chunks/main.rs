@@ -178,6 +178,7 @@ fn frames_are_visited_with_their_numbers_whatever_the_layout() {
             dimensions: &mut [[0.0; 6]; 4],
             times: &mut [0.0; 4],
             steps: &mut [0; 4],
+            lambdas: &mut [0.0; 4],
             fields: &mut [0; 4],
         };
         let request = ReadRequest {

@@ -71,6 +71,7 @@ fn expected(file: &File, frame: u64) -> Frame {
             false => frame as f64,
         },
         step: frame as i64,
+        lambda: 0.0,
         fields: file.fields,
     }
 }

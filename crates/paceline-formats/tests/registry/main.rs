@@ -64,6 +64,7 @@ fn write(path: &Path, format: &str, content: &Content) {
         dimensions: &content.dimensions,
         times: &content.times,
         steps: &content.steps,
+        lambdas: &vec![0.0; content.steps.len()],
     };
     let frames = block.encode(&mut *encoder).unwrap();
     std::fs::write(path, [encoder.head(&series), frames].concat()).unwrap();
@@ -112,6 +113,7 @@ fn read(path: &Path, atoms: Atoms) -> Content {
         dimensions: &mut content.dimensions,
         times: &mut content.times,
         steps: &mut content.steps,
+        lambdas: &mut vec![0.0; n],
         fields: &mut vec![0; n],
     };
     reader.read(extents, out, Fields::POSITIONS, false).unwrap();

@@ -15,6 +15,7 @@ fn frame(fields: u8) -> Frame {
         dimensions: [30.0, 40.0, 50.0, 90.0, 60.0, 75.0],
         time: 12.5,
         step: -7,
+        lambda: 0.3,
         fields: held,
         ..Frame::new(N_ATOMS, held)
     };
@@ -50,8 +51,8 @@ fn every_mix_of_fields_is_read_back() {
         let mut decoder = TrrDecoder::new(Atoms::all(N_ATOMS), written.fields);
         let found = decode(&mut decoder, N_ATOMS, written.fields, &bytes).unwrap();
         assert_eq!(
-            (found.fields, found.time, found.step),
-            (written.fields, 12.5, -7)
+            (found.fields, found.time, found.step, found.lambda),
+            (written.fields, 12.5, -7, 0.3)
         );
         let cells = found.dimensions.iter().zip(written.dimensions);
         assert!(
