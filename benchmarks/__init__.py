@@ -1,1 +1,1 @@
-"""Scripts that measure; see README.md."""
+"""Benchmarks; see README.md."""

@@ -1,11 +1,10 @@
-"""Whether `paceline.advise` predicts how long runs take, and how soon it answers.
+"""Measure the accuracy of the times that `paceline.advise` predicts, and its own time.
 
     python -m benchmarks advise [folder] [--repeats 5] [--only dense-xtc] [--tsv] [--tiny]
 
-Five jobs with their file in memory, their frames repeated until two workers have ten seconds to
-do: in each round advice is asked for, and the job is done by one thread and by two. Then the
-command line is asked about a trajectory of 30 GB, or the largest that the disk has room for, that
-has no index yet and is not in memory.
+Five jobs with their file in memory, with frames repeated for ten seconds of two workers. Each round
+predicts the time and runs the job with one thread and with two. Then the command predicts the time
+for a trajectory of 30 GB, or the largest that fits on the disk, without an index and not in memory.
 """
 
 import os
@@ -27,15 +26,15 @@ from benchmarks.measure import Spread
 from benchmarks.table import Table
 from paceline._util.page_cache import drop_from_cache
 
-#: A prediction may be so far from what is measured.
+#: Allowed range of predicted / measured.
 TOLERANCE = 0.15
-#: Seconds in which advice must come about a file of so many bytes.
+#: Allowed seconds of a prediction, and the size of its file in bytes.
 SOON, LONG = 10.0, 30e9
-#: Bytes of the disk that are left to others.
+#: Bytes of the disk that stay free.
 SPARE = 8e9
-#: How often the heavy job does its work, as in the papers.
+#: Repetitions of the heavy job's work, as in the papers.
 TIMES = 40
-#: What the sleeping job takes a frame, s.
+#: Seconds per frame of the sleeping job.
 NAP = 2e-3
 
 JOBS = (
@@ -47,7 +46,7 @@ LONG_FILE = ("case", "GB", "frames", "told frames", "advice s", "min", "max", "t
 
 @dataclass(frozen=True)
 class Job:
-    """What is analysed, of which set and file."""
+    """A job: an analysis of a set and file."""
 
     name: str
     data: str
@@ -82,7 +81,7 @@ def heavy(universe: Any) -> Any:
 
 
 def sleeping(universe: Any) -> Any:
-    """Nothing, for some time."""
+    """Sleep for some time."""
     import paceline
 
     def nap(block: Any) -> np.ndarray:
@@ -141,14 +140,14 @@ def _run(analysis: Any, frames: np.ndarray, n_workers: int) -> float:
 
 
 def _read(path: Path) -> None:
-    """Have a file in memory."""
+    """Read a file into memory."""
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 24):
             pass
 
 
 def measure_long(data: Dataset, folder: Path, size: float, repeats: int) -> tuple[str, ...]:
-    """The row of a long file: copies of one, joined, and deleted afterwards."""
+    """Make the row of a long file: joined copies of one, deleted afterwards."""
     source = data.trajectory("xtc")
     copies = max(
         1, round(min(size, shutil.disk_usage(folder).free - SPARE) / source.stat().st_size)
@@ -179,7 +178,7 @@ def measure_long(data: Dataset, folder: Path, size: float, repeats: int) -> tupl
 
 
 def _ask(files: Sequence[Path]) -> str:
-    """Frames that the command line tells of."""
+    """Number of frames that the command prints."""
     command = "import sys; from paceline.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", command, "advise", *files],

@@ -1,9 +1,9 @@
-"""Whether ranks of MPI keep the pace: rate, a slow rank, the start, and the end of a run.
+"""Measure runs on MPI ranks: rate, a slow rank, the start, and the collection of results.
 
     python -m benchmarks clusters [folder] [--repeats 5] [--only rate …] [--tsv] [--tiny]
 
-Each table compares runs that were made in turn. A slow rank, and more ranks than cores, are had by
-sleeping in proportion to frames; the other runs do real work.
+Each table compares runs that were made in turn. A slow rank, and more ranks than cores, sleep in
+proportion to frames; the other runs do real work.
 """
 
 import json
@@ -159,7 +159,7 @@ def collect(effort: Effort) -> Table:
 
 
 def _in_turn(ways: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, list[Any]]:
-    """What each gives, round after round."""
+    """Results of each, round after round."""
     taken: dict[Any, list[Any]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way, run in ways.items():

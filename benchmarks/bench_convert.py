@@ -1,10 +1,9 @@
-"""How long a frame takes on its way from one file into another, with paceline and with others.
+"""Measure the time to convert a frame from one file to another, with paceline and other tools.
 
     python -m benchmarks convert [folder] [--repeats 5] [--only adk.xtc-to-dcd] [--tsv] [--tiny]
 
-Files are read from memory, and written to memory where the system has a folder there: so the disk,
-for which paceline alone waits, counts for none. All tools must write the same frames, or the
-benchmark fails.
+Files are read from memory, and written to memory if the system has such a folder, because only
+paceline waits for the disk. All tools must write the same frames, or the benchmark fails.
 """
 
 import tempfile
@@ -48,7 +47,7 @@ MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Case:
-    """A set, what it is converted from and to, and which of its atoms."""
+    """A conversion: set, source, target and atoms."""
 
     name: str
     data: str
@@ -70,7 +69,7 @@ CASES = (
 
 
 def measure(case: Case, data: Dataset, folder: Path, effort: Effort, table: Table) -> list[str]:
-    """Add a case's rows; return who is missing, and why."""
+    """Add the rows of a case; return missing tools with reasons."""
     task = Conversion(data, case.source, case.target, _atoms(case, data), folder)
     n = max(data.n_frames // 10, 2)
     how = {name: (prepare, task, *more) for name, (prepare, *more) in TOOLS.items()}

@@ -1,11 +1,11 @@
-"""Which way to deal blocks to ranks of MPI wastes least.
+"""Compare methods to assign blocks to MPI ranks.
 
     python -m benchmarks dealing [folder] [--repeats 5] [--only …] [--tsv] [--tiny]
 
-Three ways are measured on jobs whose blocks last a known time, so that more ranks than cores can be
-had: paceline's dealer on the first rank, which also computes; a counter in the first rank's memory,
-from which each takes the next number (Fetch_and_op); and mpi4py.futures' pool, whose first rank
-does nothing else. A run's time is divided by that which all ranks would need at full speed.
+Three methods run jobs whose blocks last a known time, so that there can be more ranks than cores:
+paceline's scheduler on the first rank, which also computes; a counter in the first rank's memory,
+from which each rank takes the next number (Fetch_and_op); and mpi4py.futures' pool, whose first
+rank only manages. The time of a run is divided by the ideal time of all ranks.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from benchmarks.measure import Spread, Unavailable
 from benchmarks.ranks import EVERY_RANK, FIRST_RANK, POOL, on_ranks
 from benchmarks.table import Table
 
-#: How ranks are told, the program, and what it is told last.
+#: Start of the ranks, the program, and its last argument.
 WAYS = {
     "paceline's dealer": (FIRST_RANK, "work", ("dynamic",)),
     "one-sided counter": (EVERY_RANK, "counter", ()),
@@ -37,7 +37,7 @@ HEADINGS = ("case", "way", "blocks", "seconds", "seconds / ideal", "min", "max")
 
 
 def measure(case: str, job: float, repeats: int) -> dict[str, np.ndarray]:
-    """Seconds by the ideal of each way in each round."""
+    """Seconds / ideal of each method in each round."""
     n_ranks, slow, busy, apart = CASES[case]
     n_frames = frames_of(case, job)
     ideal = n_frames / 16 * BLOCK / speed_of(case)

@@ -1,4 +1,4 @@
-"""Atoms as the text of DL_POLY's files: numbers into fixed columns, which is all computing.
+"""Measure formatting of atoms as text of DL_POLY's files, with numbers in fixed columns.
 
     python -m benchmarks formatting [folder] [--repeats 5] [--only CONFIG] [--tsv] [--tiny]
 

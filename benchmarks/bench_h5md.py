@@ -1,10 +1,10 @@
-"""How long a frame of H5MD takes, at any layout, with paceline, MDAnalysis and h5py by hand.
+"""Measure the time per frame of H5MD in each layout, with paceline, MDAnalysis and h5py by hand.
 
     python -m benchmarks h5md [folder] [--repeats 5] [--only adk.frame water.gzip1 write] [--tsv]
 
-Prints five tables: a frame's time on its way to an RMSD for each layout, what each layout costs
-beside the contiguous one, reading everything beside `cat`, what a second worker gains with
-compressed files, and writing from XTC. All tools must find the same RMSD and write the same frames.
+Prints five tables: the time per frame of an RMSD for each layout, each layout relative to the
+contiguous one, reading everything beside `cat`, two workers with compressed files, and writing from
+XTC. All tools must find the same RMSD and write the same frames.
 """
 
 import subprocess
@@ -232,7 +232,7 @@ def everything(topology: Path, path: Path) -> Run:
 
 
 def _nothing(block) -> np.ndarray:
-    """The times of a block, which are there anyway."""
+    """The times of a block, which exist anyway."""
     return block.times
 
 

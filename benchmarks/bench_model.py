@@ -1,9 +1,9 @@
-"""What the model says of published runs, beside what was measured: every row, met or not.
+"""Compare the model with published times, row by row.
 
     python -m benchmarks model [--tsv] [--figure model.svg]
 
-Arithmetic alone: nothing is run. The serial rows of Khoshlessan et al. 2020, Table 5, go in, with
-three constants that are fitted on SDSC Comet; LSU SuperMIC and PSC Bridges are the test.
+It measures nothing. The input is the serial rows of Khoshlessan et al. 2020, Table 5, and three
+constants that are fitted on SDSC Comet; LSU SuperMIC and PSC Bridges are the test.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tsv", action="store_true", help="separate columns by tabs")
     parser.add_argument("--figure", type=Path, help="draw it: .svg, .png")
-    # Those of the other benchmarks are accepted: all may be run by one command.
+    # Options of the other benchmarks are accepted, because one command may run all.
     asked, _ = parser.parse_known_args()
     values, errors = fit()
     for table in (constants_table(values, errors), rows_table(values), stated_table(values)):

@@ -1,9 +1,9 @@
-"""How long a frame takes on its way from the file to an RMSD, with paceline and with others.
+"""Measure the time per frame from the file to an RMSD, with paceline and other tools.
 
     python -m benchmarks path [folder] [--repeats 5] [--only adk.xtc water.nc] [--tsv] [--tiny]
 
-Prints three tables: a frame's time with the file in memory, whole runs with the file on disk, and
-what a second worker gains. All tools must find the same RMSD, or the benchmark fails.
+It prints three tables: the time per frame with the file in memory, whole runs with the file on
+disk, and two workers beside one. All tools must find the same RMSD, or the benchmark fails.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The radial distribution function of water's oxygens, which is all computing.
+"""Measure the radial distribution function of water's oxygens.
 
     python -m benchmarks rdf [folder] [--repeats 5] [--only 15] [--tsv] [--tiny]
 
@@ -75,7 +75,7 @@ def paceline(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
 
 
 def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
-    """MDTraj, which is given all pairs, frame by frame: of more it keeps all distances at once."""
+    """MDTraj with all pairs, frame by frame, because it keeps all distances of its frames."""
     import mdtraj
 
     topology = mdtraj.load_topology(str(data.first_frame))
@@ -97,7 +97,7 @@ def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
 
 
 def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
-    """``gmx rdf``, whose bins have their middles where the others' have their borders."""
+    """``gmx rdf``, whose middles of bins are the borders of the others."""
     gmx = shutil.which("gmx")
     if gmx is None:
         raise Unavailable("no gmx on PATH")
@@ -128,7 +128,7 @@ def _last(data: Dataset, most: int) -> int:
 
 
 def _put_together(rdf: np.ndarray, n_bins: int) -> np.ndarray:
-    """The others' bins, of as many finer ones: halves of two of these lie beyond its borders."""
+    """Bins of the others from finer ones, whose first and last are halves."""
     shells = np.arange(n_bins * FINER + 1.0) ** 2
     rdf = np.append(rdf, rdf[-1])[: len(shells)]  # the last one is beyond the range
     halves = np.ones(FINER + 1)
@@ -185,7 +185,7 @@ def _agree(case: str, ready: list[Subject], n: int) -> None:
 
 
 def _verdict(taken: Mapping[str, Slope]) -> dict[str, str]:
-    """Whether paceline is at least as fast as GROMACS."""
+    """Check that paceline is at least as fast as GROMACS."""
     if GROMACS not in taken:
         return {}
     return {OURS: f"as fast as {GROMACS} {judged(gains(taken, GROMACS, OURS) >= 1)}"}

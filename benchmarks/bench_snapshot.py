@@ -1,4 +1,4 @@
-"""Ordered files of atoms that are spread over ranks of MPI: what dumps and reading them cost.
+"""Measure dumps of atoms distributed over MPI ranks to ordered files, and reading them.
 
     python -m benchmarks snapshot [folder] [--repeats 5] [--only write …] [--tsv] [--tiny]
 
@@ -56,7 +56,7 @@ def writing(folder: Path, effort: Effort) -> Table:
 
 
 def synced(folder: Path, effort: Effort) -> Table:
-    """Until the file is safe on the disk."""
+    """Dumps until the file is on the disk."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, with fsync",
         DUMPS,
@@ -105,7 +105,7 @@ def add_ways(table: Table, rows: Sequence[Row], effort: Effort) -> None:
 
 
 def counts(folder: Path, effort: Effort) -> Table:
-    """What is sent and written, which no clock disturbs."""
+    """Counts of messages and writes, which do not depend on clocks."""
     table = Table(
         "a CONFIG dump: messages and writes of all ranks, peak buffers of the rank with most",
         (
@@ -115,7 +115,7 @@ def counts(folder: Path, effort: Effort) -> Table:
     )
     sizes = (nacl.SMALL, nacl.LARGE) if effort.judged else (TINY,)
     for size in sizes:
-        # Ranks that take turns on two cores are slow with one call for each record.
+        # Ranks that share two cores are slow with one call per record.
         ways = METHODS if size == sizes[0] else ("sorted",)
         todo = [Case(way, n, size) for n in (2, 8, 16) for way in ways]
         for row in measure_cases(folder, todo, 1):
@@ -135,7 +135,7 @@ def counts(folder: Path, effort: Effort) -> Table:
 
 
 def memory(folder: Path, effort: Effort) -> Table:
-    """What the process of a writer grows by."""
+    """Growth of the memory of a writer's process."""
     table = Table(
         "memory of the rank with most beyond its ions, one of 2 ranks writing",
         ("case", "ions", "buffer, MB", "MB", "min", "max", "peak buffer, MB", "target"),

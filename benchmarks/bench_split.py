@@ -1,9 +1,9 @@
-"""How long it takes to cut a trajectory into 24 files and to join them, beside copying the file.
+"""Measure splitting a trajectory into 24 files and joining them, beside copying the file.
 
     python -m benchmarks split [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
-All copy the same bytes within the same folder, in turn, from a source that is in memory, and end
-when the system has taken the bytes; the disk is let finish before the next begins.
+All copy the same bytes within the same folder, in turn, from a source in memory, and end when the
+system has accepted the bytes; the next begins when the disk has finished.
 """
 
 import os
@@ -58,7 +58,7 @@ def measure(whole: Path, scratch: Path, repeats: int) -> dict[str, np.ndarray]:
 
 
 def _prepare(sources: Sequence[Path], target: Path) -> None:
-    """Have the sources in memory, an empty folder, and a disk that has nothing to write."""
+    """Read sources into memory, empty the folder, and wait for the disk."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     for source in sources:
@@ -69,7 +69,7 @@ def _prepare(sources: Sequence[Path], target: Path) -> None:
 
 
 def _check(whole: Path, target: Path) -> None:
-    """Raise where not all bytes are there; heads of DCD files may be there more than once."""
+    """Raise if bytes are missing; headers of DCD files may be repeated."""
     copied, expected = sum(path.stat().st_size for path in target.iterdir()), whole.stat().st_size
     if not expected <= copied <= 1.1 * expected:
         raise RuntimeError(f"{whole}: {copied} bytes were copied of {expected}")

@@ -1,11 +1,11 @@
-"""Whether the report names the slow worker, and what made it slow, every time.
+"""Check that the report names the slow worker and the cause, in every run.
 
     python -m benchmarks stragglers [folder] [--repeats 20] [--only "mpi, reading"] [--tsv] [--tiny]
 
 Four workers share the blocks of a trajectory. One is slow: its function sleeps longer, or its reads
 take longer. Processes and ranks read through a slow file system (`slowfs.py`), which answers one of
-them later than the others; threads have one hand on the file system, so that a thread's reads are
-made slow in Python. What the report took is processor time by the run's time.
+them later than the others; threads share one process, so that a thread's reads are slowed in
+Python. The cost of the report is its processor time divided by the time of the run.
 """
 
 import json
@@ -27,7 +27,7 @@ from benchmarks.slowfs import SlowFileSystem
 from benchmarks.table import Table
 
 PROGRAM = Path(__file__).with_name("slowed.py")
-#: Where blocks are computed, and what one worker is slow at.
+#: Backend, and the slow component of one worker.
 CASES = {
     f"{backend}, {slow}": (backend, slow)
     for backend in ("threads", "processes", "mpi")
@@ -51,7 +51,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What one run's report said."""
+    """The report of one run."""
 
     named: list[dict[str, Any]]
     slow: str | None
@@ -59,11 +59,11 @@ class Trial:
 
     @classmethod
     def of(cls, found: dict[str, Any], slow: str | None) -> "Trial":
-        """What the program printed; who was slow may be known to others alone."""
+        """Parse the output of the program; the slow worker may be unknown to it."""
         return cls(found["named"], slow, found["report"] / found["seconds"])
 
     def is_slow(self, worker: str) -> bool:
-        """Whether that is the slow worker: host:process:thread, or its process alone is known."""
+        """True for the slow worker: host:process:thread, or its process if only that is known."""
         _, process, thread = worker.rsplit(":", 2)
         return self.slow in (process, f"{process}:{thread}")
 
@@ -71,15 +71,15 @@ class Trial:
 def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
     """Some runs of four workers."""
     if slow == "reading" and backend != "threads":
-        # Each in processes of its own: what one has read, the slow file system's clients keep.
+        # Each run has its own processes, because clients of the slow file system cache bytes.
         return [through_file_system(data, backend) for _ in range(repeats)]
     lines = output_of(data, backend, slow, repeats, {})
     return [Trial.of(found, found["slow"]) for found in lines]
 
 
 def through_file_system(data: Dataset, backend: str) -> Trial:
-    """One run, whose workers read through a file system that lets one of them wait."""
-    # The process that deals to others opens the file before any of these.
+    """One run, whose workers read through a file system that is slow for one of them."""
+    # The coordinator opens the file before these.
     number = SLOW if backend == "mpi" else SLOW + 1
     with SlowFileSystem(
         data.folder,
@@ -102,7 +102,7 @@ def command_of(backend: str) -> list[Any]:
 def output_of(
     data: Dataset, backend: str, slow: str, repeats: int, environment: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """What the program prints."""
+    """Output of the program."""
     launcher, *rest = command_of(backend)
     libraries = Path(shutil.which(launcher)).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     settings = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(PROGRAM.parents[1])}

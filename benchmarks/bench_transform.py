@@ -1,4 +1,4 @@
-"""What it costs to make a protein in water whole, and to center and fit it, before its RMSD.
+"""Measure unwrapping, centering and fitting of a protein in water before its RMSD.
 
     python -m benchmarks transform [folder] [--repeats 5] [--only unwrap] [--tsv] [--tiny]
 

@@ -1,4 +1,4 @@
-"""What judging every frame costs beside decoding it.
+"""Compare checking every frame with decoding it.
 
     python -m benchmarks validate [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
@@ -26,7 +26,7 @@ HEADINGS = (
 
 
 def validate(path: Path) -> Run:
-    """Judge all frames, `n` times."""
+    """Check all frames, `n` times."""
     import paceline
 
     def run(n: int) -> int:
@@ -52,7 +52,7 @@ def decode(path: Path, n_atoms: int) -> Run:
 
 
 def _nothing(block) -> np.ndarray:
-    """The times of a block, which are there anyway."""
+    """The times of a block, which exist anyway."""
     return block.times
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of several tools share: options, agreement, rows of slopes, verdicts."""
+"""Shared parts of benchmarks of several tools: options, agreement, rows of slopes, verdicts."""
 
 import argparse
 import math
@@ -30,7 +30,7 @@ WHOLE_RUNS = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: rounds, and the seconds that a measurement and a job last at least."""
+    """Amount of work: rounds, and the least seconds of a measurement and of a job."""
 
     repeats: int
     measurement: float = 0.5
@@ -43,7 +43,7 @@ TINY = Effort(repeats=1, measurement=0.0, job=0.1, judged=False)
 
 @dataclass(frozen=True)
 class Options:
-    """What a benchmark was asked for on the command line."""
+    """Options of a benchmark on the command line."""
 
     folder: Path
     tiny: bool
@@ -56,7 +56,7 @@ class Options:
         return prepare(self.folder, 0.001 if self.tiny else 1.0)
 
     def wants(self, case: str) -> bool:
-        """Whether this case is to be measured."""
+        """True if this case is measured."""
         return not self.only or case in self.only
 
     def print_head(self) -> None:
@@ -67,7 +67,7 @@ class Options:
             print("# tiny: too short to say anything about speed")
 
     def print_tables(self, tables: Sequence[Table], skipped: Sequence[str] = ()) -> None:
-        """Print what was measured, and what could not be."""
+        """Print the measured rows, and the missing tools."""
         for table in tables:
             print(f"\n{table.render(self.tsv)}")
         for line in skipped:
@@ -168,12 +168,12 @@ def speedup(
 
 
 def judged(met: np.ndarray) -> str:
-    """What the ratios within rounds say together."""
+    """Summary of the ratios within rounds."""
     if met.all():
         return "met in every round"
     return f"met in {met.sum()} of {met.size} rounds"
 
 
 def report(progress: str) -> None:
-    """Tell the person who waits."""
+    """Print progress to standard error."""
     print(progress, file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from benchmarks.measure import Run
 
 @dataclass(frozen=True)
 class Conversion:
-    """What is converted into what: suffixes of files, and the atoms, or None for all."""
+    """Suffixes of source and target, and the atoms, or None for all."""
 
     data: Dataset
     source: str

@@ -44,7 +44,7 @@ SUFFIXES = ("xtc", "dcd", "trr", "nc")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which files of MDAnalysisTests a set comes from, and its frames at full scale."""
+    """Files of MDAnalysisTests for a set, and its number of frames at full scale."""
 
     name: str
     topology: str
@@ -93,7 +93,7 @@ class Dataset:
         return self.folder / f"{self.name}.{suffix}"
 
     def is_complete(self) -> bool:
-        """Whether all files are there: a set made by an older version of this script lacks some."""
+        """True if all files exist: a set of an older version of this script lacks some."""
         return all(self.trajectory(suffix).exists() for suffix in SUFFIXES)
 
 

@@ -33,19 +33,19 @@ FRAME = (1, sys.maxsize)
 
 @dataclass(frozen=True)
 class Layout:
-    """How the numbers of positions lie in a file.
+    """Layout of positions in a file.
 
     Attributes
     ----------
     title : str
-        What a chunk holds, and its filters, in tables.
+        Chunk and filters, for tables.
     chunk : tuple of (int, int), optional
         Frames and atoms of a chunk, as far as there are so many.
     grown : bool
-        Whether frames are appended to an empty dataset, so that h5py chooses chunks without
-        knowing how many there will be.
+        Append frames to an empty dataset, so that h5py chooses chunks without
+        the number of frames.
     options : tuple of (str, object)
-        What h5py's `create_dataset` is told, too.
+        Other arguments of h5py's `create_dataset`.
     """
 
     title: str
@@ -55,11 +55,11 @@ class Layout:
 
     @property
     def compressed(self) -> bool:
-        """Whether chunks go through a filter."""
+        """True if chunks have a filter."""
         return any(name == "compression" for name, _ in self.options)
 
     def keywords(self, n_frames: int, n_atoms: int) -> dict[str, Any]:
-        """What h5py's `create_dataset` is told of shape, chunks and filters."""
+        """Arguments of h5py's `create_dataset`: shape, chunks and filters."""
         shape = {"shape": (n_frames, n_atoms, 3)}
         if self.grown:
             shape = {"shape": (0, n_atoms, 3), "maxshape": (None, n_atoms, 3)}
@@ -126,7 +126,7 @@ def _write(data: Dataset, layout: Layout, path: Path) -> None:
 
 
 def _skeleton(file: "h5py.File") -> "h5py.Group":
-    """Write who made the file; return the group of all particles."""
+    """Write the author and the creator; return the group of all particles."""
     about = file.create_group("h5md")
     about.attrs["version"] = np.array([1, 1], np.int32)
     about.create_group("author").attrs["name"] = "paceline's benchmarks"

@@ -1,4 +1,4 @@
-"""What the model says of hundreds and of ten thousand ranks: nobody has measured this.
+"""Predict runs on hundreds and on ten thousand ranks, which were not measured.
 
 The job is that of Khoshlessan et al. 2020 on SDSC Comet: its frames, its serial times.
 """
@@ -50,7 +50,7 @@ FITTED_BYTES, SERVER_BANDWIDTH = FRAME_BYTES["phdf5"], FILE_SYSTEMS["lustre"].se
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to read a file, and what is known of the file system."""
+    """A way to read a file, and the file system."""
 
     way: str
     file: str
@@ -116,16 +116,16 @@ def serial_cost(series: str) -> FrameCost:
 
 
 def stragglers() -> Unevenness:
-    """Those of Fig. 6: 2 of 72 ranks, 50 s where the others took 17."""
+    """Slow ranks of Fig. 6: 2 of 72 ranks, 50 s where the others took 17 s."""
     times = {one.what: one.measured for one in stated()}
     factor = times["slow ranks opening the file"] / times["mean of the others"]
     return Unevenness(slow_fraction=2 / 72, slow_factor=factor)
 
 
 def simulated(n_ranks: int, share: float, n_blocks: int, uneven: Unevenness) -> float:
-    """When all is done, s, by events; mean over seeds.
+    """End of the run, s, by events; mean over seeds.
 
-    `share` is what a rank has to do, s, in so many blocks; some ranks are slow.
+    `share` is the work of a rank, s, in a number of blocks; some ranks are slow.
     """
     ends = []
     for seed in SEEDS:
@@ -164,7 +164,7 @@ def layout_lines() -> Iterator[str]:
 
 
 def schedule_lines() -> Iterator[str]:
-    """A Markdown table: how much later the last rank is done for some that are slow."""
+    """A Markdown table: delay of the last rank if some are slow."""
     yield "| ranks | static | dynamic | dynamic, simulated event by event |"
     yield "| ---: | ---: | ---: | ---: |"
     uneven = stragglers()
@@ -175,7 +175,7 @@ def schedule_lines() -> Iterator[str]:
 
 
 def dealing_lines() -> Iterator[str]:
-    """A Markdown table: what it costs that one process deals, at the most ranks."""
+    """A Markdown table: time to assign blocks by one process, for the most ranks."""
     yield "| frames | frames a block | t_total | with the time to assign blocks |"
     yield "| ---: | ---: | ---: | ---: |"
     n_ranks, reading = RANKS[-1], _split_file()
@@ -190,7 +190,7 @@ def dealing_lines() -> Iterator[str]:
 
 
 def slowed(n_ranks: int, schedule: str, uneven: Unevenness) -> float:
-    """How many times as long it takes until the last rank is done, where some are slow."""
+    """Factor of the time until the last rank is done, if some are slow."""
     slow, even = (
         until_done(_split_file().predict(n_ranks, schedule=schedule, uneven=one, times=LONGER))
         for one in (uneven, None)

@@ -1,4 +1,4 @@
-"""The figures of what nobody has measured: layouts and schedules up to ten thousand ranks."""
+"""Draw predictions of layouts and schedules for up to ten thousand ranks."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

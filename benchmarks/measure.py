@@ -1,4 +1,4 @@
-"""Time several subjects fairly: each in a process of its own, all in turn.
+"""Time several subjects fairly: each in its own process, all in turn.
 
 On a machine that others use too, speeds drift by tens of per cent within minutes. So every round
 runs every subject once, and subjects are compared within a round before the median is taken over
@@ -28,7 +28,7 @@ PROCESS_STATUS = Path("/proc/self/status")
 
 
 class Unavailable(Exception):
-    """Why something can't be measured here."""
+    """Raised if something cannot be measured here."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Here:
-    """What is timed in this process, where one for each would take longer than what it does."""
+    """A subject timed in this process, because starting its own would take longer."""
 
     name: Any
     do: Run

@@ -1,4 +1,4 @@
-"""The published times of Khoshlessan et al. 2020, and what the model says of the same runs."""
+"""Published times of Khoshlessan et al. 2020, and the model's times of the same runs."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ class Case:
         return max(part * self.measured, WHOLE_SECONDS)
 
     def predict(self, constants: Constants) -> Prediction:
-        """What the model says, from the serial row alone."""
+        """Predicted times, from the serial row alone."""
         nodes = -(-self.n_ranks // CORES[self.cluster])
         return predict(
             FrameCost(
@@ -130,7 +130,7 @@ class Stated:
     is_bound: bool = False
 
     def met(self, predicted: float) -> bool:
-        """Whether a prediction is within a factor of 2, or within the bound."""
+        """True if a prediction is within a factor of 2, or within the bound."""
         if self.is_bound:
             return predicted <= self.measured
         return self.measured / FACTOR <= predicted <= self.measured * FACTOR
@@ -175,7 +175,7 @@ def stated() -> list[Stated]:
 
 
 def published_deal() -> float:
-    """What a block cost the fastest scheduler of the 2017 paper, s: Dask's, on one node."""
+    """Seconds per block of the fastest scheduler of the 2017 paper: Dask's, on one node."""
     rows = _rows("khoshlessan_stated_times.csv")
     rate = next(row["value"] for row in rows if row["unit"] == "tasks/s")
     return 1 / float(rate)

@@ -1,4 +1,4 @@
-"""Sodium chloride, synthetic: the two systems of Todorov and Bush's report, scattered over ranks.
+"""Make synthetic sodium chloride: the two systems of Todorov and Bush's report, over ranks.
 
 Ions stand about the sites of rock salt, with velocities and forces as in a warm crystal. Their ids
 are scrambled, so that no decomposition has them in order, as after a long run. A rank holds those

@@ -20,7 +20,7 @@ def launched_rank() -> int:
 
 
 class Work:
-    """Does nothing for so long a frame, and longer where a rank is slow.
+    """Sleep for a time per frame, and longer on a slow rank.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Work:
     n_ranks : int
         How many there are.
     busy : bool
-        Whether to compute meanwhile, in Python, rather than to sleep.
+        Compute in Python instead of sleeping.
     """
 
     def __init__(self, seconds: float, slow: float, n_ranks: int, busy: bool) -> None:
@@ -87,7 +87,7 @@ def pool() -> Any:
 
 
 def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> Any:
-    """The same, where each rank takes the next block from a counter in the first one's memory."""
+    """Run blocks that each rank takes from a counter in the first rank's memory."""
     from mpi4py import MPI
 
     import paceline
@@ -154,7 +154,7 @@ def rate(topology: str, trajectory: str, n_frames: str, backend: str, n_workers:
 
 
 def first_block(topology: str, trajectory: str) -> Any:
-    """When the first block was computed: seconds since 1970."""
+    """Time of the first computed block: seconds since 1970."""
     import paceline
 
     atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
@@ -164,7 +164,7 @@ def first_block(topology: str, trajectory: str) -> Any:
 
 
 def started() -> Any:
-    """When all ranks had started."""
+    """Time when all ranks had started."""
     from mpi4py import MPI
 
     MPI.COMM_WORLD.Barrier()
@@ -203,7 +203,7 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
 
 
 def blocks_of(rank: int, n_ranks: int, n_blocks: int) -> np.ndarray:
-    """What a rank has done: its share, but that a tenth of all blocks went to anybody."""
+    """Results of a rank: its share, except that any rank did a tenth of all blocks."""
     random = np.random.default_rng(2017)
     owners = np.arange(n_blocks) * n_ranks // n_blocks
     moved = random.random(n_blocks) < 0.1

@@ -1,4 +1,4 @@
-"""How much memory a process comes to hold beyond what it held, on Linux."""
+"""Measure the growth of a process's memory, on Linux."""
 
 import ctypes
 from pathlib import Path
@@ -11,7 +11,7 @@ RESET_PEAK = "5"
 
 
 class Growth:
-    """Starts to look when it is made."""
+    """Measures from its creation."""
 
     def __init__(self) -> None:
         # What was freed before, and kept for later, would hide as much that is taken now.

@@ -116,5 +116,5 @@ class _Run:
         if not first:
             return None
         when = max(now, min(due for _, due, _ in first))
-        # Of several that are overdue by then, the one that somebody has sat on for longest.
+        # Of several overdue blocks, the one that was assigned first.
         return when, min((since, level) for since, due, level in first if due <= when)[1]

@@ -1,4 +1,4 @@
-"""The run that `bench_stragglers` does again and again: one worker of several is slow.
+"""Run `bench_stragglers`' analysis with one slow worker, several times.
 
     python slowed.py topology trajectory backend slow n_frames repeats folder
 

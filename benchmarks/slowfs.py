@@ -5,11 +5,10 @@
         print(total(slow.counts()))
 
 A library that is preloaded into these programs (`tests/slowfs`) makes them wait for the files of
-one folder. Each process is a client of its own, with a cache of its own, as if it ran on another
-node; all share the servers, which do one thing after another. What is modelled: opens, reads,
-reading ahead (the kernel's and that which `posix_fadvise` asks for), streams of C, and locks.
-Writing, names that are not found, and looking at a file's size cost nothing; what is mapped into
-memory or copied within the kernel is not slowed, but counted as unseen.
+one folder. Each process is a separate client with its own cache, as if it ran on another node; all
+share the servers, which handle one request after another. Modelled are opens, reads, reading ahead
+(by the kernel and by `posix_fadvise`), streams of C, and locks. Writing, missing names and file
+sizes take no extra time; memory-mapped and kernel copies are not slowed, but counted as unseen.
 """
 
 import os
@@ -34,7 +33,7 @@ _HEAD, _ROW = 256, 16
 
 @dataclass(frozen=True)
 class Counts:
-    """What one process did with the files of the folder, or several together.
+    """Counts of one process, or of several together, for the files of the folder.
 
     Attributes
     ----------
@@ -45,12 +44,11 @@ class Counts:
     opens, reads, locks : int
         Calls.
     requests : int
-        What servers were asked for data, in pieces of a stripe at most.
+        Requests for data to servers, each of a stripe at most.
     unseen : int
-        Calls that got at data in ways that are neither slowed nor counted elsewhere.
+        Calls that read data in ways that are neither slowed nor counted elsewhere.
     bytes_read, bytes_fetched : int
-        What the reads returned, and what came from servers: in whole pages, and with what was
-        fetched ahead.
+        Bytes that reads returned, and bytes from servers: whole pages, including read-ahead.
     opening, reading, locking : float
         In these calls, s.
     """
@@ -85,7 +83,7 @@ class SlowFileSystem:
     folder : path-like
         Where the slow files are.
     latency : float
-        From a request to its answer where no server is busy, s.
+        From a request to its answer if no server is busy, s.
     bandwidth : float
         Of each server, bytes/s.
     servers : int
@@ -135,7 +133,7 @@ class SlowFileSystem:
         self._state = None
 
     def environment(self) -> dict[str, str]:
-        """What to add to the environment of a program.
+        """Additions to the environment of a program.
 
         Raises
         ------
@@ -163,7 +161,7 @@ class SlowFileSystem:
         }
 
     def counts(self) -> list[Counts]:
-        """What each process has done so far, in the order in which they came to the folder."""
+        """Counts of each process so far, in order of their first use of the folder."""
         words = self._shared().read_bytes()
         n_rows = struct.unpack_from("Q", words)[0] if words else 0
         rows = []

@@ -1,4 +1,4 @@
-"""Dumps of sodium chloride on ranks of MPI, in every way, by the same clock."""
+"""Cases of dumps of sodium chloride on MPI ranks, by every method."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Case:
     buffer : str
         Of each of them.
     sync : bool
-        Whether the dump ends when the file is safe on the disk.
+        End the dump when the file is on the disk.
     """
 
     way: str
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a simulation that does nothing but take its time.
+    """One run of a simulation that only sleeps.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Run:
     every : int
         After so many steps.
     wait : bool
-        Whether the simulation waits for a dump.
+        Wait for each dump.
     """
 
     ranks: int

@@ -1,4 +1,4 @@
-"""A program that dumps sodium chloride on every rank of MPI, in every way; prints JSON."""
+"""Dump sodium chloride on every MPI rank, by every method; print JSON."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def dump(case: Case, path: str, comm: MPI.Intracomm) -> dict[str, Any]:
 def of_all(
     comm: MPI.Intracomm, seconds: float, cpu: float, growth: float, cost: dict[str, float]
 ) -> dict[str, Any]:
-    """What all ranks did together: of its parts, the means of those that write."""
+    """Sums over ranks; for components, means over writers."""
     total = comm.allreduce(seconds, MPI.MAX)
     costs = comm.allgather(cost)
     writers = [one for one in costs if one["n_writes"]] or costs
@@ -92,7 +92,7 @@ def of_all(
 
 @cache
 def held(in_order: bool, cells: int, n_ranks: int, rank: int) -> nacl.Ions:
-    """What a rank has: what lies in its part of the box, or its share by id."""
+    """Local atoms of a rank: those of its domain, or its share by id."""
     if not in_order:
         return nacl.ions_of(cells, MPI.Compute_dims(n_ranks, 3), rank)
     ions = nacl.ions_of(cells)
@@ -167,7 +167,7 @@ def opened(comm: MPI.Intracomm, case: Case, path: str) -> Any:
 
 
 def head_of(case: Case) -> bytes:
-    """What stands before the first atom."""
+    """Header before the first atom."""
     n_atoms, bits = nacl.n_ions(case.cells), field_bits(FIELDS)
     moment = {"step": STEP, "dt": STEP_LENGTH, "time": STEP * STEP_LENGTH}
     cell = np.diag(nacl.box(case.cells)[:3])

@@ -28,7 +28,7 @@ def _aligned(column: tuple[str, ...]) -> list[str]:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell holds a number, or the sign of a missing one."""
+    """True if a cell holds a number, or the sign of a missing one."""
     try:
         float(cell)
     except ValueError:

@@ -156,7 +156,7 @@ def gromacs(data: Dataset, suffix: str) -> Run:
 
 
 def c_loop(data: Dataset, suffix: str) -> Run:
-    """Run the loop in ``yardstick.c``, which reads no XTC; it tells the mean RMSD."""
+    """Run the loop in ``yardstick.c``, which does not read XTC; it prints the mean RMSD."""
     if suffix == "xtc":
         raise Unavailable("the C loop reads no XTC")
     if not YARDSTICK.exists():

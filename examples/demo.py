@@ -1,4 +1,4 @@
-"""RMSD of the Cα atoms of adenylate kinase, on every core: once alone, once in water.
+"""Compute the RMSD of the Cα atoms of adenylate kinase on every core: alone and in water.
 
 The trajectories are those of MDAnalysis's own tests (package MDAnalysisTests).
 """
@@ -14,7 +14,7 @@ from paceline.analysis.rms import RMSD
 
 
 class System(NamedTuple):
-    """What to analyse, the name of what is written, and what is done to positions first."""
+    """An analysis: its files, the name of its output, and its transformations."""
 
     title: str
     topology: str

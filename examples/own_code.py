@@ -1,13 +1,12 @@
-"""A domain-decomposed program in miniature, to see where paceline is called from one's own.
+"""A small simulation with domain decomposition that calls paceline.
 
 mpirun -n 4 python examples/own_code.py [CELLS [FOLDER]]
 
-Each rank has the ions in its part of the box, in the order in which they came to it. They fly,
-and where one leaves a part of the box it is sent to the rank of the next. Every few steps all
-ranks call `write` with what they have. At the end the last state is read again as a restart
-would: each rank gets the ions in its part of the box.
+Each rank has the ions of its domain, in order of arrival. An ion that leaves a domain is sent to
+the rank of the next one. Every few steps all ranks call `write` with their local ions. At the end
+the last state is read for a restart: each rank gets the ions of its domain.
 
-Of CELLS along each edge each has 8 ions: 30 are 216,000 of them, 60 are 1,728,000.
+CELLS is the number of cells of 8 ions along each edge: 30 give 216,000 ions, 60 give 1,728,000.
 """
 
 import sys
@@ -18,7 +17,7 @@ from mpi4py import MPI
 
 from paceline.snapshot import Reader, Writer
 
-#: What a program knows of an ion: a struct in C, a derived type in Fortran.
+#: The data of an ion: a struct in C, a derived type in Fortran.
 ION = np.dtype(
     [
         ("id", "i8"),  # from 1
@@ -28,13 +27,13 @@ ION = np.dtype(
         ("f", "f8", 3),  # kJ/(mol·Å)
     ]
 )
-SPACING = 2.82  # Å, from an ion to the next
+SPACING = 2.82  # Å, between neighbouring ions
 STEPS, EVERY, DT = 50, 10, 0.01  # ps
 MASS = 29.2  # u
 
 
 class Parts:
-    """The box, its centre at the origin, cut into as many equal parts as there are ranks."""
+    """The box, centred on the origin, divided into equal domains, one per rank."""
 
     def __init__(self, comm: MPI.Comm, edge: float):
         self.comm = comm
@@ -42,12 +41,12 @@ class Parts:
         self.grid = np.array(MPI.Compute_dims(comm.size, 3))
 
     def rank_at(self, x: np.ndarray) -> np.ndarray:
-        """The rank in whose part a position lies."""
+        """Rank of the domain of each position."""
         cell = np.floor((x / self.edge + 0.5) * self.grid).astype(int)
         return np.ravel_multi_index(np.clip(cell, 0, self.grid - 1).T, self.grid)
 
     def migrate(self, ions: np.ndarray) -> np.ndarray:
-        """Send every ion to the rank in whose part it is now."""
+        """Send every ion to the rank of its domain."""
         ions["x"] -= self.edge * np.round(ions["x"] / self.edge)
         to = self.rank_at(ions["x"])
         leaving = np.bincount(to, minlength=self.comm.size)
@@ -62,7 +61,7 @@ class Parts:
 
 
 def rock_salt(comm: MPI.Comm, cells: int) -> np.ndarray:
-    """A share of a crystal of NaCl, ids without any order in space."""
+    """Make a share of a crystal of NaCl, with ids in no spatial order."""
     sites = np.arange(comm.rank, (2 * cells) ** 3, comm.size)
     place = np.stack(np.unravel_index(sites, (2 * cells,) * 3), axis=1)
     rng = np.random.default_rng(1)
@@ -75,14 +74,14 @@ def rock_salt(comm: MPI.Comm, cells: int) -> np.ndarray:
 
 
 def push(ions: np.ndarray, edge: float) -> None:
-    """Forces, and a step: a wave in space stands for what a real program calculates."""
+    """Take a step with forces of a wave in space, in place of a real force field."""
     ions["f"] = 5 * np.sin(2 * np.pi * ions["x"] / edge)
     ions["v"] += ions["f"] * (100 * DT / MASS)  # 1 kJ/(mol·Å) on 1 u is 100 Å/ps²
     ions["x"] += ions["v"] * DT
 
 
 def snapshot(writer: Writer, ions: np.ndarray, edge: float, step: int) -> None:
-    """All ranks call this together, each with its own ions, also with none."""
+    """Write the local ions; all ranks call it together, also without ions."""
     writer.write(
         ions["id"],
         ions["x"],
@@ -112,7 +111,7 @@ def main(cells: int, folder: Path) -> None:
     with Writer(comm, folder / "REVCON", n_ions, overwrite=True) as last:
         snapshot(last, ions, parts.edge, STEPS)
 
-    # The restart: whoever has a part of the box gets the ions in it, whatever rank read them.
+    # The restart: each rank gets the ions of its domain, for any reading rank.
     with Reader(comm, folder / "REVCON") as reader:
         again = reader.read(owner=parts.rank_at)
     ours, read = np.argsort(ions["id"]), np.argsort(again.ids)

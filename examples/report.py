@@ -1,4 +1,4 @@
-"""The report that the manual shows: one of four workers was made slow.
+"""Make the report of the manual: one of four workers is slow.
 
 python examples/report.py docs/images/report.svg
 
@@ -13,19 +13,19 @@ from MDAnalysisTests.datafiles import DCD, PSF
 
 import paceline
 
-#: The same file so many times: a run of some seconds.
+#: Repetitions of the file, for a run of some seconds.
 COPIES = 60
-#: What a worker takes for a frame, s, and the slow one.
+#: Seconds per frame of a worker, and of the slow one.
 USUAL, SLOW = 0.002, 0.006
 
 
 def main(path: str) -> None:
-    """Run it, and report."""
+    """Run the analysis, and write the report."""
     ca = paceline.Universe(PSF, [DCD] * COPIES).select_atoms("name CA")
     slow = []
 
     def spread(block):
-        # The first worker to come is the slow one.
+        # The first worker that starts is the slow one.
         if not slow:
             slow.append(threading.get_ident())
         time.sleep(len(block) * (SLOW if threading.get_ident() == slow[0] else USUAL))

@@ -1,4 +1,4 @@
-"""The published experiments on parallel analysis, at the size of the machine that they run on.
+"""Published experiments on parallel analysis, at the size of one machine.
 
 One file an experiment, each with an `Experiment`; `python -m benchmarks.experiments` runs them.
 """

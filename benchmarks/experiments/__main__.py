@@ -39,7 +39,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) -> list[str]:
-    """Run experiments and keep their rows; names of those that failed."""
+    """Run experiments and save their rows; return the names of failed ones."""
     repeats, part, scale = FORMS[form]
     adk, water = prepare(data, scale)
     failed = []
@@ -73,7 +73,7 @@ def main() -> int:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--tiny", dest="form", action="store_const", const="tiny", help="a test")
     forms.add_argument("--full", dest="form", action="store_const", const="full", help="longer")
-    forms.add_argument("--draw", action="store_true", help="measure nothing, draw what was kept")
+    forms.add_argument("--draw", action="store_true", help="draw saved rows, measure nothing")
     add("--data", type=Path, default=Path("bench-data"), help="folder of the data [bench-data]")
     add("--output", type=Path, default=Path("docs/experiments"), help="[docs/experiments]")
     asked = parser.parse_args()

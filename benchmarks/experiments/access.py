@@ -1,4 +1,4 @@
-"""What each layout of H5MD costs, by what is read of it."""
+"""Time to read each layout of H5MD, by access."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from benchmarks.table import Table
 
 FILES = ("contiguous", "frame", "both", "atoms", "auto", "gzip1", "shuffle-gzip")
 WHOLE, CA, ONE = ACCESSES = ("whole frames", "the Cα atoms", "one atom")
-#: Of each tool, how it reads for each access: what it reads alike is measured once.
+#: Ways of reading of each tool for each access; equal ways are measured once.
 TOOLS = {
     "MDAnalysis": (WHOLE, WHOLE, WHOLE),
     "h5py by hand": (WHOLE, WHOLE, ONE),
@@ -25,7 +25,7 @@ COLOURS = {"MDAnalysis": OTHER, "h5py by hand": PAPER, "paceline": OURS}
 MARKERS = {"MDAnalysis": "s", "h5py by hand": "^", "paceline": "o"}
 #: Frames of a run that reads them one by one, and least seconds of a run.
 FEWER, SECONDS = 30, 0.5
-#: µs a frame: what is less is drawn as this, since a run of so few frames does not tell.
+#: µs per frame: shorter times are drawn as this, because a run of so few frames is inaccurate.
 LEAST = 1.0
 
 
@@ -40,11 +40,11 @@ def mdanalysis(universe: Any) -> Run:
 
 
 def by_hand(path: Path, access: str) -> Run:
-    """One call of h5py's for each frame, or for the one atom in all of them."""
+    """One call of h5py per frame, or for one atom in all frames."""
     import h5py
 
     def run(n: int) -> None:
-        # Opened anew: HDF5 would keep chunks of the run before.
+        # Opened again, because HDF5 would keep chunks of the run before.
         with h5py.File(path) as file:
             (group,) = file["particles"].values()
             stored = group["position/value"]
@@ -73,7 +73,7 @@ def paceline(universe: Any, data: Dataset, access: str) -> Run:
 
 
 def _nothing(block: Any) -> np.ndarray:
-    """The times of a block, which are there anyway."""
+    """The times of a block, which exist anyway."""
     return block.times
 
 
@@ -116,7 +116,7 @@ def _rows(setting: Setting, layout: str, runs: dict[tuple[str, str], Run]) -> li
 
 
 def measured(tool: str, access: str) -> dict[str, str]:
-    """The case of which a tool's rows for an access are."""
+    """Case of a tool's rows for an access."""
     return {"tool": tool, "access": TOOLS[tool][ACCESSES.index(access)]}
 
 
@@ -174,7 +174,7 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     def penalty(tool: str, access: str) -> str:
-        """The worst layout without compression, in times the best one."""
+        """Time of the worst layout without compression, relative to the best."""
         times = [
             median(rows, "us_frame", layout=layout, **measured(tool, access))
             for layout in FILES

@@ -1,4 +1,4 @@
-"""One job after another on ranks of MPI, in the papers' way and in ours, by the same clock."""
+"""Jobs on MPI ranks in turn, in the papers' way and in paceline's."""
 
 import json
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 TOOLS = ("MDAnalysis", "paceline")
-#: Ours takes each frame so many times: its jobs would be over before they can be timed.
+#: Repetitions of each frame in paceline's way, whose jobs would be too short.
 PASSES = 10
-#: What rows say in other words.
+#: Labels of rows.
 NO_COLUMNS = ("trajectory", "repeated")
 #: Å by which means over frames may differ.
 TOLERANCE = 2e-3
@@ -36,17 +36,17 @@ class Case:
     frames : int
         How many, from the first one.
     layout : str
-        What that is called in tables; of "split" files each rank has its own in the papers' way.
+        Name in tables; with "split", each rank has its own file in the papers' way.
     task : {"rmsd", "distances"}
-        What is computed.
+        The computation.
     workload : int
         How many times.
     source : {"file", "memory"}
         Where positions come from.
     collect : {"gather", "one-sided"}
-        How results come together; "one-sided" is ours alone.
+        Method of collecting results; "one-sided" only with paceline.
     repeated : int
-        How many times ours takes each frame of a file.
+        Repetitions of each frame in paceline's way.
     """
 
     tool: str
@@ -97,7 +97,7 @@ def _row(case: Case, found: dict[str, Any]) -> Row:
 
 
 def _agree(cases: Sequence[Case], found: Sequence[dict[str, Any]]) -> None:
-    """Raise where jobs that look at the same frames find other numbers."""
+    """Raise if jobs with the same frames find different numbers."""
     means: dict[tuple, list[float]] = {}
     for one in found:
         case = cases[one["case"]]

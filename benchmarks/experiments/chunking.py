@@ -1,4 +1,4 @@
-"""H5MD in the 2021 paper's three layouts, read in its three ways."""
+"""Read H5MD in the 2021 paper's three layouts and three ways."""
 
 from matplotlib.figure import Figure
 
@@ -19,7 +19,7 @@ ACCESSES = {
 }
 RANKS = (1, 2)
 MARKERS = {"Agave": "o", "Comet": "s", "Bridges": "^"}
-#: How published values are drawn, under the bar of the tool that they are of.
+#: Style of published values, under the bar of their tool.
 THEIRS = {"color": PAPER, "markersize": 5}
 #: Frames of the paper's file.
 THEIR_FRAMES = 90_100

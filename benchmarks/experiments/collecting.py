@@ -1,4 +1,4 @@
-"""Results gathered, or put into the first rank's memory from one side."""
+"""Collect results by a gather, or by one-sided puts into the first rank's memory."""
 
 from matplotlib.figure import Figure
 
@@ -19,7 +19,7 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
 WAYS = {"gather": OURS, "one-sided": OTHER}
-#: More than there are cores: what is measured is messages, and ranks that wait sleep.
+#: More ranks than cores: only messages are measured, and waiting ranks sleep.
 RANKS = (2, 4, 8)
 #: Of the papers' trajectory, and blocks that they come in.
 ROWS, BLOCKS = 2_512_200, 400

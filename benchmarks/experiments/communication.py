@@ -1,4 +1,4 @@
-"""What is called communication, with reading before it and without."""
+"""Measure communication with and without reading before it."""
 
 from matplotlib.figure import Figure
 

@@ -12,7 +12,7 @@ from benchmarks.table import Table
 
 #: Layouts as the paper calls them, and ours.
 LAYOUTS = {"chunked": "frame", "gzipx1": "gzip1", "gzipx9": "gzip9"}
-#: How each tool reads: as the paper did, and as ours does.
+#: Ways of reading: the paper's and paceline's.
 ACCESS = {"MDAnalysis": "frame by frame", "paceline": "selection"}
 RANKS = (1, 2)
 

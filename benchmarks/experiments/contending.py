@@ -43,7 +43,7 @@ def papers(topology: str, told: str) -> dict[str, float] | None:
 
 
 def ours(topology: str, told: str) -> dict[str, float] | None:
-    """A script of paceline's on the first rank, with all at work."""
+    """A paceline script on the first rank, with all ranks as workers."""
     import MDAnalysis  # noqa: F401 (what it takes to import it is not timed)
     from mpi4py import MPI
 
@@ -57,7 +57,7 @@ def ours(topology: str, told: str) -> dict[str, float] | None:
 
 
 def _script(topology: str, told: str, n_ranks: int) -> dict[str, float]:
-    """What a user of paceline would write, and the means over ranks of its parts."""
+    """Run a user's script, and return the means over ranks of its components."""
     import paceline
     from paceline.analysis.rms import RMSD
 

@@ -33,9 +33,9 @@ PROGRAMS = Path(__file__).with_name("contending.py")
 #: About a tenth as fast as the real ones are: so two cores keep up with sixteen ranks.
 FILE_SYSTEMS: dict[str, dict[str, Any]] = {
     "none": {},
-    # One server behind a thin line. A client reads ahead, and opens and locks are messages.
+    # One server with low bandwidth. A client reads ahead; opens and locks are messages.
     "NFS-like": {"latency": 1e-3, "bandwidth": 11e6, "open_cost": 1e-3, "lock_cost": 2e-3},
-    # Several servers, stripes of 1 MiB, and as the 2020 paper suspects: each read asks for a lock.
+    # Several servers, stripes of 1 MiB, and a lock for each read, as the 2020 paper suspects.
     "Lustre-like": {
         "latency": 1e-3,
         "bandwidth": 50e6,
@@ -54,7 +54,7 @@ SECONDS = (0.05, 20)
 
 @dataclass(frozen=True)
 class Way:
-    """How the job is done: with which tool, and whether each rank has a file of its own."""
+    """Way to do the job: the tool, and one file for all ranks or for each."""
 
     tool: str
     layout: str
@@ -75,7 +75,7 @@ WAYS = (
 
 
 def measure(setting: Setting) -> list[Row]:
-    # What counts is asked of servers and slept for; most of the time goes into starting ranks.
+    # Only requests and sleeps count; most of the time is the start of ranks.
     repeats = setting.repeats if setting.part > 1 else 1
     n_frames = min(setting.amount(FRAMES, 64), FRAMES, setting.data.n_frames)
     ranks, systems = RANKS, list(FILE_SYSTEMS)
@@ -102,7 +102,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files: int) -> Path:
-    """What ranks are told. MDAnalysis has read the offsets of its files before, and we ours."""
+    """Arguments of the ranks. Frame offsets and indexes of the files exist."""
     told = setting.scratch / f"{n_files}.json"
     if told.exists():
         return told
@@ -132,7 +132,7 @@ def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files:
 
 
 def _run(system: str, way: Way, n: int, folder: Path, topology: Path, job: Path) -> Row:
-    """One job: times in seconds, and what all ranks together asked of the file system."""
+    """One job: times in seconds, and requests of all ranks to the file system."""
     with SlowFileSystem(folder, **FILE_SYSTEMS[system]) as slow:
         found = on_ranks(
             n,
@@ -201,7 +201,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def _lines(axes: Axes, rows: Sequence[Row], system: str, key: str) -> None:
-    """What each way takes, against ranks: medians and ranges."""
+    """Draw the time of each way against ranks: medians and ranges."""
     for way in WAYS:
         found = [row for row in rows if row["system"] == system and row["way"] == way.name]
         ranks = values_of(found, "ranks")

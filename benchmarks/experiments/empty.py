@@ -18,7 +18,7 @@ def empty(_: Any) -> None:
 
 def apply(backend: Any, n_tasks: int) -> None:
     """Tasks as calls of a function."""
-    with redirect_stderr(io.StringIO()):  # that is where progress of long runs is told
+    with redirect_stderr(io.StringIO()):  # for the progress of long runs
         backend.apply(empty, range(n_tasks))
 
 

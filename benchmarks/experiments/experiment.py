@@ -1,4 +1,4 @@
-"""What an experiment is, and how its rows are kept and summed up."""
+"""Define an experiment; save, load and summarise its rows."""
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +14,13 @@ from benchmarks.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What was measured in one round of one case.
+#: Measured values of one round of one case.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What to measure with: data, a folder for new files, rounds, and the part of all work."""
+    """Setting of measurements: data, a folder for new files, rounds, and the part of all work."""
 
     data: Dataset
     water: Dataset
@@ -46,13 +46,13 @@ class Experiment:
     Attributes
     ----------
     title : str
-        Of its part of the page.
+        Heading of its section.
     source : str
-        Which figures and tables of which paper.
+        Figures and tables of the paper.
     question : str
-        What the papers did and saw.
+        Method and result of the papers.
     measure : callable
-        Gives the rows, all cases in turn, round after round.
+        Returns the rows, all cases in turn, round after round.
     table : callable
         Medians of the rows, with the published values beside.
     draw : callable
@@ -60,7 +60,7 @@ class Experiment:
     finding : callable
         One or two sentences, whose numbers are those of the rows.
     why : str
-        Why it differs from the papers; without any number of ours.
+        Reasons for differences from the papers, without measured numbers.
     """
 
     title: str

@@ -16,7 +16,7 @@ LAYOUTS = {
     "chunked": "frame",
     "gzipx1": "gzip1",
 }
-#: How each tool reads: as the paper did, and as ours does.
+#: Ways of reading: the paper's and paceline's.
 ACCESS = {"MDAnalysis": "frame by frame", "paceline": "selection"}
 RANKS = (1, 2)
 STATES = {"in memory": 0, "on disk": 1}

@@ -1,4 +1,4 @@
-"""RMSDs from H5MD files on ranks of MPI, in the 2021 paper's ways and ours, by the same clock."""
+"""RMSDs from H5MD files on MPI ranks, in the 2021 paper's ways and in paceline's."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
-#: How often ours takes each frame, whose jobs would be over before they are timed.
+#: Repetitions of each frame in paceline's way, whose jobs would be too short.
 PASSES = {"selection": 20, "whole frames": 5}
 #: Names the Python whose h5py was built with MPI, if it is not the one that runs the experiments.
 MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
@@ -29,22 +29,22 @@ class Case:
     Attributes
     ----------
     tool : {"MDAnalysis", "h5py", "paceline"}
-        In the paper's way, in that with h5py alone, or in ours.
+        The paper's way, h5py alone, or paceline's.
     ranks : int
         On how many ranks.
     path : str
         The file.
     layout : str
-        What that is called in tables.
+        Name in tables.
     frames : int
         How many, from the first one.
     access : {"frame by frame", "selection", "into memory", "whole frames"}
-        How positions are read: each frame whole, or the selected atoms alone, or a rank's whole
-        share before anything is computed, or, by ours, blocks of whole frames.
+        Way of reading: whole frames, the selected atoms, a rank's whole share before
+        computing, or, with paceline, blocks of whole frames.
     driver : {"", "independent", "collective", "two-phase"}
-        How MPI-IO reads, where it does.
+        Mode of MPI-IO, if it reads.
     cold : bool
-        Whether the file's pages are dropped before.
+        Drop the file's pages before the job.
     """
 
     tool: str

@@ -21,7 +21,7 @@ from benchmarks.experiments.papers import Times, rmsd, share
 from paceline._util.page_cache import drop_from_cache
 from paceline.analysis.rms import RMSD
 
-#: Whether collective reads are gathered by few ranks and then dealt out, as ROMIO calls it.
+#: ROMIO's name of two-phase reads: few ranks read and distribute data.
 TWO_PHASE = {"collective": "disable", "two-phase": "enable"}
 
 
@@ -88,7 +88,7 @@ def frame_by_frame(
 def by_hand(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """The calls of h5py's that the paper's ways come to, without a reader around them."""
+    """The h5py calls of the paper's ways, without a reader."""
     frames = share(case.frames, comm.size, comm.rank)
     times = Times()
     begun = time.perf_counter()
@@ -107,7 +107,7 @@ def by_hand(
 
 
 def computed(read: Any, n: int, reference: np.ndarray, times: Times) -> np.ndarray:
-    """RMSDs of the first `n` of the positions that are read; others were read for company."""
+    """RMSDs of the first `n` positions; others belong to collective reads."""
     values = np.empty(n)
     before = time.perf_counter()
     for k, positions in enumerate(read):
@@ -143,12 +143,12 @@ def read_share(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
 
 
 def through_mpi(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
-    """How a reader opens the file."""
+    """Arguments with which a reader opens the file."""
     return {"driver": "mpio", "comm": comm} if case.driver else {}
 
 
 def driver(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
-    """How h5py opens the file."""
+    """Arguments with which h5py opens the file."""
     if not case.driver:
         return {}
     hints = MPI.Info.Create()

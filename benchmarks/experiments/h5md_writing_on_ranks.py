@@ -53,7 +53,7 @@ def write(
 
 
 def seconds_of(job: Callable[[MPI.Intracomm], None], comm: MPI.Intracomm) -> float:
-    """Until the last rank has closed the file."""
+    """Seconds until the last rank has closed the file."""
     comm.Barrier()
     begun = time.perf_counter()
     job(comm)
@@ -85,7 +85,7 @@ def write_by_mpi(
         stored = file.create_dataset(name, dtype=np.float32, fill_time="never", **keywords)
         with stored.collective if way in TWO_PHASE else nullcontext():
             for first in range(0, most, BATCH):
-                # A rank that has no frame left writes none in company.
+                # A rank without frames takes part in the collective write.
                 some = frames[first : first + BATCH]
                 read = trajectory.readframes(some.start, some.stop).xyz if some else np.empty(0)
                 stored[some.start : some.stop] = read.astype(np.float32).reshape(-1, n_atoms, 3)

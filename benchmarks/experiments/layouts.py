@@ -21,7 +21,7 @@ LAYOUTS = ("shared", "split", "chain")
 #: Files of the chain, for any number of ranks: as many as the papers' smallest split.
 CHAIN = 24
 RANKS = (1, 2)
-#: What the paper's Table 5 gives, and what it calls the layouts.
+#: Layouts and their names in the paper's Table 5.
 MEASURED = ("t_io", "t_comp")
 ACCESS = {"shared": "single", "split": "splitting"}
 TICKS = (2, 24, 72, 192)

@@ -51,7 +51,7 @@ def calls(n_tasks: str) -> dict[str, float]:
 
 
 def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
-    """Seconds of blocks of frames of which nothing is wanted."""
+    """Seconds of blocks of frames without a computation."""
     atom = paceline.Universe(topology, trajectory).atoms[:1]
     begun = time.perf_counter()
     take_blocks(paceline.backends.MPI(WORLD), atom, int(n_tasks))
@@ -59,7 +59,7 @@ def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
 
 
 def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
-    """What the first ranks do together, while the others sleep."""
+    """Run a job on the first ranks, while the others sleep."""
     comm = WORLD.Split(int(WORLD.rank >= n_ranks))
     wait_idle(WORLD.Ibarrier())
     done = job(comm) if WORLD.rank < n_ranks else None
@@ -91,7 +91,7 @@ def papers_way(
 def in_memory(
     comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """Our computation of equal shares of positions in memory, and the papers' gather."""
+    """Paceline's computation of equal shares of positions in memory, with the papers' gather."""
     positions = made_up(len(share(case.frames, comm.size, comm.rank)), len(indices))
     universe = paceline.Universe(topology, case.trajectory[0])
     computation = RepeatedRMSD(universe.atoms[indices], case.workload).prepare()
@@ -106,7 +106,7 @@ def in_memory(
 def collected(
     comm: MPI.Intracomm, begun: float, values: np.ndarray, times: Times
 ) -> dict[str, float]:
-    """Bring rows to the first rank; waiting for the others is told from sending."""
+    """Gather rows on the first rank, and time waiting and sending separately."""
     computed = time.perf_counter()
     wait_idle(comm.Ibarrier())
     waited = time.perf_counter()
@@ -146,10 +146,10 @@ def our_way(
 def our_times(
     comm: MPI.Intracomm, analysis: Any, begun: float, opened: float, rows: np.ndarray
 ) -> dict[str, float]:
-    """What a run of paceline tells of itself, with the seconds that it took to open the file."""
+    """Times of a paceline run, with the seconds to open the file."""
     total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
     workers = analysis.timings.workers()
-    # Each rank has a worker, but that one may have come too late for any block.
+    # Each rank has a worker, which may have started too late for any block.
     sums = {
         "t_open": sum(one.t_init_traj for one in workers),
         "t_io": sum(one.t_io + one.t_decode for one in workers),
@@ -163,7 +163,7 @@ def our_times(
 
 
 def told_of(parts: dict[str, float], total: float, mean_value: float) -> dict[str, float]:
-    """One job's times; what no part accounts for is the rest."""
+    """Times of one job; the rest is in no component."""
     rest = total - sum(parts.values())
     return {**parts, "t_rest": max(rest, 0.0), "t_total": total, "mean": mean_value}
 

@@ -1,4 +1,4 @@
-"""Three blocks for each worker, or many: what a slow worker costs, and who did how many."""
+"""Measure the cost of a slow worker with three blocks per worker, or many."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ WAYS = {"M = N": PAPER, "M = 3N": OTHER, "paceline": OURS}
 
 
 class Sleep:
-    """Does nothing for as long as frames take on this worker, a thread; gives its name."""
+    """Sleeps for the time of the frames on this worker, a thread; returns its name."""
 
     def __init__(self, durations: np.ndarray):
         self.durations = durations
@@ -42,7 +42,7 @@ class Sleep:
     def __call__(self, frames: np.ndarray) -> int:
         worker = threading.get_ident()
         self._first.append(worker)
-        # Whoever comes first is the slow one.
+        # The first worker that starts is the slow one.
         factor = SLOW if worker == self._first[0] else 1.0
         time.sleep(self.durations[frames].sum() * factor)
         return worker
@@ -84,7 +84,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def in_tasks(client: Any, durations: np.ndarray, shares: list[np.ndarray]) -> list[int]:
-    """The worker of each task, as Dask deals them."""
+    """Worker of each task, as assigned by Dask."""
     SLEEPS["now"] = Sleep(durations)
     return client.gather(client.map(sleep, shares, pure=False))
 
@@ -94,12 +94,12 @@ def sleep(frames: np.ndarray) -> int:
     return SLEEPS["now"](frames)
 
 
-#: What tasks of this process share.
+#: State that tasks of this process share.
 SLEEPS: dict[str, Sleep] = {}
 
 
 def dealt(n_workers: int, durations: np.ndarray, atom: Any, frames: np.ndarray) -> list[str]:
-    """The worker of each block, as paceline deals them to threads."""
+    """Worker of each block, as assigned by paceline to threads."""
     one = Sleep(durations)
 
     def rows_of(block: Any) -> np.ndarray:
@@ -112,7 +112,7 @@ def dealt(n_workers: int, durations: np.ndarray, atom: Any, frames: np.ndarray) 
 
 
 def of_worker(rows: list[Row], way: str, blocks: int) -> Spread:
-    """How many workers did so many blocks, over rounds."""
+    """Number of workers by number of blocks, over rounds."""
     counts = [
         sum(
             row["workers"]

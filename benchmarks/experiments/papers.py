@@ -1,4 +1,4 @@
-"""The papers' way: each worker has a Universe of its own and takes its share frame by frame.
+"""The papers' way: each worker has its own Universe and reads its share frame by frame.
 
 After Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
 """
@@ -38,15 +38,15 @@ def compute_share(
     trajectory : str, list of str or numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
         A file, several, or positions (Å) in memory.
     atoms : numpy.ndarray of int
-        Which are looked at.
+        The atoms of the computation.
     reference : numpy.ndarray of float, shape (n, 3)
-        What they are compared with, Å.
+        Reference positions, Å.
     frames : range or None
         The share; None for all.
     task : {"rmsd", "distances"}
         RMSD from the reference, or the mean of all distances from its atoms.
     workload : int
-        How many times that is computed.
+        Repetitions of the computation.
     """
     import MDAnalysis as mda
 

@@ -1,4 +1,4 @@
-"""A radial distribution function: a job that computing bounds."""
+"""A radial distribution function: a compute-bound job."""
 
 import time
 from typing import Any

@@ -22,7 +22,7 @@ PIECE = 1 << 20
 def read(topology: str, repeats: int, *files: str) -> list[dict[str, Any]]:
     """Seconds to read each file by one rank and by all, each its share, in every way."""
     found = []
-    # The first time the file comes into memory, and its topology is parsed; that does not count.
+    # The first run, which reads the file into memory and parses its topology, does not count.
     for number in range(-1, repeats):
         for n_ranks in (1, WORLD.size):
             for path in files:
@@ -34,7 +34,7 @@ def read(topology: str, repeats: int, *files: str) -> list[dict[str, Any]]:
 
 
 def seconds_of(way: str, topology: str, path: str, comm: MPI.Intracomm) -> float:
-    """Until the last rank has read its share."""
+    """Seconds until the last rank has read its share."""
     comm.Barrier()
     begun = time.perf_counter()
     READERS[way](comm, topology, path)
@@ -65,7 +65,7 @@ def read_by_mpi(comm: MPI.Intracomm, topology: str, path: str, together: bool = 
 
 
 def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
-    """A run that reads every frame, and looks at one atom of it."""
+    """Run that reads every frame, and decodes one atom of it."""
     atom = opened(topology, path).atoms[:1]
     backend = paceline.backends.MPI(comm)
     paceline.TimeSeries(times, atom).run(backend=backend, progress=False)

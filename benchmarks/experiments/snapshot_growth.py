@@ -68,7 +68,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def millions(cells: int) -> float:
-    """Of ions."""
+    """Number of ions."""
     return nacl.n_ions(cells) / 1e6
 
 

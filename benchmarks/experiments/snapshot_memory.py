@@ -1,4 +1,4 @@
-"""Memory of a rank that writes, against the buffer that it was given."""
+"""Memory of a writing rank, against its buffer."""
 
 from matplotlib.figure import Figure
 

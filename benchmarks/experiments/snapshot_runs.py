@@ -28,7 +28,7 @@ WAYS: dict[str, tuple[str, int, bool]] = {
     "sorted, 5 dumps": ("sorted", 5, True),
     "sorted, 5 dumps behind": ("sorted", 5, False),
 }
-#: What the report shows of the larger system.
+#: The report's values of the larger system.
 FEW = ("no dump", "sorted")
 
 
@@ -51,7 +51,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def ways_of(system: int) -> list[str]:
-    """Those that were run."""
+    """The measured runs."""
     return [way for way in WAYS if system == nacl.SMALL or way in FEW]
 
 

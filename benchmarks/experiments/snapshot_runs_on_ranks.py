@@ -1,4 +1,4 @@
-"""A program that takes a simulation's steps on every rank of MPI, and dumps; prints JSON."""
+"""Take steps of a simulation on every MPI rank, with dumps; print JSON."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def runs(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
 
 
 def seconds_of(run: Run, path: str, comm: MPI.Intracomm) -> float:
-    """Until the last rank has done its steps and its part of the dumps."""
+    """Seconds until the last rank has done its steps and its part of the dumps."""
     ions = held(False, run.cells, comm.size, comm.rank)
     comm.Barrier()
     begun = time.perf_counter()

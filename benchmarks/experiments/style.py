@@ -1,4 +1,4 @@
-"""How the figures look: the page shows them 700 pixels wide."""
+"""Style of the figures, which the page shows 700 pixels wide."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator
 
 from benchmarks.measure import Spread
 
-#: Told apart by the colour-blind as well (Okabe and Ito): tools, and the papers.
+#: Colours for the colour-blind (Okabe and Ito): tools, and the papers.
 OURS, OTHER, PAPER = "#d55e00", "#0072b2", "#777777"
 COLOURS = {"paceline": OURS, "MDAnalysis": OTHER}
 #: Parts of a worker's time, in the order in which they happen.

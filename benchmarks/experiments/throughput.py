@@ -1,4 +1,4 @@
-"""Tasks that do nothing: how many a second each scheduler starts and ends."""
+"""Measure the rate of empty tasks of each scheduler."""
 
 import time
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from benchmarks.table import Table
 #: The paper's number, or as many as are done in so many seconds; never fewer than this.
 TASKS, SECONDS, FEWEST = 100_000, 2.0, 50
 WORKERS = 2
-#: Ranks of MPI tell their own time: they have to be started first.
+#: MPI ranks measure their own time, because they must start first.
 TELLS = "paceline, mpi"
 
 
@@ -52,7 +52,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _fitting(way: str, run: Callable[[int], Any], setting: Setting) -> int:
-    """How many tasks are done in the time; the first run is for starting workers."""
+    """Number of tasks done in the time; the first run only starts workers."""
     _seconds(way, run, WORKERS)
     few = setting.amount(FEWEST, 10)
     rate = few / _seconds(way, run, few)

@@ -25,7 +25,7 @@ def measure(setting: Setting) -> list[Row]:
     rows = measure_cases(setting, cases)
     for row in rows:
         row["comp_by_io"] = row["t_comp"] / row["t_io"]
-        # To wait for the others and to send are one time in the papers.
+        # The papers count waiting for the others and sending as one time.
         row["comp_by_comm"] = row["t_comp"] / max(row["t_comm"] + row["t_wait"], 1e-9)
     return rows
 

@@ -47,7 +47,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def name(source: str, gzip: int) -> str:
-    """What a case is called."""
+    """Name of a case."""
     return f"{source.upper()} to {f'gzip {gzip}' if gzip else 'uncompressed'}"
 
 

@@ -1,4 +1,4 @@
-"""Dask's workers as jobs of Slurm's queue: python dask_cluster.py md.tpr md.xtc, where Slurm is."""
+"""Start Dask workers as Slurm jobs: python dask_cluster.py md.tpr md.xtc, on a login node."""
 
 import sys
 
@@ -10,11 +10,11 @@ from paceline.analysis.rms import RMSD
 
 topology, trajectory = sys.argv[1:]
 
-# One of these jobs is a node. A process a core: the analysis may then hold the interpreter.
+# One job per node, one process per core: the analysis may then hold the interpreter.
 with SLURMCluster(cores=32, processes=32, memory="64 GB", walltime="01:00:00") as cluster:
     cluster.scale(jobs=2)
     with Client(cluster) as client:
-        client.wait_for_workers(1)  # the others join as the queue lets them
+        client.wait_for_workers(1)  # the others join when their jobs start
         universe = paceline.Universe(topology, trajectory)
         rmsd = RMSD(universe, select="protein and name CA").run(backend=client)
 
