@@ -33,7 +33,7 @@ pub mod dlpoly;
 pub mod error;
 pub mod fingerprint;
 pub mod format;
-pub mod fortran;
+pub mod fortran_text;
 mod frame;
 pub mod hdf5_chunks;
 pub mod index;

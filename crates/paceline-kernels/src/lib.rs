@@ -22,7 +22,7 @@
 //!
 //! A kernel gives the same bits for any block size and any number of threads. So it uses only
 //! operations whose results IEEE 754 fixes (`+ − × ÷ √`), in an order that depends on nothing but
-//! the frame. Sums over atoms run in a few interleaved partial sums (`tile::Sum`), which a
+//! the frame. Sums over atoms run in a few interleaved partial sums (`reference::Sum`), which a
 //! compiler may compute side by side without changing them.
 //!
 //! A block holds whole frames of `n_atoms` positions (x, y, z, Å). What is NaN goes into the result
@@ -35,14 +35,14 @@ use std::slice::ChunksExact;
 use paceline_formats::error::{Error, Result};
 
 mod cell;
-pub mod center;
-pub mod fit;
+pub mod center_group;
+pub mod fit_group;
 mod histogram;
 pub mod moments;
 pub mod qcp;
 pub mod rdf;
+pub mod reference;
 pub mod rmsd;
-pub mod superpose;
 #[cfg(test)]
 mod tests;
 pub mod transform;

@@ -1,6 +1,6 @@
 //! RMSD of each frame of a block, as `MDAnalysis.analysis.rms.RMSD` defines it.
 
-use super::superpose::{Motion, Reference};
+use super::reference::{Motion, Reference};
 use super::{Columns, check_len, frames};
 use paceline_formats::error::{Error, Result};
 

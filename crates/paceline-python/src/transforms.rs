@@ -8,8 +8,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
-use paceline_kernels::center::Center;
-use paceline_kernels::fit::{Fit, Freedom};
+use paceline_kernels::center_group::Center;
+use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};

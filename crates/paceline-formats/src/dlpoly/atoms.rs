@@ -17,7 +17,7 @@ use super::header::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
 use super::lines::{Lines, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
-use crate::fortran::{take_integer, take_real};
+use crate::fortran_text::{take_integer, take_real};
 
 /// Bytes of a name.
 pub const NAME: usize = 8;

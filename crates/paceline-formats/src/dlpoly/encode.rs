@@ -18,7 +18,7 @@
 //! cell of every frame of a HISTORY, also where imcon is 0; it is then written as zeros.
 
 use crate::Fields;
-use crate::fortran::{e16_7, f, g20_10, i};
+use crate::fortran_text::{e16_7, f, g20_10, i};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use super::header::{COMPRESSED, Kind, Layout, LineLengths, fields};
 use super::lines::{Lines, is_blank, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
-use crate::fortran::{take_integer, take_real};
+use crate::fortran_text::{take_integer, take_real};
 
 /// What every frame of a HISTORY begins with.
 pub const TIMESTEP: &[u8] = b"timestep";

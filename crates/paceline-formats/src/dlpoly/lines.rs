@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use crate::error::Fault;
-use crate::fortran::{take_real, three_g20_10};
+use crate::fortran_text::{take_real, three_g20_10};
 
 /// DL_POLY writes lines of up to 200 bytes; people may write longer ones.
 pub const MAX_LINE: usize = 1024;

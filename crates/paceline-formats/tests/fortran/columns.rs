@@ -1,6 +1,6 @@
 //! Numbers read by their columns: those that are read word by word, to the last bit.
 
-use paceline_formats::fortran::{g20_10, take_real, three_g20_10};
+use paceline_formats::fortran_text::{g20_10, take_real, three_g20_10};
 
 use crate::values::{Random, all};
 

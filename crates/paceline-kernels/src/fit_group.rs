@@ -2,7 +2,7 @@
 
 use super::Columns;
 use super::qcp::{IDENTITY, Matrix3};
-use super::superpose::{Motion, Reference};
+use super::reference::{Motion, Reference};
 use super::transform::{Refused, Transform, each_frame};
 use paceline_formats::error::Result;
 
