@@ -19,7 +19,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.backends.dask import LocalCluster
-from paceline.schedule import scheduler as dealing
+from paceline.schedule import scheduler
 
 #: Scripts that tests run on ranks of MPI.
 collect_ignore = ["mpi"]
@@ -158,8 +158,8 @@ def theirs(adk) -> MDAnalysis.Universe:
 @pytest.fixture
 def nothing_overdue(monkeypatch):
     """No block is dealt twice, for tests that count what each worker did of each."""
-    monkeypatch.setattr(dealing, "SHORTEST", 1e6)
-    monkeypatch.setattr(dealing, "UNKNOWN", 1e6)
+    monkeypatch.setattr(scheduler, "SHORTEST", 1e6)
+    monkeypatch.setattr(scheduler, "UNKNOWN", 1e6)
 
 
 @pytest.fixture(scope="session")

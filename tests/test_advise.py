@@ -17,10 +17,10 @@ from paceline.cli.main import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
 from paceline.scaling import advise as words
-from paceline.scaling import forecast as formats
-from paceline.scaling import forecast as measuring
+from paceline.scaling import sample_forecast as formats
+from paceline.scaling import sample_forecast as measuring
 from paceline.scaling import sample_run as disk
-from paceline.scaling.forecast import Forecast, Pace
+from paceline.scaling.sample_forecast import Forecast, Pace
 from paceline.scaling.sample_run import Costs, SampleTimes
 from paceline.trajectory import open as opening
 

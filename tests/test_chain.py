@@ -30,8 +30,8 @@ from paceline.errors import (
 )
 from paceline.trajectory import open as opening
 from paceline.trajectory import source as indexed
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import files_named, open_file, open_files
-from paceline.trajectory.reader import Reader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),

@@ -12,10 +12,10 @@ import pytest
 import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import analyses as rmsd
+from paceline.cli import analysis_commands as rmsd
+from paceline.cli.analysis_steps import frames_between
 from paceline.cli.main import main
 from paceline.cli.options import bound
-from paceline.cli.run import frames_between
 
 
 @pytest.fixture

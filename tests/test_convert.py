@@ -27,9 +27,9 @@ from paceline.errors import (
     UnwritableError,
 )
 from paceline.trajectory.open import open_file
-from paceline.writers import base as ordered
 from paceline.writers import frames as framewise
 from paceline.writers import h5md as chunks
+from paceline.writers import receivers as ordered
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.

@@ -16,7 +16,7 @@ from paceline import _core
 from paceline.analysis.rms import RMSD
 from paceline.cli.main import main
 from paceline.errors import AtomCountError, DamagedFileError, PacelineWarning, UnsupportedError
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 PUBLISHED = (
     "DLP_HISTORY",

@@ -258,7 +258,7 @@ def read_by_us(path):
 
     class Block:
         positions = np.empty((n, trajectory.n_atoms, 3), np.float32)
-        velocities = forces = judgements = None
+        velocities = forces = validity = None
         dimensions = np.empty((n, 6), np.float32)
         times, steps, fields = np.empty(n), np.empty(n, np.int64), np.empty(n, np.uint8)
         lambdas = np.empty(n, np.float32)

@@ -38,8 +38,8 @@ from paceline.hdf5.file import Array, File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.units import factor_of, units_given
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import extents_in
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]

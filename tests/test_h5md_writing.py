@@ -18,9 +18,9 @@ from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.layout import ROW_BYTES, choose_layout, parse_compression
-from paceline.snapshot.container import Contents, Heading, Settings
+from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.writers import h5md as chunks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")

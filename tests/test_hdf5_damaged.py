@@ -28,10 +28,10 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.hdf5 import conventions, sandbox
-from paceline.hdf5.options import Hdf5Options
+from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.trajectory import Hdf5File
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 
 N_FRAMES, N_ATOMS = 12, 20
 CHUNKED = {"chunks": (2, N_ATOMS, 3)}

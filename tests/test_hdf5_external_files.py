@@ -16,9 +16,9 @@ from paceline.cli.main import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
-from paceline.hdf5.observables import find_observables
+from paceline.hdf5.quantities import find_observables
 from paceline.hdf5.repack import repack
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 VALUE = "particles/all/position/value"
 POSITIONS = np.random.default_rng(1).uniform(0, 9, (6, 4, 3)).astype("f4")

@@ -8,10 +8,10 @@ import pytest
 import paceline
 from paceline.block import Decoded
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
-from paceline.hdf5.options import Hdf5Options
 from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, layout_in_words, read_costs
+from paceline.hdf5.read_options import Hdf5Options
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import extents_in
 
 GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))

@@ -31,8 +31,8 @@ from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.schedule import plan
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import extents_in
 
 HELD = numbers(n_frames=23, n_atoms=17)
@@ -145,12 +145,12 @@ def compare_hands(file, frames, judged, atoms):
     blocks = []
     for kind in (ChunkReader, H5pyReader):
         n = file.n_atoms if atoms is None else len(atoms)
-        block = Decoded.room_for(frames, n, FIELDS, judged=judged)
+        block = Decoded.room_for(frames, n, FIELDS, check_validity=judged)
         extents = extents_in(0, file, frames.astype(np.uint64))
         *_, damaged = kind(file.spec, atoms, 7).read(extents, block, required=7, skip=False)
         assert damaged == []
         blocks.append(block)
-    for name in (*FIELDS, "judgements", "dimensions", "times", "steps", "fields"):
+    for name in (*FIELDS, "validity", "dimensions", "times", "steps", "fields"):
         ours, theirs = (getattr(block, name) for block in blocks)
         assert (ours is None) == (theirs is None)
         assert ours is None or np.array_equal(ours, theirs, equal_nan=True)
@@ -316,7 +316,7 @@ def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
     frames = np.arange(6)
     extents = extents_in(0, file, frames.astype(np.uint64))
     for judged, atoms in ((True, None), (False, np.array([5, 70]))):
-        block = Decoded.room_for(frames, 2, ["positions"], judged=judged)
+        block = Decoded.room_for(frames, 2, ["positions"], check_validity=judged)
         cost = file.spec.open(atoms, 1).read(extents, block, required=1, skip=False)
         assert cost[2] == n_bytes
 

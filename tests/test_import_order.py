@@ -40,7 +40,7 @@ KNOW_H5PY = {
     "snapshot/h5md.py",
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
-HEAVY = ("cli", "h5md_writer", "trajectory.mdanalysis", "trajectory.reader", "universe")
+HEAVY = ("cli", "h5md_writer", "trajectory.mdanalysis", "trajectory.mdanalysis_reader", "universe")
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from MDAnalysisTests import datafiles
 
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(is cut|the header says)")
 

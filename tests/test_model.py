@@ -1,4 +1,4 @@
-"""The model: its limits, its dealing beside the real dealer's, and the published times."""
+"""The model: its limits, its schedules beside the real scheduler's, and the published times."""
 
 import heapq
 import itertools
@@ -15,7 +15,7 @@ from benchmarks.simulate import simulate
 from paceline.errors import UnsupportedError
 from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Unevenness, predict
 from paceline.scaling.predict import dynamic_time, queued, static_time
-from paceline.schedule import scheduler as dealing
+from paceline.schedule import scheduler
 from paceline.timing import BlockTiming
 
 ROOT = Path(__file__).parents[1]
@@ -214,37 +214,37 @@ class Clock:
         return self.now
 
 
-def deal_for_real(monkeypatch, blocks, slowness):
-    """Blocks in the order of the real dealer, by a clock that is set."""
+def assign_for_real(monkeypatch, blocks, slowness):
+    """Blocks in the order of the real scheduler, by a clock that is set."""
     clock = Clock()
-    monkeypatch.setattr(dealing, "time", clock)
+    monkeypatch.setattr(scheduler, "time", clock)
     works = [SimpleNamespace(job=0, level=0, number=k, n_frames=1) for k in range(len(blocks))]
-    scheduler = dealing.Scheduler(works)
+    assigner = scheduler.Scheduler(works)
     events, idle, done_by = [], list(range(len(slowness))), {}
-    while not scheduler.finished:
-        while idle and (work := scheduler.assign() or scheduler.assign_overdue()) is not None:
+    while not assigner.finished:
+        while idle and (work := assigner.assign() or assigner.assign_overdue()) is not None:
             worker = idle.pop(0)
             taken = blocks[work.number] * slowness[worker]
             heapq.heappush(events, (clock.now + taken, worker, work))
-        patience = scheduler.seconds_until_overdue() if idle else math.inf
+        patience = assigner.seconds_until_overdue() if idle else math.inf
         if clock.now + patience < events[0][0]:
             # As computers add, an instant more may be needed.
             clock.now = max(clock.now + patience, math.nextafter(clock.now, math.inf))
             continue
         clock.now, worker, work = heapq.heappop(events)
-        if scheduler.complete(work):
+        if assigner.complete(work):
             done_by[work.number] = worker
         idle.append(worker)
     return clock.now, [done_by[k] for k in range(len(blocks))]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_blocks_are_dealt_as_the_dealer_deals_them(monkeypatch, seed):
+def test_blocks_are_assigned_as_the_scheduler_does(monkeypatch, seed):
     random_ = random.Random(seed)
     n = random_.choice((2, 5, 24))
     slowness = [random_.choice((1.0, 1.1, 3.0, 40.0)) for _ in range(n)]
     blocks = [random_.uniform(0.5, 1.5) for _ in range(8 * n)]
-    end, done_by = deal_for_real(monkeypatch, blocks, slowness)
+    end, done_by = assign_for_real(monkeypatch, blocks, slowness)
     course = simulate(blocks, slowness)
     assert course.end == pytest.approx(end)
     assert course.done_by == done_by
@@ -258,7 +258,7 @@ def test_a_simulated_worker_that_is_slow_takes_fewer_blocks():
 @pytest.mark.parametrize(
     ("slow_fraction", "slow_factor"), [(0.0, 1.0), (0.05, 3.0), (0.05, 10.0), (0.3, 2.0)]
 )
-def test_the_formula_of_dealing_is_close_to_events(n_workers, slow_fraction, slow_factor):
+def test_the_formula_of_assignment_is_close_to_events(n_workers, slow_fraction, slow_factor):
     random_ = random.Random(n_workers)
     n_slow = round(slow_fraction * n_workers)
     ends = []

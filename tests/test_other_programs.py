@@ -13,8 +13,8 @@ from helpers.programs import needs_program
 
 import paceline
 from paceline.errors import PacelineError, PacelineWarning
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
-from paceline.trajectory.reader import Reader
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: Rounding of a change of units, or of XTC's integers, Å.

@@ -25,7 +25,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.trajectory import open as opening
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 DATA = Path(datafiles.__file__).parent / "data"
 PUBLISHED = sorted(

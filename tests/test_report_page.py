@@ -23,7 +23,7 @@ from paceline.performance.figures import (
 )
 from paceline.performance.html import LINES, page_of
 from paceline.performance.metrics import on_one_clock
-from paceline.performance.text import number, percent
+from paceline.performance.number_format import number, percent
 from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 

@@ -19,12 +19,12 @@ from paceline._util.page_cache import cached_share, drop_from_cache
 from paceline.cli import bench as scaling
 from paceline.cli.bench import table_for_people
 from paceline.cli.main import main
-from paceline.cli.performance import counts
+from paceline.cli.performance_commands import counts
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
 from paceline.scaling.figure import draw_runs, save_figure
 from paceline.scaling.launch import find_launcher, run_command
-from paceline.scaling.measure import (
+from paceline.scaling.run_statistics import (
     PARTS,
     ScalingRun,
     Statistics,

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from paceline.hdf5 import h5md_tree
-from paceline.snapshot.container import Contents, Heading, Settings
 from paceline.snapshot.deferred_file import ALIGNMENT
+from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
 from paceline.snapshot.output import Output
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 N_ATOMS = 3
 CELL = np.diag([9.0, 8.0, 7.0])

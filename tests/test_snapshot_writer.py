@@ -20,7 +20,7 @@ from paceline.snapshot.formats import format_of
 from paceline.snapshot.local_atoms import angles_of, cell_of, lengths_and_cosines, names_as_bytes
 from paceline.snapshot.output import Output
 from paceline.snapshot.ranks import WORTH, choose_writers, given_writers, spread
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 pytest.importorskip("mpi4py")
 pytestmark = needs_mpi

@@ -31,7 +31,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.trajectory import split_join
-from paceline.trajectory.reader import Reader, open_file
+from paceline.trajectory.mdanalysis_reader import Reader, open_file
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*the header says"),

@@ -13,7 +13,7 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.executor import run_batches
 from paceline.backends.threads import Threads
-from paceline.schedule import scheduler as scheduling
+from paceline.schedule import scheduler
 from paceline.schedule.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher
 from paceline.schedule.worker import Worker, run_batch
 from paceline.timing import DuplicateAttempt
@@ -63,7 +63,7 @@ def any_task(monkeypatch):
             return replace(task, **changes)
         return SimpleTask(**{**vars(task), **changes})
 
-    monkeypatch.setattr(scheduling, "replace", copy)
+    monkeypatch.setattr(scheduler, "replace", copy)
 
 
 def result_of(batch, seconds_per_block):
@@ -113,7 +113,7 @@ def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, second
     batches.record(result_of(next(batches), seconds))
     left = n_blocks - 1
     for batch in batches:
-        longest = max(left / n_workers, 2 * scheduling.LAST * BATCH_SECONDS / seconds)
+        longest = max(left / n_workers, 2 * scheduler.LAST * BATCH_SECONDS / seconds)
         assert len(batch.tasks) <= longest
         left -= len(batch.tasks)
     assert left == 0
@@ -140,7 +140,7 @@ def test_each_job_has_its_own_pace_and_no_run_has_two():
 
 def test_runs_of_many_atoms_stay_small():
     found = cut([job(10**5)], map(task, range(200)), 1e-3)
-    assert 1 < max(len(batch.tasks) for batch in found) <= scheduling.BATCH_BYTES / (12e5 * FRAMES)
+    assert 1 < max(len(batch.tasks) for batch in found) <= scheduler.BATCH_BYTES / (12e5 * FRAMES)
 
 
 def test_the_last_block_of_a_run_asks_for_the_run_that_its_worker_is_likely_to_get():

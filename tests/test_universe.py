@@ -24,7 +24,7 @@ from paceline.errors import (
 )
 from paceline.trajectory import open as opening
 from paceline.trajectory.mdanalysis import open_trajectory
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.universe import is_ours
 
 pytestmark = [

@@ -121,9 +121,9 @@ class Block:
         return self._decoded_field("positions"), self._columns
 
     @property
-    def judgements(self) -> np.ndarray:
+    def validity(self) -> np.ndarray:
         """Validity check of each frame, see `Decoded`: ndarray of float64, shape (n_frames, 5)."""
-        return self._decoded_field("judgements")
+        return self._decoded_field("validity")
 
     @property
     def dimensions(self) -> np.ndarray:
@@ -179,7 +179,7 @@ class Decoded:
         Frame numbers in the trajectory.
     positions, velocities, forces : numpy.ndarray of float32, shape (n_frames, n_atoms, 3), or None
         Å, Å/ps, kJ/(mol·Å); None if no analysis needs them, or only their validity check.
-    judgements : numpy.ndarray of float64, shape (n_frames, 5), or None
+    validity : numpy.ndarray of float64, shape (n_frames, 5), or None
         Validity check: for positions, velocities and forces in turn the first atom with a number
         that is not finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first
         atom that has it. The last two are NaN if positions are not all finite.
@@ -199,7 +199,7 @@ class Decoded:
     positions: np.ndarray | None
     velocities: np.ndarray | None
     forces: np.ndarray | None
-    judgements: np.ndarray | None
+    validity: np.ndarray | None
     dimensions: np.ndarray
     times: np.ndarray
     steps: np.ndarray
@@ -208,11 +208,16 @@ class Decoded:
 
     @classmethod
     def room_for(
-        cls, frames: np.ndarray, n_atoms: int, fields: Sequence[str], *, judged: bool = False
+        cls,
+        frames: np.ndarray,
+        n_atoms: int,
+        fields: Sequence[str],
+        *,
+        check_validity: bool = False,
     ) -> Self:
-        """Allocate arrays for frames; with `judged`, for the validity check of fields alone."""
+        """Allocate arrays for frames; with `check_validity`, for that check of fields alone."""
         n = len(frames)
-        kept = () if judged else fields
+        kept = () if check_validity else fields
         numbers = {
             field: np.empty((n, n_atoms, 3), dtype=np.float32) if field in kept else None
             for field in FIELDS
@@ -220,7 +225,7 @@ class Decoded:
         return cls(
             frames=frames,
             **numbers,
-            judgements=np.tile(_NOTHING_FOUND, (n, 1)) if judged else None,
+            validity=np.tile(_NOTHING_FOUND, (n, 1)) if check_validity else None,
             dimensions=np.empty((n, 6), dtype=np.float32),
             times=np.empty(n),
             steps=np.empty(n, dtype=np.int64),
@@ -230,10 +235,10 @@ class Decoded:
 
     def put(self, field: str, rows: slice, values: np.ndarray, held: np.ndarray) -> None:
         """Keep values of a field, in frames that hold it or not; or check them, and forget them."""
-        if self.judgements is None:
+        if self.validity is None:
             getattr(self, field)[rows] = values
             return
-        found = self.judgements[rows]
+        found = self.validity[rows]
         wrong = ~np.isfinite(values).all(axis=2)
         atoms = np.where(held & wrong.any(axis=1), wrong.argmax(axis=1), -1)
         found[:, FIELDS.index(field)] = atoms

@@ -29,8 +29,8 @@ from paceline._util.signals import Stopping, how_to_go_on
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
+from paceline.schedule.analysis_interfaces import Analysis
 from paceline.schedule.collect import Cursor, Record, RowRange
-from paceline.schedule.interfaces import Analysis
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import TrajectoryRun

@@ -13,11 +13,11 @@ from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.results import Results
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.schedule.interfaces import PerBlock, Receiver
+from paceline.schedule.analysis_interfaces import PerBlock, Receiver
 from paceline.trajectory import source
-from paceline.writers.base import FramesToWrite, Target
 from paceline.writers.frames import FrameFile
 from paceline.writers.h5md import H5MDFile
+from paceline.writers.receivers import FramesToWrite, Target
 
 
 class OutputFormat(NamedTuple):

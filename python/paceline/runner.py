@@ -21,7 +21,7 @@ from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.checkpoint import Checkpoint
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.interfaces import Analysis, Transform
+from paceline.schedule.analysis_interfaces import Analysis, Transform
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import BlockResult, CollectedResult
 from paceline.schedule.trajectory_run import TrajectoryRun

@@ -12,8 +12,8 @@ from paceline import _core
 from paceline.errors import AtomCountError, PacelineError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import is_hdf5
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import files_named
-from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import FORMATS
 
 #: Endings of files that our reader decodes, which are MDAnalysis's names of their formats.

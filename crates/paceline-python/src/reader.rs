@@ -42,14 +42,14 @@ impl ExtentArrays<'_> {
     }
 }
 
-/// Where a block goes; no array for a field that is not wanted. With one for judgements, the
+/// Where a block goes; no array for a field that is not wanted. With one for validity, the
 /// fields need none.
 #[derive(FromPyObject)]
 pub(super) struct BlockArrays<'py> {
     positions: Option<PyReadwriteArray3<'py, f32>>,
     velocities: Option<PyReadwriteArray3<'py, f32>>,
     forces: Option<PyReadwriteArray3<'py, f32>>,
-    judgements: Option<PyReadwriteArray2<'py, f64>>,
+    validity: Option<PyReadwriteArray2<'py, f64>>,
     dimensions: PyReadwriteArray2<'py, f32>,
     times: PyReadwriteArray1<'py, f64>,
     steps: PyReadwriteArray1<'py, i64>,
@@ -65,19 +65,19 @@ impl BlockArrays<'_> {
         read: impl FnOnce(BlockOut<'_>) -> Result<BlockReport> + Send,
     ) -> PyResult<Cost> {
         let times = self.times.as_slice_mut()?;
-        let judgements = match &mut self.judgements {
-            Some(judgements) => Some(rows_of(judgements, "judgements")?),
+        let validity = match &mut self.validity {
+            Some(validity) => Some(rows_of(validity, "validity")?),
             None => None,
         };
-        if judgements
+        if validity
             .as_ref()
             .is_some_and(|rows| rows.len() != times.len())
         {
             return Err(PyValueError::new_err(
-                "judgements must have a row for each time",
+                "validity must have a row for each time",
             ));
         }
-        let numbers = match judgements {
+        let numbers = match validity {
             Some(rows) => Numbers::Visited(Box::new(move |row, numbers, held| {
                 rows[row] = validity::check(numbers, held);
             })),

@@ -17,7 +17,7 @@ from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
 from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.schedule.interfaces import PerBlock, PerFrame, Reduction, Transform
+from paceline.schedule.analysis_interfaces import PerBlock, PerFrame, Reduction, Transform
 from paceline.transform.base import check_static
 
 

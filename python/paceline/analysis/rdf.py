@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.schedule.interfaces import Reduction
+from paceline.schedule.analysis_interfaces import Reduction
 from paceline.transform.base import check_static
 
 #: Titles of `rdf` in tables and figures, by its norm.

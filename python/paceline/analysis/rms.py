@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
-from paceline.schedule.interfaces import PerFrame, Reduction
+from paceline.schedule.analysis_interfaces import PerFrame, Reduction
 from paceline.transform.base import check_masses, check_static, reference_positions
 
 

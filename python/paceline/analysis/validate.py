@@ -18,7 +18,7 @@ from paceline.hdf5.trajectory import TRUNCATED
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
-    from paceline.trajectory.reader import Reader
+    from paceline.trajectory.mdanalysis_reader import Reader
 
 #: Result of a worker for each frame. `broken` is, for each of `FIELDS`, the first atom with a
 #: number that is not finite, or -1; `reach` the largest |x|, |y| or |z|, Å, and `farthest` the
@@ -196,7 +196,7 @@ def check_decodable(path: str) -> None:
 
 def _open(path: str, **options: Any) -> "Reader":
     """Open the file without warnings, which are among the findings."""
-    from paceline.trajectory.reader import Reader
+    from paceline.trajectory.mdanalysis_reader import Reader
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
@@ -279,11 +279,11 @@ class _FrameRows(AnalysisBase):
 class _MakeRows:
     """Worker's half: one `ROW` a frame."""
 
-    judges = True
+    checks_validity = True
 
     def compute(self, block: Block) -> np.ndarray:
         # The columns of `ROW`.
-        return np.column_stack([block.steps, block.dimensions, block.judgements])
+        return np.column_stack([block.steps, block.dimensions, block.validity])
 
 
 class RowFinding(NamedTuple):

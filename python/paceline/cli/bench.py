@@ -26,9 +26,9 @@ from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.components import ABANDONED, AROUND, AT_BLOCKS, STARTUP, WAIT
-from paceline.performance.text import aligned
+from paceline.performance.number_format import aligned
 from paceline.scaling.launch import Cold, Copies, Warm, find_launcher, run_command
-from paceline.scaling.measure import (
+from paceline.scaling.run_statistics import (
     COMMAND,
     TOTAL,
     Point,
@@ -93,7 +93,7 @@ def measure(args: argparse.Namespace) -> None:
 def one_run(args: argparse.Namespace, begun: float) -> None:
     """Run the analysis, and print in one line of JSON what it took since `begun`, s."""
     # The process that starts such runs does without MDAnalysis.
-    from paceline.cli.run import run_analysis
+    from paceline.cli.analysis_steps import run_analysis
 
     asked = json.loads(args.one_run)
     args.output = args.plot = args.checkpoint = args.report = None

@@ -75,7 +75,7 @@ def add_convert(commands: Any) -> argparse.ArgumentParser:
 
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.run import (
+    from paceline.cli.analysis_steps import (
         check_report,
         run_analysis,
         save_report,
@@ -103,9 +103,9 @@ def run_convert(args: argparse.Namespace) -> None:
 
 def _universe(args: argparse.Namespace) -> Any:
     """Open the system, or one of as many atoms as the trajectory has, if none is given."""
-    from paceline.cli.run import chain_options
+    from paceline.cli.analysis_steps import chain_options
+    from paceline.trajectory.mdanalysis_reader import Reader
     from paceline.trajectory.open import files_named
-    from paceline.trajectory.reader import Reader
     from paceline.universe import Universe
 
     if args.topology is not None:

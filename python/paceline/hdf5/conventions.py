@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
-from paceline.hdf5 import amber, gromacs, h5md, mdtraj
+from paceline.hdf5 import amber, gromacs_topology, h5md, mdtraj
 from paceline.hdf5.chunk_index import COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.elements import unit_of
@@ -31,7 +31,7 @@ def read_chunk_index(
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
 ) -> ChunkIndex:
-    """Index a file of any convention; options as in `paceline.hdf5.options.Hdf5Options`."""
+    """Index a file of any convention; options as in `paceline.hdf5.read_options.Hdf5Options`."""
     given = units_given(units)
     if dataset is not None:
         if group is not None:
@@ -144,7 +144,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
             f"{file.path}: it tells nothing of its atoms; name a topology file before it"
         )
     particles = h5md.Particles(file, group)
-    found = gromacs.read_topology(file, particles.n_atoms)
+    found = gromacs_topology.read_topology(file, particles.n_atoms)
     return read_h5md_topology(particles) if found is None else found
 
 

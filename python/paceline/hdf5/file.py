@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import Filter
-from paceline.hdf5.options import ExternalFileError
+from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises where the library finds a file wrong.

@@ -78,7 +78,7 @@ class ChunkReader:
             ids=index.ids,
             required=required,
             skip=skip,
-            whole=block.judgements is not None,
+            whole=block.validity is not None,
         )
         index.fill(block, cost[-1])
         return cost

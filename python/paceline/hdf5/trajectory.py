@@ -13,13 +13,13 @@ from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, BlockIndex, ChunkExtents, ChunkIndex, Element
-from paceline.hdf5.options import Hdf5Options
+from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.reader import Hdf5FileSpec
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
-    from paceline.hdf5.observables import Quantities
+    from paceline.hdf5.quantities import Quantities
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -77,9 +77,9 @@ class Hdf5File:
     @classmethod
     def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
         # Only the sandbox loads HDF5's library.
+        from paceline.hdf5.check_decoding import verify
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.file import File, check_mpi_build, damaged
-        from paceline.hdf5.verification import verify
 
         if options.driver is not None:
             check_mpi_build()
@@ -131,14 +131,14 @@ class Hdf5File:
     @cached_property
     def observables(self) -> "Quantities":
         """Energies and the like, by name."""
-        from paceline.hdf5.observables import find_observables
+        from paceline.hdf5.quantities import find_observables
 
         return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "Quantities":
         """Properties of the particles beside their motion, by name."""
-        from paceline.hdf5.observables import find_properties
+        from paceline.hdf5.quantities import find_properties
 
         group = self.chunk_index.facts.get("group")
         return run_in_sandbox(find_properties, self.path, group=group, external=self.external)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paceline.performance.components import WALL_TIME
 from paceline.performance.metrics import Report
-from paceline.performance.text import joined, percent, rate, seconds, times
+from paceline.performance.number_format import joined, percent, rate, seconds, times
 
 #: Blocks that took less in all say nothing, s.
 ENOUGH = 0.5

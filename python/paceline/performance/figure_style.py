@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from paceline.performance.components import Component
+from paceline.performance.number_format import short_names
 from paceline.performance.records import host_of
-from paceline.performance.text import short_names
 
 #: Text and axes, and lines behind the data; a page has its own for a dark screen.
 INK, GRID = "#1f2a33", "#dfe4e8"

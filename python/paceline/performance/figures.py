@@ -20,8 +20,8 @@ from paceline.performance.figure_style import (
     time_unit,
 )
 from paceline.performance.metrics import Report, on_one_clock, report_of
+from paceline.performance.number_format import natural, number, short_names
 from paceline.performance.records import Columns, RunTimings, WorkerTiming, host_of
-from paceline.performance.text import natural, number, short_names
 
 #: Width of a figure, inches.
 WIDTH = 8.5

@@ -19,8 +19,7 @@ from paceline.performance.components import COMM, WALL_TIME, Component
 from paceline.performance.figure_style import STYLE
 from paceline.performance.figures import Drawing, drawings_of, figure_of
 from paceline.performance.metrics import OF_RUN, Report, on_one_clock, report_of
-from paceline.performance.records import RunTimings, WorkerTiming
-from paceline.performance.text import (
+from paceline.performance.number_format import (
     amount,
     many,
     natural,
@@ -30,6 +29,7 @@ from paceline.performance.text import (
     seconds,
     shortened,
 )
+from paceline.performance.records import RunTimings, WorkerTiming
 
 #: Endings of a page, and of figures alone.
 PAGE, FIGURES = ".html", (".png", ".svg")

@@ -20,9 +20,9 @@ from paceline.performance.components import (
     TRANSFORM,
     WAIT,
 )
+from paceline.performance.number_format import aligned
 from paceline.performance.records import PARTS, BlockTiming, DuplicateAttempt, RunTimings
 from paceline.performance.stragglers import Straggler, find_stragglers
-from paceline.performance.text import aligned
 
 
 @dataclass

@@ -15,9 +15,9 @@ from paceline._util.files import format_size
 from paceline._util.machine import available_cpus
 from paceline.errors import UnsupportedError
 from paceline.performance.components import AT_BLOCKS
-from paceline.performance.text import aligned, percent
+from paceline.performance.number_format import aligned, percent
 from paceline.runner import analyses_of
-from paceline.scaling.forecast import (
+from paceline.scaling.sample_forecast import (
     MAKERS,
     Findings,
     Forecast,
@@ -27,7 +27,7 @@ from paceline.scaling.forecast import (
     recoded,
 )
 from paceline.scaling.sample_run import Costs, SampleRun, disk_rates
-from paceline.schedule.interfaces import Transform
+from paceline.schedule.analysis_interfaces import Transform
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.chain import Chain
 

@@ -23,7 +23,8 @@ from paceline.performance.components import (
     WAIT,
     Component,
 )
-from paceline.scaling.measure import (
+from paceline.scaling.predict import Prediction
+from paceline.scaling.run_statistics import (
     COMMAND,
     TOTAL,
     Point,
@@ -32,7 +33,6 @@ from paceline.scaling.measure import (
     column_of,
     points,
 )
-from paceline.scaling.predict import Prediction
 
 #: Waiting, light in reports, is darker here, where it is a line.
 _WAIT = replace(WAIT, colour="#5b6770")

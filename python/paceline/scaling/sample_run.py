@@ -17,7 +17,7 @@ from paceline.errors import UnsupportedError
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
-from paceline.schedule.interfaces import Analysis, Transform
+from paceline.schedule.analysis_interfaces import Analysis, Transform
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import TrajectoryRun

@@ -13,7 +13,7 @@ import numpy as np
 from paceline._util.files import writing_to
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.interfaces import Receiver
+from paceline.schedule.analysis_interfaces import Receiver
 from paceline.schedule.plan import Plan
 from paceline.schedule.reduce import TreeReduction, check_rows_match, merge_function
 from paceline.schedule.tasks import BlockResult, CollectedResult, WorkerAnalysis

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline.block import Decoded
 from paceline.performance.records import BlockTiming
-from paceline.schedule.interfaces import PerBlock, PerFrame, Reduction, WorkerTransform
+from paceline.schedule.analysis_interfaces import PerBlock, PerFrame, Reduction, WorkerTransform
 from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
 
@@ -54,8 +54,12 @@ class Job:
 
     def room_for(self, frames: np.ndarray) -> Decoded:
         """Allocate the arrays that a block's frames are read into."""
-        judged = any(getattr(one.computation, "judges", False) for one in self.analyses)
-        return Decoded.room_for(frames, self.source.n_wanted, self.source.fields, judged=judged)
+        check_validity = any(
+            getattr(one.computation, "checks_validity", False) for one in self.analyses
+        )
+        return Decoded.room_for(
+            frames, self.source.n_wanted, self.source.fields, check_validity=check_validity
+        )
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.timings import Timings
+from paceline.schedule.analysis_interfaces import Analysis, Receiver, Transform, prepare_transforms
 from paceline.schedule.collect import Collected
-from paceline.schedule.interfaces import Analysis, Receiver, Transform, prepare_transforms
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import Job, Task, WorkerAnalysis
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.container import Container, Contents, Settings
+from paceline.snapshot.file_interface import Container, Contents, Settings
 
 if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms

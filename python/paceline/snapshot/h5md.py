@@ -27,7 +27,8 @@ from paceline.hdf5.h5md_tree import (
 )
 from paceline.hdf5.layout import DatasetLayout
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
-from paceline.snapshot.container import (
+from paceline.snapshot.deferred_file import ALIGNMENT, DeferredFile, RowCount, superblock_end
+from paceline.snapshot.file_interface import (
     Container,
     Contents,
     Heading,
@@ -36,7 +37,6 @@ from paceline.snapshot.container import (
     check_atom_count,
     check_contents,
 )
-from paceline.snapshot.deferred_file import ALIGNMENT, DeferredFile, RowCount, superblock_end
 from paceline.snapshot.output import Output
 
 #: Bytes of a chunk, at the most: HDF5 counts them in 32 bits.

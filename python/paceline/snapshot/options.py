@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline._util.files import parse_size
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.container import Settings
+from paceline.snapshot.file_interface import Settings
 from paceline.snapshot.formats import FileFormat, format_of
 
 METHODS = ("sorted", "serial", "direct", "mpiio")

@@ -16,7 +16,7 @@ from paceline._util.files import (
     writing_to,
 )
 from paceline.errors import FileChangedError
-from paceline.snapshot.container import (
+from paceline.snapshot.file_interface import (
     Container,
     Contents,
     Heading,

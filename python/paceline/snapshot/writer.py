@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paceline import _core
 from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
-from paceline.snapshot.container import Container, Contents
+from paceline.snapshot.file_interface import Container, Contents
 from paceline.snapshot.local_atoms import (
     STATIC_PROPERTIES,
     LocalAtoms,

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import AtomCountError, UnsupportedError
-from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
+from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers, warn
 from paceline.trajectory.source import Extents, FileSpec, TrajectoryFile, extents_in, runs_by_file
 

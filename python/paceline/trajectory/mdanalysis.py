@@ -21,11 +21,11 @@ from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import DamagedFileError, FileChangedError, MissingDataError, UnsupportedError
-from paceline.hdf5.options import ExternalFileError
+from paceline.hdf5.read_options import ExternalFileError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import warn
-from paceline.trajectory.reader import Reader
 from paceline.trajectory.source import Extents, FileReadStats, FrameSource, TimeAxis
 
 #: MDAnalysis's own readers of files that the core decodes, each frame by itself.

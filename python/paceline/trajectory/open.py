@@ -17,7 +17,7 @@ from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import Decoded
 from paceline.errors import PacelineWarning
-from paceline.hdf5.options import NO_OPTIONS, Hdf5Options
+from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.source import IndexedFile, TrajectoryFile, extents_in

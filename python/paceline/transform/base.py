@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import SelectionError, TransformError, UnsupportedError
-from paceline.schedule.interfaces import Transform, WorkerTransform, prepare_transforms
+from paceline.schedule.analysis_interfaces import Transform, WorkerTransform, prepare_transforms
 
 
 class CoreTransform:

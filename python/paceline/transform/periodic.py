@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError
-from paceline.schedule.interfaces import Transform, WorkerTransform
+from paceline.schedule.analysis_interfaces import Transform, WorkerTransform
 from paceline.trajectory.open import warn
 from paceline.transform.base import CoreTransform, describe, known_weights, masses_of, select
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import SelectionError
-from paceline.schedule.interfaces import Transform, WorkerTransform
+from paceline.schedule.analysis_interfaces import Transform, WorkerTransform
 from paceline.transform.base import (
     CoreTransform,
     check_masses,

@@ -15,7 +15,7 @@ from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline.block import FIELDS, Block, field_bits, fields_in
 from paceline.trajectory.source import FORMATS
-from paceline.writers.base import (
+from paceline.writers.receivers import (
     BlockReceiver,
     EncodedBlock,
     FramesToWrite,

@@ -24,7 +24,7 @@ from paceline.hdf5.layout import (
     split_at_chunks,
 )
 from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
-from paceline.writers.base import (
+from paceline.writers.receivers import (
     BlockReceiver,
     EncodedBlock,
     FramesToWrite,

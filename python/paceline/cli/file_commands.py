@@ -80,7 +80,7 @@ def add_info(commands: Any) -> argparse.ArgumentParser:
 def run_info(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.cli.info import facts_of
-    from paceline.hdf5.options import Hdf5Options
+    from paceline.hdf5.read_options import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
     found: list[dict[str, Any]] = []
@@ -155,7 +155,7 @@ def add_index(commands: Any) -> argparse.ArgumentParser:
 
 def run_index(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.hdf5.options import Hdf5Options
+    from paceline.hdf5.read_options import Hdf5Options
     from paceline.trajectory.open import open_file
 
     asked = Hdf5Options(**hdf5_options(args))
@@ -175,13 +175,13 @@ def add_validate(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "validate",
         help="read every frame and list what is wrong with it",
-        description="Read, decode and judge every frame of trajectory files, and list what is "
+        description="Read, decode and check every frame of trajectory files, and list what is "
         "bad, or worth a remark, a line each. The exit status is 1 if anything is bad.",
         epilog=VALIDATE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("file", nargs="+", help="trajectory; each is judged by itself")
+    add("file", nargs="+", help="trajectory; each is checked by itself")
     add_backend_arguments(parser)
     add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")

@@ -20,7 +20,7 @@ from MDAnalysis.lib.util import store_init_arguments
 
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
-from paceline.hdf5.options import Hdf5Options
+from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.trajectory import Hdf5File, collective_specs
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain

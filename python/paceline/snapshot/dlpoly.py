@@ -9,7 +9,7 @@ from paceline import _core
 from paceline._util.files import check_output
 from paceline.block import field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.container import (
+from paceline.snapshot.file_interface import (
     Container,
     Contents,
     Heading,

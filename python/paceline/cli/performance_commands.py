@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline._util.files import check_distinct, check_output
-from paceline.cli.analyses import (
+from paceline.cli.analysis_commands import (
     RDF_SELECT,
     add_pair_arguments,
     add_rdf,
@@ -129,7 +129,7 @@ def add_report(commands: Any) -> argparse.ArgumentParser:
 def run_report(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.performance.html import check_report_ending
-    from paceline.performance.text import many
+    from paceline.performance.number_format import many
     from paceline.performance.timings import Timings
 
     output = args.output or args.timings.with_suffix(".html")
@@ -185,7 +185,7 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.advice import advise
-    from paceline.cli.run import chain_options, transforms_of
+    from paceline.cli.analysis_steps import chain_options, transforms_of
     from paceline.universe import Universe
 
     # A long file needs no index for it, which may take a minute to make.
@@ -213,7 +213,7 @@ def run_advise(args: argparse.Namespace) -> None:
 def _analysis(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis that advice is asked about."""
     from paceline.analysis.rms import RMSD, RMSF
-    from paceline.cli.run import selected
+    from paceline.cli.analysis_steps import selected
 
     if args.select is None:
         args.select = ADVISE_SELECT[args.analysis]
@@ -225,7 +225,7 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
 def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
     """Choose the frames asked for; of a sample, as if all frames were known."""
     from paceline.advice import Outline
-    from paceline.cli.run import frames_between
+    from paceline.cli.analysis_steps import frames_between
 
     chain = getattr(trajectory, "chain", None)
     if chain is not None and chain.is_sample:
@@ -326,8 +326,8 @@ def _add_file_system(parser: argparse.ArgumentParser) -> None:
 def run_predict(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.results import Results, check_ending, check_figure_ending
-    from paceline.performance.text import many, percent
-    from paceline.performance.text import seconds as seconds_in_words
+    from paceline.performance.number_format import many, percent
+    from paceline.performance.number_format import seconds as seconds_in_words
     from paceline.scaling.figure import save_predictions, table_of_predictions
     from paceline.scaling.predict import EFFICIENCY, fastest, last_that_pays
 

@@ -9,7 +9,7 @@ from paceline import _core
 from paceline.block import field_bits
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.file import damaged
-from paceline.snapshot.container import (
+from paceline.snapshot.file_interface import (
     Contents,
     Heading,
     Settings,

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline.block import FIELDS, Block
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.schedule.interfaces import PerBlock, Receiver
+from paceline.schedule.analysis_interfaces import PerBlock, Receiver
 
 #: Bytes of blocks that wait in memory for one before them; more wait in a file.
 WAITING = 256 * 2**20

@@ -64,7 +64,7 @@ def add_rmsd(commands: Any) -> argparse.ArgumentParser:
 
 def run_rmsd(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.run import run_and_report
+    from paceline.cli.analysis_steps import run_and_report
 
     run_and_report(args, *rmsd_of(args))
 
@@ -72,7 +72,7 @@ def run_rmsd(args: argparse.Namespace) -> None:
 def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
     """Open the Universe, and make the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSD
-    from paceline.cli.run import open_universe
+    from paceline.cli.analysis_steps import open_universe
     from paceline.universe import Universe
 
     universe = open_universe(args)
@@ -105,7 +105,7 @@ def add_rmsf(commands: Any) -> argparse.ArgumentParser:
 
 def run_rmsf(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.run import run_and_report
+    from paceline.cli.analysis_steps import run_and_report
 
     run_and_report(args, *rmsf_of(args))
 
@@ -113,7 +113,7 @@ def run_rmsf(args: argparse.Namespace) -> None:
 def rmsf_of(args: argparse.Namespace) -> tuple[Any, Any]:
     """Open the Universe, and make the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSF
-    from paceline.cli.run import open_universe, selected
+    from paceline.cli.analysis_steps import open_universe, selected
 
     universe = open_universe(args)
     return universe, RMSF(selected(universe, args.select))
@@ -175,14 +175,14 @@ def add_pair_arguments(parser: Any) -> None:
 
 def run_rdf(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.run import run_and_report
+    from paceline.cli.analysis_steps import run_and_report
 
     run_and_report(args, *rdf_analysis_of(args))
 
 
 def rdf_analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
     """Open the Universe, and make the analysis of it, that arguments ask for."""
-    from paceline.cli.run import open_universe
+    from paceline.cli.analysis_steps import open_universe
 
     universe = open_universe(args)
     return universe, rdf_of(universe, args)
@@ -191,7 +191,7 @@ def rdf_analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis of a Universe that arguments ask for."""
     from paceline.analysis.rdf import InterRDF
-    from paceline.cli.run import selected
+    from paceline.cli.analysis_steps import selected
 
     first = selected(universe, args.select)
     blocks = args.exclusion_block

@@ -16,8 +16,8 @@ from paceline.performance.timings import Timings
 class PerFrame(Protocol):
     """Worker's half of an analysis that gives one row per frame.
 
-    With an attribute `judges` that is true, its blocks have `judgements` and no coordinates: each
-    frame is checked while it is decoded.
+    With an attribute `checks_validity` that is true, its blocks have `validity` and no coordinates:
+    each frame is checked while it is decoded.
     """
 
     def compute(self, block: Block) -> np.ndarray:
