@@ -59,7 +59,7 @@ class Trial:
 
     @classmethod
     def of(cls, found: dict[str, Any], slow: str | None) -> "Trial":
-        """Parse the output of the program; the slow worker may be unknown to it."""
+        """Make a trial of the program's output, which may not name the slow worker."""
         return cls(found["named"], slow, found["report"] / found["seconds"])
 
     def is_slow(self, worker: str) -> bool:

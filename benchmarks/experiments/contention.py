@@ -102,7 +102,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files: int) -> Path:
-    """Arguments of the ranks. Frame offsets and indexes of the files exist."""
+    """File of the arguments of ranks. Frame offsets and indexes of the trajectories exist."""
     told = setting.scratch / f"{n_files}.json"
     if told.exists():
         return told

@@ -21,7 +21,7 @@ from benchmarks.experiments.papers import Times, rmsd, share
 from paceline._util.page_cache import drop_from_cache
 from paceline.analysis.rms import RMSD
 
-#: ROMIO's name of two-phase reads: few ranks read and distribute data.
+#: Two-phase reads, in which few ranks read and distribute data: ROMIO's value by driver.
 TWO_PHASE = {"collective": "disable", "two-phase": "enable"}
 
 
