@@ -459,6 +459,8 @@ class _FrameCopy:
 
 def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: bool | None) -> None:
     """Copy all frames in threads, or stop at the first failure."""
+    if n_workers is not None and n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     total = sum(copy.size for copy in copies)
     copier = _Copier()
     with (

@@ -19,9 +19,11 @@
 //!
 //! The second part is read only when times are asked for.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +40,8 @@ const CHECKSUM_LEN: u64 = 8;
 /// Bytes of a frame's time, and of its time and step.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
+/// Digits at the end of a temporary file's name.
+const RANDOM_DIGITS: usize = 16;
 
 /// Where the frames of a file are, as a scan found it.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,12 +77,13 @@ impl Listing {
 
 /// Save an index, so that other processes see the whole of it or nothing.
 pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(folder_of(file))?;
     let (file, permissions) = replaced(file)?;
+    remove_leftovers(&file);
     let temporary = temporary_name(&file);
+    // Open, and so locked, until it has its name.
     let written = write_new(&temporary, listing, times, permissions)
-        .and_then(|()| fs::rename(&temporary, &file));
+        .and_then(|_open| fs::rename(&temporary, &file));
     if written.is_err() {
         // It may not exist; the first error is the one that tells.
         let _ = fs::remove_file(&temporary);
@@ -105,8 +110,64 @@ fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
 fn temporary_name(file: &Path) -> PathBuf {
     let number = RandomState::new().hash_one(std::process::id());
     let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{number:016x}"));
+    name.push(format!(".{number:0RANDOM_DIGITS$x}"));
     PathBuf::from(name)
+}
+
+/// The folder of a file, by a name that can be opened.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Delete the temporary files of killed processes: those that no living one has locked.
+///
+/// One that was created this very moment, and is not locked yet, may go too: then that process
+/// saves its index elsewhere.
+fn remove_leftovers(file: &Path) {
+    let name = file.file_name().unwrap_or_default().as_bytes();
+    for entry in fs::read_dir(folder_of(file))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if regular
+            && is_temporary(entry.file_name().as_bytes(), name)
+            && is_abandoned(&entry.path())
+        {
+            // Another process may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Check that a name is one that `temporary_name` gives for a file of the name `of`.
+fn is_temporary(name: &[u8], of: &[u8]) -> bool {
+    let digits = name
+        .strip_prefix(of)
+        .and_then(|rest| rest.strip_prefix(b"."));
+    digits.is_some_and(|digits| {
+        digits.len() == RANDOM_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+/// Check that nobody has locked a file.
+fn is_abandoned(path: &Path) -> bool {
+    let opened = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    opened.is_ok_and(|file| lock(&file))
+}
+
+/// Lock a file until it is closed; false where another process has locked it, or no file can be.
+pub fn lock(file: &File) -> bool {
+    // SAFETY: flock takes a descriptor, which `file` keeps open, and an integer; it touches no
+    // memory of ours.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
 fn write_new(
@@ -114,13 +175,15 @@ fn write_new(
     listing: &Listing,
     times: &Times,
     permissions: Option<Permissions>,
-) -> io::Result<()> {
+) -> io::Result<File> {
     let mode = if permissions.is_some() { 0o600 } else { 0o666 };
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
         .open(file)?;
+    // Without locks its file system keeps what a killed process leaves.
+    lock(&file);
     let first = first_part(listing);
     let first_sum = checksum(&first, 0);
     file.write_all(&first)?;
@@ -131,7 +194,8 @@ fn write_new(
     if let Some(permissions) = permissions {
         file.set_permissions(permissions)?;
     }
-    file.sync_all()
+    file.sync_all()?;
+    Ok(file)
 }
 
 fn first_part(listing: &Listing) -> Vec<u8> {

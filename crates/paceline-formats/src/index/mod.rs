@@ -34,17 +34,29 @@ pub use crate::format::{OpenOptions, Origin, Progress, Times};
 /// The places for the saved index of the trajectory `path`: beside it, and in the user's cache.
 pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    if let Some(name) = path.file_name() {
+    let target = path.canonicalize();
+    let path = match &target {
+        Ok(target) if is_descriptor(path) => target,
+        _ => path,
+    };
+    if let (Some(name), false) = (path.file_name(), is_descriptor(path)) {
         let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(".paceline-index");
         files.push(path.with_file_name(hidden));
     }
-    if let (Some(cache), Ok(path)) = (cache, path.canonicalize()) {
+    if let (Some(cache), Ok(path)) = (cache, target) {
         let hash = xxh3_128(path.as_os_str().as_bytes());
         files.push(cache.join(format!("{hash:032x}.paceline-index")));
     }
     files
+}
+
+/// Check that a path is the system's name for a file that is open, such as `/dev/stdin`: beside it
+/// is no place for anything.
+fn is_descriptor(path: &Path) -> bool {
+    let folder = cache::folder_of(path).canonicalize();
+    folder.is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }
 
 /// The frame index of one file.

@@ -1,11 +1,13 @@
 //! Saved indexes: loaded, extended, damaged, out of place.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use super::super::cache::lock;
 use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
 use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
 use crate::atom_set::Atoms;
@@ -263,6 +265,47 @@ fn a_rewritten_index_keeps_its_permissions_and_its_place() {
     assert_eq!(open_path(&path).unwrap().index_file(), None);
     let kind = std::fs::metadata(&beside).unwrap().file_type();
     assert!(kind.is_socket());
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_for_long() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40));
+    let left = folder.write(".a.xtc.paceline-index.0123456789abcdef", b"part");
+    let others = [
+        ".a.xtc.paceline-index.old",
+        ".a.xtc.paceline-index.0123456789abcdeg",
+        ".b.xtc.paceline-index.0123456789abcdef",
+    ];
+    let others = others.map(|name| folder.write(name, b"part"));
+    let alive = folder.write(".a.xtc.paceline-index.fedcba9876543210", b"part");
+    let writer = File::open(&alive).unwrap();
+    assert!(lock(&writer));
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Scanned);
+    assert!(!left.exists());
+    assert!(alive.exists() && others.iter().all(|other| other.exists()));
+    drop(writer);
+    folder.write("a.xtc", &xtc(50));
+    assert_eq!(open_path(&path).unwrap().origin(), Origin::Extended);
+    assert!(!alive.exists());
+}
+
+#[test]
+fn an_index_of_an_open_file_goes_beside_that_file() {
+    let folder = Folder::new();
+    let path = folder.write("a.xtc", &xtc(40)).canonicalize().unwrap();
+    let cache = Some(folder.0.as_path());
+    let file = File::open(&path).unwrap();
+    let links = ["/dev/fd", "/proc/self/fd"]
+        .map(|links| Path::new(links).join(file.as_raw_fd().to_string()))
+        .into_iter()
+        .filter(|link| link.exists());
+    for link in links {
+        assert_eq!(index_files(&link, cache), index_files(&path, cache));
+    }
+    for nowhere in ["/dev/no-such-file", "/proc/self/fd/no-such-file"] {
+        assert!(index_files(Path::new(nowhere), None).is_empty());
+    }
 }
 
 #[test]
