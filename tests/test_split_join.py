@@ -543,6 +543,17 @@ def test_a_failure_stops_the_other_pieces(water, monkeypatch):
         paceline.split(water, 2, n_workers=2)
 
 
+@pytest.mark.parametrize("n_workers", [0, -1])
+def test_copying_takes_one_worker_at_least(n_workers, water):
+    message = f"n_workers must be at least 1, not {n_workers}"
+    with pytest.raises(ValueError, match=message):
+        paceline.split(water, 2, n_workers=n_workers)
+    with pytest.raises(ValueError, match=message):
+        paceline.join([water, water], water.with_name("whole.xtc"), n_workers=n_workers)
+    assert visible(water.parent) == ["md.xtc"]
+    assert temporaries(water.parent) == []
+
+
 #: Has children that do the work again and again, and kills each when it is told, in units of the
 #: time that the work takes, from when it has begun.
 NURSERY = """
