@@ -1,6 +1,5 @@
 """Files that other programs wrote, read by us; ours, read by them."""
 
-import struct
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from helpers.charmm_dcd import shape_matrix, write_dcd
 from helpers.programs import needs_program
 
 import paceline
@@ -98,33 +98,6 @@ def test_chemfiles_reads(ending, adk_in_water, protein, tmp_path):
             np.testing.assert_allclose(frame.positions, xyz, rtol=0, atol=TOLERANCE)
             np.testing.assert_allclose(frame.cell.lengths, cell[:3], rtol=1e-5)
             np.testing.assert_allclose(frame.cell.angles, cell[3:], rtol=1e-5)
-
-
-def shape_matrix(lengths, angles):
-    """The six numbers that CHARMM keeps of a cell: its symmetric matrix, row by row."""
-    cosines = np.cos(np.radians(angles))
-    metric = np.outer(lengths, lengths)
-    for (i, j), cosine in zip(((1, 2), (0, 2), (0, 1)), cosines, strict=True):
-        metric[i, j] *= cosine
-        metric[j, i] *= cosine
-    squares, vectors = np.linalg.eigh(metric)
-    return ((vectors * np.sqrt(squares)) @ vectors.T)[np.tril_indices(3)]
-
-
-def write_dcd(path, version, cells):
-    """Two atoms in each of these cells, behind a header of this version of CHARMM's."""
-
-    def record(content):
-        marker = struct.pack("<i", len(content))
-        return marker + content + marker
-
-    numbers = [len(cells), 1, 1, len(cells), 0, 0, 0, 0, 0, 0, 1, *[0] * 8, version]
-    parts = [b"CORD" + struct.pack("<9if10i", *numbers), struct.pack("<i80s", 1, b"*" + b" " * 79)]
-    parts.append(struct.pack("<i", 2))
-    for cell in cells:
-        parts += [struct.pack("<6d", *cell), *[struct.pack("<2f", 0.5, 1.5)] * 3]
-    path.write_bytes(b"".join(record(part) for part in parts))
-    return path
 
 
 #: As CHARMM has them: one whose matrix looks like cosines, and others.

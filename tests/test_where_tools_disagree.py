@@ -1,0 +1,130 @@
+"""Figures of the page "Where tools disagree": what both tools find, and what is right."""
+
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from helpers.charmm_dcd import shape_matrix, write_dcd
+from MDAnalysis.analysis import rms
+from MDAnalysis.analysis.lineardensity import LinearDensity
+from MDAnalysis.coordinates.DCD import DCDReader
+
+import paceline
+from paceline.analysis.rms import RMSD
+from paceline.backends.processes import Processes
+from paceline.trajectory.reader import Reader
+
+PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
+#: In cm³/mol of Å³.
+VOLUME = 6.02214076e23 * 1e-24
+needs_parallel = pytest.mark.skipif(
+    not hasattr(LinearDensity, "get_supported_backends")
+    or "multiprocessing" not in LinearDensity.get_supported_backends(),
+    reason="this MDAnalysis computes LinearDensity in one process only",
+)
+
+
+def check_row(case, *cells):
+    """Check that the page's table has a row of this case, which ends with these cells."""
+    (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {case}"))
+    found = [cell.strip() for cell in row.strip("| ").split("|")][1:]
+    assert found == [*cells]
+
+
+def superposed(mobile, reference, weights):
+    """Smallest weighted RMSD of two structures, Å, by Kabsch's method."""
+    mobile = mobile - np.average(mobile, axis=0, weights=weights)
+    reference = reference - np.average(reference, axis=0, weights=weights)
+    left, singular, right = np.linalg.svd((mobile * weights[:, None]).T @ reference)
+    singular[-1] *= np.sign(np.linalg.det(left @ right))
+    squares = (weights[:, None] * (mobile**2 + reference**2)).sum() - 2 * singular.sum()
+    return np.sqrt(max(0.0, squares) / weights.sum())
+
+
+def test_rmsd_by_mass_with_other_masses_in_the_reference(universe, theirs, adk):
+    same, other = MDAnalysis.Universe(*adk), MDAnalysis.Universe(*adk)
+    rng = np.random.default_rng(1)
+    other.atoms.masses += rng.uniform(-0.09, 0.09, len(other.atoms))
+    how = {"select": "name CA", "weights": "mass"}
+    found, expected = (
+        (
+            RMSD(universe, reference, **how).run().results.rmsd[:, 2],
+            rms.RMSD(theirs, reference, **how).run().results.rmsd[:, 2],
+        )
+        for reference in (other, same)
+    )
+    atoms = theirs.select_atoms("name CA")
+    frames = [atoms.positions.astype(float) for _ in theirs.trajectory]
+    right = [superposed(frame, frames[0], atoms.masses) for frame in frames]
+    np.testing.assert_allclose(found[0][1:], right[1:], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(*expected, rtol=0, atol=1e-6)
+    check_row(
+        "RMSD by mass",
+        f"{found[1][0]:.4f} Å from a frame to itself",
+        f"{found[0][0]:.4f} Å",
+        "paceline",
+    )
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """Atoms anywhere in a cube that grows from 40 to 50 Å with them: topology, path and sides."""
+    inside = np.random.default_rng(3).random((500, 3))
+    made = MDAnalysis.Universe.empty(len(inside), trajectory=True)
+    made.add_TopologyAttr("masses", np.ones(len(inside)))
+    made.add_TopologyAttr("charges", np.zeros(len(inside)))
+    sides, path = np.linspace(40, 50, 10), str(tmp_path / "growing.xtc")
+    with MDAnalysis.Writer(path, len(inside)) as writer:
+        for side in sides:
+            made.atoms.positions = inside * side
+            made.dimensions = [side, side, side, 90, 90, 90]
+            writer.write(made.atoms)
+    return made._topology, path, sides
+
+
+@needs_parallel
+@pytest.mark.filterwarnings("ignore")
+def test_linear_density_in_a_varying_cell(growing):
+    topology, path, sides = growing
+
+    def density(make, **where):
+        analysis = LinearDensity(make(topology, path).atoms, binsize=1.0)
+        return analysis.run(**where).results.x.mass_density
+
+    serial = density(MDAnalysis.Universe)
+    parallel = density(MDAnalysis.Universe, backend="multiprocessing", n_workers=2)
+    ours = density(paceline.Universe, backend=Processes(2))
+    np.testing.assert_allclose(ours, parallel, rtol=1e-12)
+    right = np.mean(500 / sides**3) / VOLUME
+    above = [f"{100 * (found.mean() / right - 1):.0f} %" for found in (serial, parallel, ours)]
+    check_row(
+        "`LinearDensity`",
+        f"serial {above[0]}, parallel {above[1]} too dense",
+        f"{above[2]} too dense",
+        "neither",
+    )
+    between = 1 - parallel.mean() / serial.mean()
+    words = " ".join(PAGE.read_text().split())
+    assert f"{above[1]} in a parallel run: {100 * between:.0f} % between them" in words
+
+
+@pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
+def test_cells_of_charmms_own_dcd_files(tmp_path):
+    cell = shape_matrix((4.159,) * 3, (105.0,) * 3)
+    path = write_dcd(tmp_path / "charmm.dcd", 36, [cell])
+    theirs, ours = (
+        f"{length:.3f} Å and {angle:.2f}°"
+        for length, angle in (one(str(path)).ts.dimensions[[0, 3]] for one in (DCDReader, Reader))
+    )
+    check_row("CHARMM's own DCD, a cell of 4.159 Å and 105°", theirs, ours, "paceline")
+
+
+@pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
+def test_arrays_of_dcd_frames(universe, theirs):
+    found = []
+    for one in (theirs, universe):
+        kept = [ts.positions for ts in one.trajectory]
+        n_arrays = len({array.ctypes.data for array in kept})
+        found.append(f"{n_arrays} arrays of {len(kept)} frames")
+    check_row("positions kept", *found, "they agree, until version 3")
