@@ -13,7 +13,7 @@ from MDAnalysis.coordinates.DCD import DCDReader
 import paceline
 from paceline.analysis.rms import RMSD
 from paceline.backends.processes import Processes
-from paceline.trajectory.reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
 #: In cm³/mol of Å³.
