@@ -3,6 +3,7 @@
 import pickle
 import shutil
 import warnings
+from functools import partial
 
 import MDAnalysis
 import mdtraj
@@ -39,6 +40,25 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:NCDF trajectory:UserWarning"),
     pytest.mark.filterwarnings("ignore:Reader has no dt information:UserWarning"),
 ]
+
+#: Units that programs state in place of Amber's, and each one in Amber's.
+OTHER_UNITS = [
+    dict(
+        zip(UNITS, ("Femtosecond", "nanometer", "nm/ps", "kJ/mol/nm", "NM", "radian"), strict=True)
+    ),
+    dict(
+        zip(
+            UNITS,
+            ("ns", "Angstrom", "angstrom/femtosecond", "kcal mol-1 A-1", "pm", "Degrees"),
+            strict=True,
+        )
+    ),
+]
+FACTORS = {
+    **{"Femtosecond": 1e-3, "nanometer": 10, "nm/ps": 10, "kJ/mol/nm": 0.1 / 4.184, "NM": 10},
+    **{"radian": 180 / np.pi, "ns": 1000, "Angstrom": 1, "angstrom/femtosecond": 1000},
+    **{"kcal mol-1 A-1": 1, "pm": 0.01, "Degrees": 1},
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED, ids=str)
@@ -242,9 +262,9 @@ def test_a_growing_file_is_still_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"units": UNITS | {"coordinates": "kilometer"}}, 'units of angstrom, found "kilometer"'),
-        ({"units": UNITS | {"time": "ns"}}, '"time" in units of picosecond, found "ns"'),
-        ({"units": UNITS | {"cell_angles": "radian"}}, 'units of degree, found "radian"'),
+        ({"units": UNITS | {"coordinates": "furlong"}}, 'units of angstrom, found "furlong"'),
+        ({"units": UNITS | {"time": "nm"}}, '"time" in units of picosecond, found "nm"'),
+        ({"units": UNITS | {"cell_angles": "percent"}}, 'units of degree, found "percent"'),
         ({"kind": "i4"}, r'"coordinates" as float or double, found type 4'),
         ({"scale": {"forces": np.int32(3)}}, 'finite float or double as scale_factor of "forces"'),
         ({"scale": {"time": np.float64(np.nan)}}, 'scale_factor of "time"'),
@@ -254,6 +274,66 @@ def test_what_is_not_read_is_refused_by_name(tmp_path, change, message):
     path = write_scipy(tmp_path / "a.nc", values(), **change)
     with pytest.raises(UnsupportedError, match=message):
         Reader(path)
+
+
+@pytest.mark.parametrize("writer", [write_scipy, partial(write_netcdf4, format="NETCDF4")])
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("units", OTHER_UNITS, ids=lambda units: units["coordinates"])
+def test_other_units_are_converted(tmp_path, writer, kind, units):
+    """In single precision, as MDAnalysis converts; times in double."""
+    arrays = values()
+    amber = frames(opened(writer(tmp_path / "amber.nc", arrays, kind=kind)))
+    factors = {name: FACTORS[unit] for name, unit in units.items()}
+    others = {name: array / factors[name] for name, array in arrays.items()}
+    found = frames(opened(writer(tmp_path / "a.nc", others, kind=kind, units=units)))
+    for one, other in zip(found, amber, strict=True):
+        for name, numbers in one.items():
+            np.testing.assert_allclose(numbers, other[name], rtol=3e-7, atol=1e-30)
+
+
+def test_units_are_converted_alike_in_netcdf_3_and_4(tmp_path):
+    paths = tmp_path / "3.nc", tmp_path / "4.nc"
+    write_scipy(paths[0], values(), units=OTHER_UNITS[0], scale=AMBER)
+    write_netcdf4(paths[1], values(), "NETCDF4", units=OTHER_UNITS[0], scale=AMBER)
+    assert_same(*map(opened, paths))
+
+
+@pytest.mark.parametrize("writer", [write_scipy, partial(write_netcdf4, format="NETCDF4")])
+@pytest.mark.parametrize("frame", [None, 1])
+def test_one_time_of_one_frame(tmp_path, writer, frame):
+    """A dimension of its own is not that of frames; MDAnalysis reads it all the same."""
+    arrays = values(1)
+    time = arrays.pop("time")
+    path = tmp_path / "a.nc"
+    writer(path, arrays, frame=frame)
+    file = add_time(path, time)
+    assert [ts.time for ts in opened(path)] == pytest.approx(time)
+    if file == "NETCDF3":
+        with NCDFReader(path) as theirs:
+            assert [ts.time for ts in theirs] == [ts.time for ts in opened(path)]
+            np.testing.assert_array_equal(theirs[0].positions, opened(path)[0].positions)
+            np.testing.assert_array_equal(theirs[0].dimensions, opened(path)[0].dimensions)
+
+
+@pytest.mark.parametrize("frame", [None, N_FRAMES])
+def test_one_time_of_several_frames_is_refused(tmp_path, frame):
+    arrays = values()
+    time = arrays.pop("time")
+    path = write_scipy(tmp_path / "a.nc", arrays, frame=frame)
+    add_time(path, time[:1])
+    with pytest.raises(UnsupportedError, match=r'dimensions \(frame\) of "time", found \(one 1\)'):
+        Reader(path)
+
+
+def add_time(path, time):
+    """Add a time that is of no frame's dimension; returns the kind of file."""
+    netcdf4 = pytest.importorskip("netCDF4")
+    with netcdf4.Dataset(path, "a") as file:
+        file.createDimension("one", 1)
+        variable = file.createVariable("time", "f4", ("one",))
+        variable.units = "picosecond"
+        variable[:] = time
+        return file.data_model[:7]
 
 
 def test_missing_units_are_ambers(tmp_path):

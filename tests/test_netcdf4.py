@@ -250,10 +250,10 @@ def change(path, *, attributes=(), **options):
             'AMBERRESTART, found "AMBERENSEMBLE"',
         ),
         (
-            {"units": UNITS | {"coordinates": "nm"}},
-            '"coordinates" in units of angstrom, found "nm"',
+            {"units": UNITS | {"coordinates": "ps"}},
+            '"coordinates" in units of angstrom, found "ps"',
         ),
-        ({"units": UNITS | {"time": "fs"}}, '"time" in units of picosecond, found "fs"'),
+        ({"units": UNITS | {"time": "nm"}}, '"time" in units of picosecond, found "nm"'),
         ({"kind": "i4"}, 'expected "time" as float or double, found int32'),
         ({"scale": {"coordinates": "2"}}, 'scale_factor of "coordinates", found another'),
         ({"scale": {"coordinates": np.float32(np.nan)}}, 'scale_factor of "coordinates"'),

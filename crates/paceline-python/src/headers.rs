@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use paceline_formats::dlpoly::encode::{self, Cell, Moment};
 use paceline_formats::error::{Error, Fault};
 use paceline_formats::netcdf3::header::{Attribute, Header, width};
+use paceline_formats::netcdf3::units;
 use paceline_formats::{Fields, dcd, dlpoly};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -139,6 +140,12 @@ pub(super) struct NetcdfHeader {
     /// Bytes of the header.
     size: u64,
     record_size: u64,
+}
+
+/// Factor that converts numbers in a unit to our unit of the same quantity as `like`.
+#[pyfunction]
+pub(super) fn amber_factor(unit: &str, like: &str) -> Option<f64> {
+    units::factor(unit, like)
 }
 
 /// Parse the header of a NetCDF file in a classic format.

@@ -117,8 +117,9 @@ mod _core {
     use super::file_format::{FileFormat, formats};
     #[pymodule_export]
     use super::headers::{
-        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, dcd_header, dlpoly_config_head,
-        dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon, history_header, netcdf_header,
+        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, amber_factor, dcd_header,
+        dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon, history_header,
+        netcdf_header,
     };
     #[pymodule_export]
     use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline import _core
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
 from paceline.hdf5.dataset import describe_dataset
@@ -23,28 +24,24 @@ from paceline.hdf5.file import Array, File, Group, damaged
 
 @dataclass(frozen=True)
 class AmberVariable:
-    """Name and units of one of Amber's variables."""
+    """Name and unit of one of Amber's variables."""
 
     #: Name where it holds floats.
     name: str
-    #: A variable without any has the first ones.
-    units: tuple[str, ...]
+    #: Unit that Amber gives it: also that of a variable which states none.
+    unit: str
     #: Name where cpptraj stored integers.
     compressed: str = ""
-    #: Converts Amber's units to ours.
-    factor: float = 1.0
 
 
 FIELDS = {
-    "positions": AmberVariable("coordinates", ("angstrom",), "compressedpos"),
-    "velocities": AmberVariable("velocities", ("angstrom/picosecond",), "compressedvel"),
-    # kJ in a kcal.
-    "forces": AmberVariable("forces", ("kilocalorie/mole/angstrom",), "compressedfrc", 4.184),
+    "positions": AmberVariable("coordinates", "angstrom", "compressedpos"),
+    "velocities": AmberVariable("velocities", "angstrom/picosecond", "compressedvel"),
+    "forces": AmberVariable("forces", "kilocalorie/mole/angstrom", "compressedfrc"),
 }
-TIME = AmberVariable("time", ("picosecond",))
-LENGTHS = AmberVariable("cell_lengths", ("angstrom",))
-# The plural is MDAnalysis's, before version 1.
-ANGLES = AmberVariable("cell_angles", ("degree", "degrees"))
+TIME = AmberVariable("time", "picosecond")
+LENGTHS = AmberVariable("cell_lengths", "angstrom")
+ANGLES = AmberVariable("cell_angles", "degree")
 
 #: Variable with the exponent of cpptraj's first compressed files; the largest one for 32 bits.
 _POWER, _LARGEST_POWER = "compressedpow", 9
@@ -126,7 +123,7 @@ class _Reading:
         return array.shape[0]
 
     def _variable(self, variable: AmberVariable) -> Array | None:
-        """Find a variable; one whose shape or units are not read is an error."""
+        """Find a variable; one whose shape is not read is an error."""
         for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
             # Variables are as long as what was written.
@@ -136,12 +133,17 @@ class _Reading:
             return None
         inner = (self.n_atoms, 3) if variable in FIELDS.values() else (3,)
         self._check_shape(array, inner if variable is not TIME else ())
-        units = array.attrs.get("units")
-        if units is not None and str(units).rstrip("\0 ") not in variable.units:
-            raise self._unsupported(
-                f'expected "{name}" in units of {variable.units[0]}, found "{units}"'
-            )
         return array
+
+    def _factor(self, variable: AmberVariable, array: Array) -> float:
+        """Factor that converts the numbers of a variable to our unit."""
+        stated = array.attrs.get("units", variable.unit)
+        factor = _core.amber_factor(str(stated).rstrip("\0 "), variable.unit)
+        if factor is None:
+            raise self._unsupported(
+                f'expected "{array.name[1:]}" in units of {variable.unit}, found "{stated}"'
+            )
+        return factor
 
     def _check_shape(self, array: Array, inner: tuple[int, ...]) -> None:
         if self.is_restart:
@@ -172,7 +174,7 @@ class _Reading:
         return Element(
             describe_dataset(array, fixed=self.is_restart),
             rows=rows,
-            factor=variable.factor,
+            factor=self._factor(variable, array),
             scale=float(self._scale(array)),
             divisor=divisor,
         )
@@ -209,7 +211,7 @@ class _Reading:
         return float(number)
 
     def _values(self, variable: AmberVariable, n_frames: int, shape: tuple) -> np.ndarray | None:
-        """Read a variable of all frames as float64; None where the file has none."""
+        """Read a variable of all frames in our unit; None where the file has none."""
         array = self._variable(variable)
         if array is None:
             return None
@@ -220,7 +222,11 @@ class _Reading:
             )
         # As in NumPy, a float scaled by a float is a float.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
-        return values.astype(np.float64)
+        factor = self._factor(variable, array)
+        if variable is TIME:
+            return values.astype(np.float64) * factor
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32) * np.float32(factor)
 
     def _dimensions(self, n_frames: int) -> np.ndarray:
         lengths = self._values(LENGTHS, n_frames, (3,))
@@ -233,8 +239,7 @@ class _Reading:
             return np.zeros((1, 6), dtype=np.float32)
         # Angles without lengths are no cell.
         angles[(lengths == 0).all(axis=1)] = 0
-        with np.errstate(over="ignore"):
-            return np.hstack([lengths, angles]).astype(np.float32)
+        return np.hstack([lengths, angles])
 
     def _facts(self) -> dict[str, Any]:
         names = ("Conventions", "title", "program", "programVersion")

@@ -4,18 +4,18 @@
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
 use super::header::{Number, Scale};
 use super::layout::{self, Arrangement, Layout, Role};
+use super::units;
 use crate::error::Fault;
 
-/// Name of a variable, and the units in which we read it; one without units has the first ones.
-pub(super) fn convention(role: Role) -> (&'static str, &'static [&'static str]) {
+/// Name of a variable, and the unit that Amber gives it: also that of one which states none.
+pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
-        Role::Positions => ("coordinates", &["angstrom"]),
-        Role::Velocities => ("velocities", &["angstrom/picosecond"]),
-        Role::Forces => ("forces", &["kilocalorie/mole/angstrom"]),
-        Role::Time => ("time", &["picosecond"]),
-        Role::Lengths => ("cell_lengths", &["angstrom"]),
-        // The plural is MDAnalysis's, before version 1.
-        Role::Angles => ("cell_angles", &["degree", "degrees"]),
+        Role::Positions => ("coordinates", "angstrom"),
+        Role::Velocities => ("velocities", "angstrom/picosecond"),
+        Role::Forces => ("forces", "kilocalorie/mole/angstrom"),
+        Role::Time => ("time", "picosecond"),
+        Role::Lengths => ("cell_lengths", "angstrom"),
+        Role::Angles => ("cell_angles", "degree"),
     }
 }
 
@@ -66,7 +66,7 @@ impl<'h> Reading<'h> {
     fn layout(&self, file_size: u64) -> Result<Layout, String> {
         let mut found = [None; Role::ALL.len()];
         for role in Role::ALL {
-            found[role as usize] = self.variable(role)?;
+            found[role as usize] = self.variable(role, file_size)?;
         }
         let Some(first) = found[..3].iter().flatten().next() else {
             let expected = "expected the variable \"coordinates\", \"velocities\" or \"forces\"";
@@ -77,10 +77,16 @@ impl<'h> Reading<'h> {
             return Err(format!("{expected}, found one of them"));
         }
         self.check_records()?;
-        let place = self.place(first, &found, file_size);
+        let time = found[Role::Time as usize];
+        let place = match time.is_some_and(|time| first.in_records && !time.in_records) {
+            true => one_frame(&found, file_size),
+            false => self.place(first, &found, file_size),
+        };
         let mut variables = [None; Role::ALL.len()];
-        for (variable, found) in variables.iter_mut().zip(found) {
-            *variable = found.map(|found| place.part(found)).transpose()?;
+        for role in Role::ALL {
+            if let Some(found) = found[role as usize] {
+                variables[role as usize] = Some(place.part(role, found)?);
+            }
         }
         let layout = Layout {
             n_atoms: self.n_atoms,
@@ -115,13 +121,14 @@ impl<'h> Reading<'h> {
         }
     }
 
-    /// The variable of this role, if the file has it: with dimensions and units that we read.
-    fn variable(&self, role: Role) -> Result<Option<&'h Variable<'h>>, String> {
-        let (name, known_units) = convention(role);
+    /// The variable of this role, if the file has it: with dimensions that we read.
+    fn variable(&self, role: Role, file_size: u64) -> Result<Option<&'h Variable<'h>>, String> {
+        let (name, _) = convention(role);
         let Some(variable) = self.header.variable(name) else {
             return Ok(None);
         };
-        if !self.has_shape(variable, role) {
+        if !self.has_shape(variable, role) && !self.is_time_of_one_frame(variable, role, file_size)
+        {
             let mut expected: Vec<&str> = self.frame.map(|_| "frame").into_iter().collect();
             let inner: &[&str] = match role {
                 Role::Positions | Role::Velocities | Role::Forces => &["atom", "spatial"],
@@ -135,16 +142,6 @@ impl<'h> Reading<'h> {
                 expected.join(", "),
                 self.named(&variable.dimensions)
             ));
-        }
-        if let Some(units) = attribute(&variable.attributes, "units") {
-            let is = |unit: &&str| units.kind == CHAR && text(units) == unit.as_bytes();
-            if !known_units.iter().any(is) {
-                return Err(format!(
-                    "expected \"{name}\" in units of {}, found \"{}\"",
-                    known_units[0],
-                    text(units).escape_ascii()
-                ));
-            }
         }
         Ok(Some(variable))
     }
@@ -163,6 +160,26 @@ impl<'h> Reading<'h> {
             // In a restart file it may have a dimension of its own.
             Role::Time => lens.is_empty() || (self.frame.is_none() && lens == [1]),
         }
+    }
+
+    /// True for a time with a dimension of its own, of a file with one frame.
+    fn is_time_of_one_frame(&self, time: &Variable<'_>, role: Role, file_size: u64) -> bool {
+        let lens = |variable: &Variable<'_>| -> Vec<u64> {
+            let len = |&number: &usize| self.header.dimensions[number].len;
+            variable.dimensions.iter().map(len).collect()
+        };
+        if role != Role::Time || time.in_records || lens(time) != [1] {
+            return false;
+        }
+        let Some(frame) = self.frame.map(|frame| self.header.dimensions[frame].len) else {
+            return false;
+        };
+        let variables = self.header.variables.iter();
+        let begins = variables.filter(|other| other.in_records);
+        let start = begins.map(|other| other.begin).min().unwrap_or(0);
+        let n_records = file_size.saturating_sub(start) / self.header.record_size.max(1);
+        let is_one_record = n_records == 1 && self.header.n_records.is_none_or(|n| n <= 1);
+        frame == 1 || (frame == 0 && is_one_record)
     }
 
     fn named(&self, dimensions: &[usize]) -> String {
@@ -226,7 +243,7 @@ struct Place {
 
 impl Place {
     /// Where a variable is in a frame, and how it is coded.
-    fn part(&self, variable: &Variable<'_>) -> Result<layout::Variable, String> {
+    fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
         let name = variable.name.escape_ascii();
         let double = match variable.kind {
             FLOAT => false,
@@ -250,7 +267,20 @@ impl Place {
                 Arrangement::Arrays { n_claimed, .. } => variable.size / n_claimed.max(1),
             },
             number: Number { double, scale },
+            factor: factor(role, variable)?,
         })
+    }
+}
+
+/// Where the only frame is if some variables are in its record and others are not.
+fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
+    let found = || found.iter().flatten();
+    let ends = found().map(|variable| variable.begin.saturating_add(variable.size));
+    let start = found().map(|variable| variable.begin).min().unwrap_or(0);
+    Place {
+        start,
+        size: ends.max().unwrap_or(0).min(file_size).saturating_sub(start),
+        frames: Arrangement::Arrays { n: 1, n_claimed: 1 },
     }
 }
 
@@ -270,6 +300,22 @@ fn is_restart(header: &Header<'_>) -> Result<bool, String> {
             }
         )),
     }
+}
+
+/// Converts the numbers of a variable to our unit; the error says why it cannot.
+fn factor(role: Role, variable: &Variable<'_>) -> Result<f64, String> {
+    let (name, ambers) = convention(role);
+    let units = attribute(&variable.attributes, "units");
+    let stated = units.map_or(Some(ambers), |units| {
+        str::from_utf8(text(units))
+            .ok()
+            .filter(|_| units.kind == CHAR)
+    });
+    let factor = stated.and_then(|stated| units::factor(stated, ambers));
+    factor.ok_or_else(|| {
+        let found = units.map(text).unwrap_or_default().escape_ascii();
+        format!("expected \"{name}\" in units of {ambers}, found \"{found}\"")
+    })
 }
 
 fn expected(what: &str, found: Option<u64>) -> String {

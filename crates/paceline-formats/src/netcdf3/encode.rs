@@ -182,7 +182,7 @@ impl Entry {
                 Role::Lengths => &[FRAME, CELL_SPATIAL],
                 Role::Angles => &[FRAME, CELL_ANGULAR],
             },
-            units: units.first().copied(),
+            units: Some(units),
             scale: (role == Role::Velocities).then_some(VELOCITY_SCALE),
             kind,
             size: role.n_numbers(n_atoms).saturating_mul(width),

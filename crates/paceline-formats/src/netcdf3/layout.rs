@@ -49,6 +49,8 @@ pub(super) struct Variable {
     /// Bytes from its part of one frame to the next in the same extent; 0 in records.
     pub step: u64,
     pub number: Number,
+    /// Converts its unit to ours.
+    pub factor: f64,
 }
 
 impl Layout {
@@ -98,7 +100,7 @@ impl Layout {
     /// count as 1 ps apart, as in MDAnalysis.
     pub fn time(&self, frame: u64, bytes: &[u8]) -> f64 {
         match self.variable(Role::Time) {
-            Some(time) => time.number.value(bytes),
+            Some(time) => time.number.value(bytes) * time.factor,
             None => frame as f64,
         }
     }
@@ -179,7 +181,7 @@ impl Layout {
                 continue;
             };
             match variable.place(role.n_numbers(self.n_atoms), self.frames) {
-                Some(place) if variable.number.scale.is_sound() => places.push(place),
+                Some(place) if variable.is_sound() => places.push(place),
                 _ => return false,
             }
         }
@@ -221,6 +223,11 @@ impl Role {
 }
 
 impl Variable {
+    /// True if its numbers can be converted.
+    fn is_sound(self) -> bool {
+        self.number.scale.is_sound() && self.factor.is_finite() && self.factor > 0.0
+    }
+
     /// First byte in the extent, and one past the last: of one frame in records, of all frames in
     /// arrays. Nothing where the steps contradict the arrangement.
     fn place(self, n_numbers: u64, frames: Arrangement) -> Option<(u64, u64)> {
@@ -243,6 +250,7 @@ impl Variable {
         bytes.extend(self.at.to_le_bytes());
         bytes.extend(self.step.to_le_bytes());
         bytes.extend(factor);
+        bytes.extend(self.factor.to_le_bytes());
     }
 
     /// The next variable, or that there is none.
@@ -261,8 +269,12 @@ impl Variable {
             _ => return None,
         };
         let double = flags & 2 != 0;
-        let number = Number { double, scale };
-        Some(Some(Variable { at, step, number }))
+        Some(Some(Variable {
+            at,
+            step,
+            number: Number { double, scale },
+            factor: f64::from_le_bytes(take(bytes)?),
+        }))
     }
 }
 

@@ -13,7 +13,7 @@
 //! forces          3 numbers an atom, kcal/(mol·Å)
 //! ```
 //!
-//! in any order, each optional and possibly among others, each f32 or f64. Where the file has room
+//! in these units or others (see [`units`]), in any order, each optional and possibly among others, each f32 or f64. Where the file has room
 //! for a certain number of frames, and in restart files, they are no records: see [`Layout`].
 
 mod amber;
@@ -21,6 +21,7 @@ mod encode;
 mod format;
 pub mod header;
 mod layout;
+pub mod units;
 
 use self::header::{Number, Scale};
 use self::layout::{Role, Variable};
@@ -34,7 +35,7 @@ pub use self::encode::NetcdfEncoder;
 pub use self::format::Netcdf3;
 pub use self::layout::{Arrangement, Layout};
 
-/// kJ in a kcal; MDAnalysis multiplies forces in f32.
+/// kJ in a kcal; MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;
 
 /// Decodes what is wanted of one Amber NetCDF file.
@@ -140,15 +141,12 @@ impl Decoder for NetcdfDecoder {
         ] {
             if let Some(part) = self.plan.part_of(role) {
                 part.gather(bytes, values);
-                if role == Role::Forces {
-                    values.iter_mut().for_each(|force| *force *= KILOJOULES);
-                }
             }
         }
         *out.dimensions = self.dimensions(bytes);
         let time = self.plan.part_of(Role::Time);
         *out.time = time
-            .and_then(|time| time.first(bytes))
+            .and_then(|time| Some(time.first(bytes)? * time.factor))
             .unwrap_or(frame as f64);
         *out.step = self.layout.step(frame);
         *out.fields = self.layout.fields();
@@ -175,6 +173,8 @@ struct Plan {
 #[derive(Debug)]
 struct Part {
     number: Number,
+    /// Converts its unit to ours.
+    factor: f64,
     pieces: Vec<Piece>,
 }
 
@@ -250,22 +250,27 @@ impl Part {
         Part {
             pieces: pieces.collect(),
             number,
+            factor: variable.factor,
         }
     }
 
-    /// The first number.
+    /// The first number, in the file's unit.
     pub fn first(&self, bytes: &[u8]) -> Option<f64> {
         let piece = self.pieces.first()?;
         Some(self.number.value(&bytes[piece.source..]))
     }
 
-    /// All numbers, as f32.
+    /// All numbers, in our unit: MDAnalysis multiplies in f32.
     pub fn gather(&self, bytes: &[u8], out: &mut [f32]) {
         let number = self.number;
         match (number.double, number.scale) {
             (false, Scale::None) => self.convert::<4>(bytes, out, f32::from_be_bytes),
             (false, _) => self.convert::<4>(bytes, out, |bytes| number.value(&bytes) as f32),
             (true, _) => self.convert::<8>(bytes, out, |bytes| number.value(&bytes) as f32),
+        }
+        let factor = self.factor as f32;
+        if factor != 1.0 {
+            out.iter_mut().for_each(|number| *number *= factor);
         }
     }
 

@@ -157,7 +157,7 @@ fn layouts_survive_their_bytes_and_garbage_is_refused() {
         let file_bytes = file.bytes();
         let layout = parse(&file_bytes).unwrap();
         let bytes = layout.to_bytes();
-        assert!(bytes.len() < 200, "{} bytes", bytes.len());
+        assert!(bytes.len() < 256, "{} bytes", bytes.len());
         assert_eq!(Layout::from_bytes(&bytes), Some(layout));
         for cut in 0..bytes.len() {
             assert_eq!(Layout::from_bytes(&bytes[..cut]), None);
