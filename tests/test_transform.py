@@ -1,6 +1,7 @@
 """Transformations, beside those of MDAnalysis."""
 
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,13 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import transform
-from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
+from paceline.errors import (
+    AnalysisError,
+    PacelineWarning,
+    SelectionError,
+    TransformError,
+    UnsupportedError,
+)
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -385,6 +392,70 @@ def test_a_first_frame_without_a_cell_is_no_reference(universe):
     steps = [transform.unwrap(), transform.fit("name CA")]
     with pytest.raises(TransformError, match=r"frame 0 cannot be the reference.*has no cell"):
         transformed(universe, steps)
+
+
+@pytest.fixture(scope="module")
+def rings(tmp_path_factory):
+    """A ring that goes through the cell in every tenth of 80 frames, and a whole molecule."""
+    universe = MDAnalysis.Universe.empty(6, atom_resindex=[0] * 4 + [1] * 2, n_residues=2)
+    universe.add_TopologyAttr("bonds", [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5)])
+    universe.add_TopologyAttr("names", ["A", "B", "C", "D", "E", "F"])
+    whole = [[1, 1, 1], [3, 1, 1], [3, 3, 1], [1, 3, 1], [5, 5, 0], [5, 5, 19]]
+    positions = np.array([whole] * 80, dtype=np.float32)
+    positions[::10, 1:4, 0] = [6, 11, 16]
+    # The longest bond of all.
+    positions[50, 1:4, 1] = [1, 4, 1]
+    dimensions = np.float32([[20, 30, 20, 90, 90, 90]] * 80)
+    universe.load_new(positions, dimensions=dimensions)
+    path = str(tmp_path_factory.mktemp("rings") / "rings.trr")
+    universe.atoms.write(path, frames="all")
+    return universe.load_new(path)
+
+
+LONG_BONDS = (
+    r"rings\.trr: 8 bonds in 8 of 80 frames are longer than half the cell after unwrap; the "
+    r"longest, 15\.3 Å, is between <Atom 3: C> and <Atom 4: D> in frame 50\. Perhaps"
+)
+
+
+def long_bonds_of(rings, atoms="all", **options):
+    """Warnings of a run, and its rows."""
+    series = paceline.TimeSeries(lambda block: block.positions, rings.select_atoms(atoms))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        series.run(transforms=[transform.unwrap()], **options)
+    told = [str(one.message) for one in told if one.category is PacelineWarning]
+    return told, series.results.timeseries
+
+
+def test_bonds_that_stay_long_are_told_once(rings, where):
+    (told,), _ = long_bonds_of(rings, block_frames=16, **where)
+    assert re.search(LONG_BONDS, told)
+
+
+def test_only_frames_and_molecules_of_the_run_are_told_of(rings):
+    assert long_bonds_of(rings, start=1, step=2)[0] == []
+    told, positions = long_bonds_of(rings, "index 4 5")
+    assert told == []
+    assert np.isclose(positions[:, 1, 2], -1).all()
+
+
+def test_long_bonds_are_kept_in_a_checkpoint(rings, tmp_path):
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint"
+    marker.touch()
+
+    def fail(block):
+        if marker.exists() and 70 in block.frames:
+            raise RuntimeError("not yet")
+        return block.times
+
+    series = paceline.TimeSeries(fail, rings.atoms)
+    options = {"transforms": [transform.unwrap()], "checkpoint": path, "backend": "serial"}
+    with pytest.raises(AnalysisError):
+        series.run(block_frames=16, **options)
+    marker.unlink()
+    with pytest.warns(PacelineWarning, match=LONG_BONDS):
+        series.run(**options)
 
 
 def test_missing_bonds_are_named(ours):

@@ -21,6 +21,9 @@ _Arrays: TypeAlias = tuple[
     NDArray[np.float32],
 ]
 
+#: A row, its bonds that are longer than half the cell, the longest one's atoms, and its length, Å.
+_LongBonds: TypeAlias = tuple[int, int, Sequence[int], float]
+
 #: Three vectors of a cell, Å.
 _Cell: TypeAlias = Sequence[Sequence[float]] | NDArray[np.float64]
 
@@ -355,7 +358,7 @@ class Transform:
     ) -> Transform: ...
     def apply(
         self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
-    ) -> list[tuple[int, str]]: ...
+    ) -> tuple[list[tuple[int, str]], list[_LongBonds]]: ...
 
 class _Communicator(Protocol):
     """One rank's end of the wires; `paceline.backends.mpi.comm` fills it in."""

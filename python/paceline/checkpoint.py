@@ -32,7 +32,7 @@ from paceline.performance.timings import Timings
 from paceline.schedule.analysis_interfaces import Analysis
 from paceline.schedule.collect import Cursor, Record, RowRange
 from paceline.schedule.plan import Plan
-from paceline.schedule.tasks import BlockResult
+from paceline.schedule.tasks import BlockResult, LongBonds
 from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.trajectory.open import warn
 
@@ -312,17 +312,20 @@ def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
         for one in record.ranges
     ]
     timings = list(map(_TIMING_VALUES, record.timings))
-    plain = number, ranges, record.nodes, record.damaged, timings, tuple(clock)
+    long_bonds = list(map(tuple, record.long_bonds))
+    plain = number, ranges, record.nodes, record.damaged, timings, tuple(clock), long_bonds
     return pickle.dumps(plain, 5)
 
 
 def _decoded(plain: Any) -> tuple[int, Record, _Clock]:
-    number, ranges, nodes, damaged, timings, clock = plain
+    number, ranges, nodes, damaged, timings, clock, *more = plain
     record = Record(
         [RowRange(*one) for one in ranges],
         nodes,
         damaged,
         [BlockTiming(*values) for values in timings],
+        # Records of earlier versions end before them.
+        [LongBonds(*values) for long_bonds in more for values in long_bonds],
     )
     return number, record, _Clock(*clock)
 

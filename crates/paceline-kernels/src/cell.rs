@@ -94,6 +94,11 @@ impl Cell {
         square(d) < self.near
     }
 
+    /// Square of half the shortest height, Å²: what is shorter is near.
+    pub fn near(&self) -> f64 {
+        self.near
+    }
+
     /// `x` and whole numbers of the cell's vectors.
     #[inline]
     pub fn shifted(&self, x: [f64; 3], images: [f64; 3]) -> [f64; 3] {

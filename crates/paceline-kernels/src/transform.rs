@@ -8,6 +8,10 @@ use paceline_formats::error::{self, Error};
 /// A frame of the block that could not be transformed, and why. Its positions are NaN.
 pub type Refused = (usize, String);
 
+/// Bonds of a frame that are longer than half the cell after molecules were made whole: the
+/// frame's row, their number, the longest one's atoms, and its length, Å.
+pub type LongBonds = (usize, usize, [usize; 2], f64);
+
 /// A change of all frames of a block, in place.
 pub trait Transform: Send + Sync {
     /// Atoms of a frame.
@@ -18,6 +22,19 @@ pub trait Transform: Send + Sync {
     /// # Errors
     /// [`Error::Argument`] where the slices do not hold the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
+
+    /// The same, noting what looks wrong in bonds, where the transformation knows of any.
+    ///
+    /// # Errors
+    /// As [`Transform::apply`].
+    fn apply_noting(
+        &self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+        _long: &mut Vec<LongBonds>,
+    ) -> error::Result<Vec<Refused>> {
+        self.apply(positions, dimensions)
+    }
 }
 
 /// Change each frame of a block, given its cell. A frame of nothing but NaN was left out before,
@@ -30,6 +47,21 @@ pub fn each_frame(
     n_atoms: usize,
     dimensions: &[f32],
     mut change: impl FnMut(&mut [f32], Result<Cell, NoCell>) -> Result<(), String>,
+) -> error::Result<Vec<Refused>> {
+    each_row(positions, n_atoms, dimensions, |_, frame, cell| {
+        change(frame, cell)
+    })
+}
+
+/// The same, with the row of each frame.
+///
+/// # Errors
+/// As [`Transform::apply`].
+pub fn each_row(
+    positions: &mut [f32],
+    n_atoms: usize,
+    dimensions: &[f32],
+    mut change: impl FnMut(usize, &mut [f32], Result<Cell, NoCell>) -> Result<(), String>,
 ) -> error::Result<Vec<Refused>> {
     let frame_len = frame_len(positions.len(), n_atoms)?;
     check_len(
@@ -44,7 +76,7 @@ pub fn each_frame(
         if frame.iter().all(|x| x.is_nan()) {
             continue;
         }
-        if let Err(reason) = change(frame, Cell::new(dimensions)) {
+        if let Err(reason) = change(row, frame, Cell::new(dimensions)) {
             frame.fill(f32::NAN);
             refused.push((row, reason));
         }

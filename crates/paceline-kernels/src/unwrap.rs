@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use paceline_formats::error::{Error, Result};
 
-use crate::cell::Cell;
-use crate::transform::{Refused, Transform, each_frame};
+use crate::cell::{Cell, square};
+use crate::transform::{LongBonds, Refused, Transform, each_row};
 
 /// The bonds of a block's molecules, in the order in which they are made whole.
 ///
@@ -15,6 +15,23 @@ use crate::transform::{Refused, Transform, each_frame};
 pub struct Unwrap {
     n_atoms: usize,
     steps: Vec<Step>,
+    /// Bonds that close rings: no atom is reached along them.
+    closing: Closing,
+}
+
+/// Steps on the other way around a small ring.
+const SMALL: usize = 8;
+
+/// The bonds that close rings, small and others.
+///
+/// The bond of a ring is no longer than the steps on the other way around it. So those of small
+/// rings, which are many in water, need not be looked at where all steps are short.
+#[derive(Debug, Clone, Default)]
+struct Closing {
+    small: Vec<Step>,
+    others: Vec<Step>,
+    /// Most steps on the other way around a small ring, or 1.
+    most: usize,
 }
 
 /// Four bytes an atom, so that the walk of a protein stays in the nearest cache.
@@ -33,13 +50,11 @@ impl Unwrap {
         if u32::try_from(n_atoms).is_err() {
             return Err(Error::Argument(format!("{n_atoms} atoms are too many")));
         }
-        let steps = walk(n_atoms, bonds)?.into_iter().map(|[from, to]| Step {
-            from: from as u32,
-            to: to as u32,
-        });
+        let steps = walk(n_atoms, bonds)?;
         Ok(Unwrap {
             n_atoms,
-            steps: steps.collect(),
+            closing: Closing::new(n_atoms, bonds, &steps),
+            steps: steps.into_iter().map(Step::new).collect(),
         })
     }
 }
@@ -50,19 +65,29 @@ impl Transform for Unwrap {
     }
 
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
+        self.apply_noting(positions, dimensions, &mut Vec::new())
+    }
+
+    fn apply_noting(
+        &self,
+        positions: &mut [f32],
+        dimensions: &[f32],
+        long: &mut Vec<LongBonds>,
+    ) -> Result<Vec<Refused>> {
         let mut images = Images {
             known: Vec::new(),
             of_atom: vec![0; self.n_atoms],
         };
         let mut broken = Vec::with_capacity(self.steps.len());
-        each_frame(positions, self.n_atoms, dimensions, |frame, cell| {
+        each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let cell = cell.map_err(|no_cell| no_cell.reason("unwrap"))?;
             let (atoms, _) = frame.as_chunks_mut();
-            self.find_broken(atoms, &cell, &mut broken);
+            let short = self.find_broken(atoms, &cell, &mut broken);
             if !broken.is_empty() {
                 self.find_images(atoms, &cell, &broken, &mut images);
                 self.change(atoms, &cell, &images);
             }
+            long.extend(self.long_bonds(row, atoms, &cell, &broken, short));
             Ok(())
         })
     }
@@ -77,14 +102,22 @@ struct Images {
 }
 
 impl Unwrap {
-    /// The steps whose bond may be shorter between other images.
-    fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) {
+    /// The steps whose bond may be shorter between other images; true if all others are short.
+    fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) -> bool {
         broken.clear();
+        let (short, mut all_short) = (self.closing.short(cell), true);
         for (number, step) in self.steps.iter().enumerate() {
-            if !cell.is_near(step.bond(atoms)) {
+            let length = square(step.bond(atoms));
+            if length < short {
+                continue;
+            }
+            if length < cell.near() {
+                all_short = false;
+            } else {
                 broken.push(number);
             }
         }
+        all_short
     }
 
     /// They are found before any atom moves, so that rounding does not add up along a chain.
@@ -112,6 +145,37 @@ impl Unwrap {
         }
     }
 
+    /// Bonds of a whole frame that are longer than half the cell. Steps that were not broken are
+    /// shorter still, and `short` if all of them are.
+    fn long_bonds(
+        &self,
+        row: usize,
+        atoms: &[[f32; 3]],
+        cell: &Cell,
+        broken: &[usize],
+        short: bool,
+    ) -> Option<LongBonds> {
+        let mut found: Option<LongBonds> = None;
+        let steps = || broken.iter().map(|&number| &self.steps[number]);
+        let limit = self.closing.short(cell);
+        let short = short && steps().all(|step| square(step.bond(atoms)) < limit);
+        let small = if short { &[] } else { &self.closing.small[..] };
+        for step in steps().chain(small).chain(&self.closing.others) {
+            let length = square(step.bond(atoms));
+            // Not where a position is no number.
+            if length < cell.near() || !length.is_finite() {
+                continue;
+            }
+            let (atoms, length) = ([step.from as usize, step.to as usize], length.sqrt());
+            let (_, n_bonds, longest, most) = found.get_or_insert((row, 0, atoms, length));
+            *n_bonds += 1;
+            if length > *most {
+                (*longest, *most) = (atoms, length);
+            }
+        }
+        found
+    }
+
     fn change(&self, atoms: &mut [[f32; 3]], cell: &Cell, images: &Images) {
         for (atom, &image) in atoms.iter_mut().zip(&images.of_atom) {
             if image != 0 {
@@ -122,7 +186,63 @@ impl Unwrap {
     }
 }
 
+impl Closing {
+    /// Of bonds of which `steps` are walked.
+    fn new(n_atoms: usize, bonds: &[[usize; 2]], steps: &[[usize; 2]]) -> Self {
+        let mut closing = Closing {
+            most: 1,
+            ..Closing::default()
+        };
+        // Where each atom is reached from, and after how many steps.
+        let mut reached: Vec<(usize, usize)> = (0..n_atoms).map(|atom| (atom, 0)).collect();
+        for &[from, to] in steps {
+            reached[to] = (from, reached[from].1 + 1);
+        }
+        for &[a, b] in bonds {
+            match around(&reached, [a, b]) {
+                Some(..=1) => {}
+                Some(n_steps) => {
+                    closing.small.push(Step::new([a, b]));
+                    closing.most = closing.most.max(n_steps);
+                }
+                None => closing.others.push(Step::new([a, b])),
+            }
+        }
+        closing
+    }
+
+    /// Square of a length, Å²: where all steps are shorter, bonds of small rings are near.
+    fn short(&self, cell: &Cell) -> f64 {
+        // A little less, for what rounding of moved atoms may add.
+        0.99 * cell.near() / (self.most * self.most) as f64
+    }
+}
+
+/// The number of steps between two atoms of a fragment; nothing where they are more than `SMALL`.
+fn around(reached: &[(usize, usize)], [mut a, mut b]: [usize; 2]) -> Option<usize> {
+    let mut n_steps = 0;
+    while a != b {
+        if n_steps == SMALL {
+            return None;
+        }
+        if reached[a].1 < reached[b].1 {
+            std::mem::swap(&mut a, &mut b);
+        }
+        a = reached[a].0;
+        n_steps += 1;
+    }
+    Some(n_steps)
+}
+
 impl Step {
+    /// Atoms are fewer than 2³².
+    fn new([from, to]: [usize; 2]) -> Self {
+        Step {
+            from: from as u32,
+            to: to as u32,
+        }
+    }
+
     /// Å.
     #[inline]
     fn bond(self, atoms: &[[f32; 3]]) -> [f64; 3] {
@@ -290,6 +410,66 @@ mod tests {
         assert_eq!(block[..12], whole);
         assert_eq!(block[36..], whole);
         assert!(block[12..36].iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn bonds_longer_than_half_the_cell_are_noted() {
+        let cell = [10.0, 12.0, 14.0, 90.0, 90.0, 90.0];
+        // A chain through the cell whose ends are bonded across it, and a pair.
+        let bonds = [[0, 1], [1, 2], [2, 3], [3, 0], [5, 4]];
+        let unwrap = Unwrap::new(6, &bonds).expect("bonds");
+        let frame = |pair: [[f32; 3]; 2]| {
+            let chain = [0.5, 3.0, 5.5, 8.0].map(|x| [x, 1.0, 1.0]);
+            [chain.as_flattened(), pair.as_flattened()].concat()
+        };
+        let near = frame([[1.0, 11.0, 13.0], [1.0, 1.0, 1.0]]);
+        let far = frame([[1.0, 1.0, 1.0], [1.0, 6.5, 8.0]]);
+        let mut block = [near, vec![f32::NAN; 18], far].concat();
+        let dimensions = cell.repeat(3);
+        let mut long = Vec::new();
+        let refused = unwrap.apply_noting(&mut block, &dimensions, &mut long);
+        assert!(refused.expect("frames").is_empty());
+        let noted: Vec<_> = long
+            .iter()
+            .map(|&(row, n, atoms, _)| (row, n, atoms))
+            .collect();
+        assert_eq!(noted, [(0, 1, [2, 3]), (2, 2, [4, 5])]);
+        assert!((long[0].3 - 7.5).abs() < 1e-6);
+        assert!((long[1].3 - (5.5_f64.powi(2) + 49.0).sqrt()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn no_long_bond_of_a_ring_is_missed() {
+        let mut random = Random(23);
+        let mut n_long = 0;
+        for dimensions in CELLS {
+            let cell = Cell::new(dimensions).expect("a cell");
+            for ring in [3, 4, 7, 12] {
+                let (mut atoms, mut bonds) = molecule(&mut random, 60);
+                bonds.extend(
+                    (ring - 1..60)
+                        .step_by(5)
+                        .map(|atom| [atom, atom + 1 - ring]),
+                );
+                // Some rings are through the cell.
+                let stretch = random.number() * 3.0;
+                for atom in &mut atoms {
+                    *atom = atom.map(|x| x * stretch);
+                }
+                let mut frame: Vec<f32> = atoms.iter().flatten().map(|&x| x as f32).collect();
+                let (mut long, unwrap) = (Vec::new(), Unwrap::new(60, &bonds).expect("bonds"));
+                let refused = unwrap.apply_noting(&mut frame, &dimensions, &mut long);
+                assert!(refused.expect("a frame").is_empty());
+                let (atoms, _) = frame.as_chunks();
+                let lengths = bonds
+                    .iter()
+                    .map(|&bond| square(Step::new(bond).bond(atoms)));
+                let expected = lengths.filter(|&length| length >= cell.near()).count();
+                assert_eq!(long.first().map_or(0, |found| found.1), expected);
+                n_long += expected;
+            }
+        }
+        assert!(n_long > 20);
     }
 
     #[test]

@@ -95,13 +95,13 @@ impl Transform {
     }
 
     /// Change positions (Å) of frames with these cells (Å and degrees); the rows that could not be
-    /// changed, and why.
+    /// changed, and why; and rows with bonds that are longer than half the cell afterwards.
     fn apply(
         &self,
         py: Python<'_>,
         mut positions: PyReadwriteArray3<'_, f32>,
         dimensions: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<Vec<transform::Refused>> {
+    ) -> PyResult<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
         let n_atoms = self.0.n_atoms();
         if positions.shape()[1..] != [n_atoms, 3] {
             return Err(PyValueError::new_err(format!(
@@ -110,8 +110,9 @@ impl Transform {
             )));
         }
         let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
-        py.detach(|| self.0.apply(positions, dimensions))
-            .or_raise(py)
+        let mut long = Vec::new();
+        let refused = py.detach(|| self.0.apply_noting(positions, dimensions, &mut long));
+        Ok((refused.or_raise(py)?, long))
     }
 }
 

@@ -59,7 +59,12 @@ class Receiver(Protocol):
 
 
 class WorkerTransform(Protocol):
-    """Worker's half of a transformation."""
+    """Worker's half of a transformation.
+
+    With a method `apply_noting`, this is called instead of `apply`: it returns the same, and rows
+    with bonds that are longer than half the cell afterwards (row, number of bonds, the longest
+    one's atoms, its length in Å).
+    """
 
     def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
         """Transform a block in place; return rows that cannot be transformed, with the reason."""

@@ -16,7 +16,7 @@ from paceline.performance.timings import Timings
 from paceline.schedule.analysis_interfaces import Receiver
 from paceline.schedule.plan import Plan
 from paceline.schedule.reduce import TreeReduction, check_rows_match, merge_function
-from paceline.schedule.tasks import BlockResult, CollectedResult, WorkerAnalysis
+from paceline.schedule.tasks import BlockResult, CollectedResult, LongBonds, WorkerAnalysis
 
 #: Arrays larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
@@ -59,12 +59,15 @@ class Record:
         Frames that were left out, and why.
     timings : list of BlockTiming
         Of the blocks that were collected.
+    long_bonds : list of LongBonds
+        Of the blocks that have any.
     """
 
     ranges: list[RowRange] = field(default_factory=list)
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
     damaged: list[tuple[int, str]] = field(default_factory=list)
     timings: list[BlockTiming] = field(default_factory=list)
+    long_bonds: list[LongBonds] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Cursor:
     ranges: int = 0
     damaged: int = 0
     timings: int = 0
+    long_bonds: int = 0
     nodes: frozenset[tuple[int, int]] = frozenset()
 
 
@@ -114,6 +118,7 @@ class Collected:
         self._merged = [one for one in self._collectors if isinstance(one, _Merged)]
         self.times = np.empty(len(plan.frames))
         self.damaged: list[tuple[int, str]] = []
+        self.long_bonds: list[LongBonds] = []
         self._ranges: list[tuple[int, int]] = []
 
     def add(self, result: BlockResult) -> None:
@@ -126,6 +131,7 @@ class Collected:
             self.times[result.first : stop] = result.times
             self._ranges.append((result.first, stop))
         self.damaged.extend(result.damaged)
+        self.long_bonds.extend(result.long_bonds)
         done = time.monotonic_ns()
         # Another host's clock may have drifted since it was compared, by more than the way takes.
         self._timings.blocks.extend(
@@ -164,9 +170,22 @@ class Collected:
         keys = frozenset(trees[0] if trees else ())
         nodes = {key: [tree[key] for tree in trees] for key in keys - cursor.nodes}
         blocks = [block for block in self._timings.blocks if block.job == self._number]
-        record = Record(ranges, nodes, self.damaged[cursor.damaged :], blocks[cursor.timings :])
-        now = (self.n_frames, len(self._ranges), len(self.damaged), len(blocks), keys)
-        return record, Cursor(*now)
+        record = Record(
+            ranges,
+            nodes,
+            self.damaged[cursor.damaged :],
+            blocks[cursor.timings :],
+            self.long_bonds[cursor.long_bonds :],
+        )
+        now = Cursor(
+            self.n_frames,
+            len(self._ranges),
+            len(self.damaged),
+            len(blocks),
+            len(self.long_bonds),
+            keys,
+        )
+        return record, now
 
     def restore(self, record: Record) -> None:
         """Put back all results of an earlier run, each subtree's partial results once."""
@@ -179,6 +198,7 @@ class Collected:
             for merged, value in zip(self._merged, values, strict=True):
                 merged.tree.add(number, value, level)
         self.damaged.extend(record.damaged)
+        self.long_bonds.extend(record.long_bonds)
         self._timings.blocks.extend(record.timings)
 
     @property

@@ -83,6 +83,7 @@ def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> Block
         np.concatenate([result.times for result in results if result.times is not None]),
         [damage for result in results for damage in result.damaged],
         [timing for result in results for timing in result.timings],
+        [bonds for result in results for bonds in result.long_bonds],
     )
 
 

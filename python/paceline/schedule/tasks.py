@@ -6,7 +6,7 @@ a *batch* is a subtree of neighbouring tasks for one worker.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -189,6 +189,32 @@ class TaskBatch:
         return f"{self.tasks[0].what} and so on, {self.n_frames} in all"
 
 
+class LongBonds(NamedTuple):
+    """Bonds that are longer than half the cell after molecules were made whole.
+
+    Attributes
+    ----------
+    n_frames, n_bonds : int
+        Frames that have any, and bonds of all these frames.
+    length, frame, atoms : float, int and pair of int
+        Of the longest: Å, number of its frame, and columns of its atoms.
+    """
+
+    n_frames: int
+    n_bonds: int
+    length: float
+    frame: int
+    atoms: tuple[int, int]
+
+
+def sum_long_bonds(found: Sequence[LongBonds]) -> LongBonds:
+    """Add up findings, at least one; the order does not matter."""
+    longest = max(found, key=lambda one: (one.length, -one.frame, one.atoms))
+    return longest._replace(
+        n_frames=sum(one.n_frames for one in found), n_bonds=sum(one.n_bonds for one in found)
+    )
+
+
 @dataclass(frozen=True)
 class BlockResult:
     """Result of one block, or of a whole subtree of blocks.
@@ -211,6 +237,8 @@ class BlockResult:
         Frame number and reason of each frame that was left out.
     timings : list of BlockTiming
         Of each block.
+    long_bonds : list of LongBonds
+        Of each block that has any.
     """
 
     job: int
@@ -222,6 +250,7 @@ class BlockResult:
     times: np.ndarray | None
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
+    long_bonds: list[LongBonds] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from paceline.performance.timings import Timings
 from paceline.schedule.analysis_interfaces import Analysis, Receiver, Transform, prepare_transforms
 from paceline.schedule.collect import Collected
 from paceline.schedule.plan import Plan, make_plan
-from paceline.schedule.tasks import Job, Task, WorkerAnalysis
+from paceline.schedule.tasks import Job, LongBonds, Task, WorkerAnalysis, sum_long_bonds
+from paceline.trajectory.open import warn
 
 if TYPE_CHECKING:
     from paceline.trajectory.mdanalysis import Trajectory
@@ -73,6 +74,7 @@ class TrajectoryRun:
         atoms, transforms = prepare_transforms(
             self.transforms, np.unique(np.concatenate(indices)), universe
         )
+        self._atoms = atoms
         self.plan = make_plan(
             frames,
             n_atoms=self.trajectory.n_atoms,
@@ -179,6 +181,18 @@ class TrajectoryRun:
             analysis.damaged = sorted(self.collected.damaged)
             analysis.timings = timings
             analysis.finish(value)
+        if self.collected.long_bonds:
+            self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
+
+    def _warn_of_long_bonds(self, found: LongBonds) -> None:
+        first, second = self.analyses[0].atomgroup.universe.atoms[self._atoms[list(found.atoms)]]
+        path = self.trajectory.provenance()["trajectory"]
+        warn(
+            f"{path}: {found.n_bonds} bonds in {found.n_frames} of {len(self.plan.frames)} frames "
+            "are longer than half the cell after unwrap; the longest, "
+            f"{found.length:.1f} Å, is between {first} and {second} in frame {found.frame}. "
+            "Perhaps a molecule is bonded to its own image, or the topology is of other atoms"
+        )
 
     def _provenance(self) -> dict[str, Any]:
         """Describe the files, and the transformations."""

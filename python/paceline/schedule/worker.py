@@ -35,14 +35,16 @@ from paceline.schedule.tasks import (
     FunctionJob,
     FunctionTask,
     Job,
+    LongBonds,
     Task,
     TaskBatch,
     WorkerAnalysis,
+    sum_long_bonds,
 )
 from paceline.trajectory.source import Extents, ReadStats
 
-#: Values, times, damaged frames, and parts of the block's time and its traffic.
-_Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], dict[str, int]]
+#: Values, times, damaged frames, long bonds, and parts of the block's time and its traffic.
+_Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
 
 
@@ -74,7 +76,7 @@ class Worker:
         self._open_job(task.job)
         opened = time.monotonic_ns()
         compute: Any = self._call if isinstance(task, FunctionTask) else self._compute_block
-        values, times, damaged, parts = compute(task)
+        values, times, damaged, long_bonds, parts = compute(task)
         parts["open"] += opened - start
         end = self._free_since = time.monotonic_ns()
         timing = BlockTiming(
@@ -89,7 +91,16 @@ class Worker:
             **parts,
         )
         return BlockResult(
-            task.job, 0, task.number, task.first, task.n_frames, values, times, damaged, [timing]
+            task.job,
+            0,
+            task.number,
+            task.first,
+            task.n_frames,
+            values,
+            times,
+            damaged,
+            [timing],
+            long_bonds,
         )
 
     def _open_job(self, number: int) -> None:
@@ -114,7 +125,7 @@ class Worker:
             name = self._function_job.name
             raise AnalysisError(f"{name} raised on {task.what}: {reason}") from error
         parts = {**_NO_PARTS, "compute": time.monotonic_ns() - begun}
-        return [value], np.full(task.n_frames, np.nan), [], parts
+        return [value], np.full(task.n_frames, np.nan), [], [], parts
 
     def _compute_block(self, task: Task) -> _Computed:
         """Read, decode, transform and compute one block."""
@@ -124,7 +135,7 @@ class Worker:
         asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(task)
         read = time.monotonic_ns()
-        untransformed = self._transform(task.extents, decoded)
+        untransformed, long_bonds = self._transform(task.extents, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
         values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
@@ -140,7 +151,7 @@ class Worker:
         }
         failed = [*cost.damaged, *untransformed]
         damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
-        return values, decoded.times, damaged, parts
+        return values, decoded.times, damaged, long_bonds, parts
 
     def _read(self, task: Task) -> tuple[Decoded, ReadStats]:
         """Read the frames of a block, and measure the cost."""
@@ -149,19 +160,33 @@ class Worker:
         decoded.times[:] = self._job.source.time_axis(decoded.frames, decoded.times)
         return decoded, cost
 
-    def _transform(self, extents: Extents, decoded: Decoded) -> list[tuple[int, str]]:
+    def _transform(
+        self, extents: Extents, decoded: Decoded
+    ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
         """Transform a block in place; blank and return the rows that cannot be transformed."""
         failed: dict[int, str] = {}
+        noted = []
         if decoded.positions is None:
-            return []
+            return [], []
         for transform in self._job.transforms:
-            for row, reason in transform.apply(decoded.positions, decoded.dimensions):
+            apply: Any = getattr(transform, "apply_noting", None)
+            if apply is not None:
+                refused, rows = apply(decoded.positions, decoded.dimensions)
+                noted += rows
+            else:
+                refused = transform.apply(decoded.positions, decoded.dimensions)
+            for row, reason in refused:
                 failed.setdefault(row, f"{self._job.source.name_of(extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
             raise TransformError(failed[min(failed)])
         for row in failed:
             decoded.blank(row)
-        return sorted(failed.items())
+        long_bonds = [
+            LongBonds(1, n_bonds, length, int(decoded.frames[row]), (int(atoms[0]), int(atoms[1])))
+            for row, n_bonds, atoms, length in noted
+            if row not in failed
+        ]
+        return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: Decoded) -> Any:
         """Compute one analysis of a block: its rows, its partial result, or its value."""

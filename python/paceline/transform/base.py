@@ -35,6 +35,12 @@ class CoreTransform:
         list of (int, str)
             Rows that cannot be transformed, and why; their positions are NaN.
         """
+        return self.apply_noting(positions, dimensions)[0]
+
+    def apply_noting(
+        self, positions: np.ndarray, dimensions: np.ndarray
+    ) -> "tuple[list[tuple[int, str]], list[_core._LongBonds]]":
+        """Change positions as `apply` does; also return rows with bonds that are too long."""
         return self._core.apply(positions, dimensions)
 
 

@@ -77,7 +77,8 @@ def unwrap(atomgroup: Any = None) -> Transform:
     Transform
         For `paceline.run(…, transforms=[…])`. In the run, it raises `UnsupportedError` where the
         topology has no bonds, or none for a residue of several atoms that is analysed. A residue
-        whose atoms belong to several molecules is named in a warning.
+        whose atoms belong to several molecules is named in a warning. Another one, at the end of
+        the run, counts bonds that are longer than half the cell afterwards.
 
     Examples
     --------
