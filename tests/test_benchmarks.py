@@ -1,9 +1,11 @@
 """The benchmarks run: what they measure in so short a time says nothing."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +16,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.__main__ import NAMES, PREFIX
 from benchmarks.experiments.__main__ import experiments as known_experiments
+from benchmarks.experiments.experiment import Setting, load
 from benchmarks.experiments.page import write_page
 
 ROOT = Path(__file__).parents[1]
@@ -164,6 +167,34 @@ def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path, monkeypatch
     monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
     write_page(tmp_path, known_experiments())
     assert (tmp_path / "index.md").read_text() == (kept / "index.md").read_text()
+
+
+#: Whole numbers that tell cases of experiments apart; others are measured.
+OF_CASES = {
+    *("ranks", "workers", "writers", "segments", "cold", "gzip", "workload", "frames", "steps"),
+    *("cells", "buffer", "system"),
+}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "experiments").glob("*.tsv")), ids=lambda path: path.stem
+)
+def test_an_experiment_has_as_many_rounds_as_its_rows(path):
+    head, rows = load(path)
+    n_rounds = int(re.search(r"form, (\d+) round", head[0])[1])
+    if "round" in rows[0]:
+        assert len({row["round"] for row in rows}) == n_rounds
+        return
+    cases = Counter(
+        tuple(value for key, value in row.items() if isinstance(value, str) or key in OF_CASES)
+        for row in rows
+    )
+    assert {*cases.values()} == {n_rounds}
+
+
+@pytest.mark.parametrize(("form", "n_rounds"), [((3, 1.0, 0.2), 1), ((5, 10.0, 1.0), 5)])
+def test_contention_says_how_many_rounds_it_measures(form, n_rounds):
+    assert known_experiments()["contention"].rounds(Setting(None, None, None, *form)) == n_rounds
 
 
 @pytest.mark.parametrize("name", NAMES)

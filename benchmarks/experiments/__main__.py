@@ -57,7 +57,11 @@ def measure(chosen: dict[str, Experiment], form: str, data: Path, output: Path) 
                 failed.append(name)
                 continue
         seconds = time.perf_counter() - begun
-        told = f"{form} form, {repeats} rounds in {seconds:.0f} s", time.strftime("%Y-%m-%d")
+        n = experiment.rounds(setting)
+        told = (
+            f"{form} form, {n} round{'s' * (n > 1)} in {seconds:.0f} s",
+            time.strftime("%Y-%m-%d"),
+        )
         save(rows, output / f"{name}.tsv", [*told, *describe()])
         print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
     return failed

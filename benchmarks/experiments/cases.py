@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.experiment import Row, Setting, median
+from benchmarks.experiments.experiment import Row, Setting, rounds_of
+from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
@@ -81,12 +82,15 @@ def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
     return [_row(cases[one["case"]], one) for one in found]
 
 
-def speed_up(rows: list[Row], *, opened: bool = False, **case: Any) -> float:
-    """Of two ranks over one, by medians: of the whole job, or once its files are open."""
-    times = [median(rows, "t_total", **case, ranks=n) for n in (1, 2)]
+def speed_up(rows: list[Row], *, opened: bool = False, **case: Any) -> Spread:
+    """Of two ranks over one, round by round: of the whole job, or once its files are open."""
+    one, two = (np.array(rounds_of(rows, "t_total", **case, ranks=n)) for n in (1, 2))
     if opened:
-        times = [t - median(rows, "t_open", **case, ranks=n) for n, t in enumerate(times, 1)]
-    return times[0] / times[1]
+        one, two = (
+            times - rounds_of(rows, "t_open", **case, ranks=n)
+            for n, times in enumerate((one, two), 1)
+        )
+    return Spread.of(one / two)
 
 
 def _row(case: Case, found: dict[str, Any]) -> Row:

@@ -3,7 +3,16 @@
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
-from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    digits,
+    median,
+    ratio,
+    spread,
+)
 from benchmarks.experiments.h5md_cases import Case, measure_cases
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import COLOURS, PAPER, bars, legend_below, panels
@@ -61,12 +70,12 @@ def table(rows: list[Row]) -> Table:
                 case = {"layout": layout, "access": access, "tool": tool}
                 one, two = (spread(rows, "ms_frame", **case, ranks=n) for n in RANKS)
                 n_frames = median(rows, "frames", **case) * median(rows, "passes", **case)
-                waiting = 1e6 * median(rows, "t_wait", **case, ranks=2) * 2 / n_frames
+                waiting = cell(spread(rows, "t_wait", 2e6 / n_frames, **case, ranks=2))
                 stated = "; ".join(f"{where} {digits(ms)}" for where, ms in theirs(layout, access))
                 shown = stated if tool == TOOLS[0] and stated else "–"
-                gain = digits(one.median / two.median)
+                gain = cell(ratio(rows, "ms_frame", {"ranks": 1}, {"ranks": 2}, **case))
                 found.rows.append(
-                    (layout, access, tool, cell(one), cell(two), gain, digits(waiting), shown)
+                    (layout, access, tool, cell(one), cell(two), gain, waiting, shown)
                 )
     return found
 
@@ -99,19 +108,15 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     def penalty(tool: str, access: str) -> str:
-        times = [
-            median(rows, "ms_io", layout=layout, access=access, tool=tool, ranks=1)
-            for layout in ("default", "chunked")
-        ]
-        return digits(times[0] / times[1])
+        default, chunked = {"layout": "default"}, {"layout": "chunked"}
+        case = {"access": access, "tool": tool, "ranks": 1}
+        return cell(ratio(rows, "ms_io", default, chunked, **case))
 
     ((_, default),) = [one for one in theirs("default", "frame by frame") if one[0] == "Comet"]
     ((_, chunked),) = theirs("chunked", "frame by frame")
-    best = digits(
-        median(rows, "ms_io", layout="chunked", access="selection", tool=TOOLS[1], ranks=1)
-    )
-    worst = digits(
-        median(rows, "ms_io", layout="default", access="selection", tool=TOOLS[1], ranks=1)
+    best = cell(spread(rows, "ms_io", layout="chunked", access="selection", tool=TOOLS[1], ranks=1))
+    worst = cell(
+        spread(rows, "ms_io", layout="default", access="selection", tool=TOOLS[1], ranks=1)
     )
     return (
         f"Frame by frame, automatic chunks take MDAnalysis {penalty(TOOLS[0], 'frame by frame')} "
@@ -136,14 +141,13 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "An automatic chunk holds some frames of some atoms along one axis. Reading frame by frame "
-        "reads every chunk again for each frame in it, because HDF5's cache holds few chunks. This "
-        "penalty of the paper appears here too, although nothing waits for a disk. The paper's "
-        "masked arrays and loading into memory are single calls of h5py, which are timed here, "
-        "because MDAnalysis has neither for H5MD today. HDF5 selects single atoms slowly, so "
-        "reading fewer atoms took longer on Agave. paceline takes each chunk once for a block of "
-        "frames, and only chunks with a selected atom, so that the layout costs little; its reader "
-        "for MDAnalysis, frame by frame, keeps the chunks that the next frames need. Ranks wait "
-        "little for each other here, because two ranks on one machine are almost equal."
+        "An automatic chunk holds some frames of some atoms along one axis. Reading frame by "
+        "frame reads every chunk again for each frame in it, because HDF5's cache holds few "
+        "chunks. This penalty needs no disk to wait for. The paper's masked arrays and loading "
+        "into memory are single calls of h5py, which are timed here, because MDAnalysis has "
+        "neither for H5MD today. HDF5 selects single atoms slowly, so reading fewer atoms took "
+        "longer on Agave. paceline takes each chunk once for a block of frames, and only chunks "
+        "with a selected atom; its reader for MDAnalysis, frame by frame, keeps the chunks that "
+        "the next frames need."
     ),
 )

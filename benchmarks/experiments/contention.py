@@ -19,12 +19,12 @@ from benchmarks.experiments.experiment import (
     Row,
     Setting,
     cell,
-    digits,
-    median,
+    rounds_of,
     spread,
     values_of,
 )
 from benchmarks.experiments.style import COLOURS
+from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.slowfs import SlowFileSystem, total
 from benchmarks.table import Table
@@ -74,9 +74,12 @@ WAYS = (
 )
 
 
+def rounds(setting: Setting) -> int:
+    """One in the short form: starting ranks takes most of the time."""
+    return setting.repeats if setting.part > 1 else 1
+
+
 def measure(setting: Setting) -> list[Row]:
-    # Only requests and sleeps count; most of the time is the start of ranks.
-    repeats = setting.repeats if setting.part > 1 else 1
     n_frames = min(setting.amount(FRAMES, 64), FRAMES, setting.data.n_frames)
     ranks, systems = RANKS, list(FILE_SYSTEMS)
     if setting.part < 1:
@@ -92,7 +95,7 @@ def measure(setting: Setting) -> list[Row]:
     }
     rows = [
         _run(system, way, n, folder, topology, job)
-        for _ in range(repeats)
+        for _ in range(rounds(setting))
         for system in systems
         for (way, n), job in jobs.items()
     ]
@@ -161,23 +164,26 @@ def table(rows: list[Row]) -> Table:
         for way in WAYS:
             case = {"system": system, "way": way.name, "ranks": most}
             alone = {"system": system, "way": f"{way.tool}, shared", "ranks": 1}
-            asked = (median(rows, key, **case) for key in ("opens", "locks", "reads", "requests"))
+            asked = (
+                cell(spread(rows, key, **case)) for key in ("opens", "locks", "reads", "requests")
+            )
             found.rows.append(
                 (
-                    *(system, way.name, *(f"{n:,.0f}" for n in asked)),
-                    digits(median(rows, "bytes_fetched", **case) / 1e6),
+                    *(system, way.name, *asked),
+                    cell(spread(rows, "bytes_fetched", 1e-6, **case)),
                     *(cell(spread(rows, "t_total", **one)) for one in (alone, case)),
-                    digits(speed_up(rows, system, way)),
+                    cell(speed_up(rows, system, way)),
                 )
             )
     return found
 
 
-def speed_up(rows: Sequence[Row], system: str, way: Way) -> float:
-    """Of the most ranks, by one rank of the same tool."""
+def speed_up(rows: Sequence[Row], system: str, way: Way) -> Spread:
+    """Of the most ranks, by one rank of the same tool, round by round."""
     most = max(values_of(rows, "ranks"))
-    alone = median(rows, "t_total", system=system, way=f"{way.tool}, shared", ranks=1)
-    return alone / median(rows, "t_total", system=system, way=way.name, ranks=most)
+    alone = rounds_of(rows, "t_total", system=system, way=f"{way.tool}, shared", ranks=1)
+    together = rounds_of(rows, "t_total", system=system, way=way.name, ranks=most)
+    return Spread.of(np.divide(alone, together))
 
 
 def draw(rows: list[Row]) -> Figure:
@@ -223,19 +229,19 @@ def finding(rows: list[Row]) -> str:
     systems = [system for system in values_of(rows, "system") if FILE_SYSTEMS[system]]
     most = max(values_of(rows, "ranks"))
 
-    def told(key: str, system: str, way: Way) -> float:
-        return median(rows, key, system=system, way=way.name, ranks=most)
+    def told(key: str, system: str, way: Way) -> str:
+        return cell(spread(rows, key, system=system, way=way.name, ranks=most))
 
     sentences = [
         f"On the {system} file system {most} ranks of the papers' way are "
-        f"{digits(speed_up(rows, system, shared))} times as fast as one with a shared file and "
-        f"{digits(speed_up(rows, system, split))} times with split ones; they take "
-        f"{digits(told('t_total', system, shared))} and {digits(told('t_total', system, split))} "
-        f"s, and paceline {digits(told('t_total', system, ours))} s with the shared file."
+        f"{cell(speed_up(rows, system, shared))} times as fast as one with a shared file and "
+        f"{cell(speed_up(rows, system, split))} times with split ones; they take "
+        f"{told('t_total', system, shared)} and {told('t_total', system, split)} "
+        f"s, and paceline {told('t_total', system, ours)} s with the shared file."
         for system in systems
     ]
     opens, locks, requests = (
-        [f"{told(key, systems[-1], way):,.0f}" for way in (shared, ours)]
+        [told(key, systems[-1], way) for way in (shared, ours)]
         for key in ("opens", "locks", "requests")
     )
     return (
@@ -261,6 +267,7 @@ EXPERIMENT = Experiment(
     table=table,
     draw=draw,
     finding=finding,
+    rounds=rounds,
     why=(
         "The file systems are models, about a tenth as fast as real ones, in which ranks sleep. So "
         "more ranks than cores are meaningful in the middle and on the right, but not on the left, "

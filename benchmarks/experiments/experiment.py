@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,9 @@ class Experiment:
     finding : callable
         One or two sentences, whose numbers are those of the rows.
     why : str
-        Reasons for differences from the papers, without measured numbers.
+        Reasons for differences from the papers; nothing about our figures, which may change.
+    rounds : callable
+        Number of rounds that it measures.
     """
 
     title: str
@@ -71,6 +74,7 @@ class Experiment:
     draw: Callable[[list[Row]], "Figure"]
     finding: Callable[[list[Row]], str]
     why: str
+    rounds: Callable[[Setting], int] = attrgetter("repeats")
 
 
 def rounds_of(rows: Iterable[Row], column: str, **case: Any) -> list[float]:
@@ -89,6 +93,12 @@ def median(rows: Iterable[Row], column: str, **case: Any) -> float:
 def spread(rows: Iterable[Row], column: str, scale: float = 1.0, **case: Any) -> Spread:
     """Median and range of the rounds of a case."""
     return Spread.of(value * scale for value in rounds_of(rows, column, **case))
+
+
+def ratio(rows: Sequence[Row], column: str, above: Row, below: Row, **case: Any) -> Spread:
+    """One case over another, round by round: what both have in common is in `case`."""
+    both = (rounds_of(rows, column, **case, **one) for one in (above, below))
+    return Spread.of(one / other for one, other in zip(*both, strict=True))
 
 
 def cell(values: Spread) -> str:

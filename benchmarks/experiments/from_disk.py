@@ -3,7 +3,14 @@
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
-from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    ratio,
+    spread,
+)
 from benchmarks.experiments.h5md_cases import Case, measure_cases
 from benchmarks.experiments.style import COLOURS, bars, panels
 from benchmarks.h5md_files import h5md_file
@@ -53,8 +60,8 @@ def table(rows: list[Row]) -> Table:
                 for cold in STATES.values()
                 for n in RANKS
             ]
-            ratio = digits(times[2].median / times[0].median)
-            found.rows.append((layout, tool, *map(cell, times), ratio))
+            slower = cell(ratio(rows, "ms_io", {"cold": 1}, {"cold": 0}, **case, ranks=1))
+            found.rows.append((layout, tool, *map(cell, times), slower))
     return found
 
 
@@ -79,7 +86,7 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     def time(tool: str, layout: str, cold: int) -> str:
-        return digits(median(rows, "ms_io", tool=tool, layout=layout, ranks=1, cold=cold))
+        return cell(spread(rows, "ms_io", tool=tool, layout=layout, ranks=1, cold=cold))
 
     return (
         f"From the disk, one rank of MDAnalysis takes {time(TOOLS[0], 'default', 1)} ms a frame "

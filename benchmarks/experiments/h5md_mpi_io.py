@@ -13,7 +13,7 @@ from benchmarks.experiments.experiment import (
     Setting,
     cell,
     digits,
-    median,
+    ratio,
     rounds_of,
     spread,
 )
@@ -128,6 +128,7 @@ def table(rows: list[Row]) -> Table:
         for layout, way in _cases(what):
             case = {"what": what, "layout": layout, "way": way}
             one, two = (spread(rows, "ms_frame", **case, ranks=n) for n in RANKS)
+            gain = ratio(rows, "ms_frame", {"ranks": 1}, {"ranks": 2}, **case)
             waiting = cell(spread(rows, "t_wait", 1e3, **case, ranks=2))
             found.rows.append(
                 (
@@ -136,7 +137,7 @@ def table(rows: list[Row]) -> Table:
                     way,
                     cell(one),
                     cell(two),
-                    digits(one.median / two.median),
+                    cell(gain) if gain.low > 0 else "–",  # a slope within its noise
                     waiting if what == "reading" else "–",
                 )
             )
@@ -160,7 +161,7 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     def time(what: str, layout: str, way: str) -> str:
-        return digits(median(rows, "ms_frame", what=what, layout=layout, way=way, ranks=2))
+        return cell(spread(rows, "ms_frame", what=what, layout=layout, way=way, ranks=2))
 
     def all_ways(what: str, layout: str) -> str:
         names = [way for way in (READ if what == "reading" else WROTE) if way.startswith("MPI-IO")]

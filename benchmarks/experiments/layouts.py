@@ -1,5 +1,6 @@
 """One shared file, a file for each rank, and a chain of files."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 import paceline
@@ -11,10 +12,12 @@ from benchmarks.experiments.experiment import (
     cell,
     digits,
     median,
+    rounds_of,
     spread,
 )
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import COLOURS, PAPER, PARTS, legend_below, panels, stacked
+from benchmarks.measure import Spread
 from benchmarks.table import Table
 
 LAYOUTS = ("shared", "split", "chain")
@@ -46,12 +49,13 @@ def measure(setting: Setting) -> list[Row]:
     return measure_cases(setting, cases)
 
 
-def efficiency(rows: list[Row], tool: str, layout: str, *parts: str) -> float:
-    """Of two ranks, in these parts of their time."""
+def efficiency(rows: list[Row], tool: str, layout: str, *parts: str) -> Spread:
+    """Of two ranks, in these parts of their time, round by round."""
     one, two = (
-        sum(median(rows, part, tool=tool, layout=layout, ranks=n) for part in parts) for n in RANKS
+        np.sum([rounds_of(rows, part, tool=tool, layout=layout, ranks=n) for part in parts], axis=0)
+        for n in RANKS
     )
-    return one / two / 2
+    return Spread.of(one / two / 2)
 
 
 def published_efficiency(access: str) -> dict[int, float]:
@@ -73,7 +77,7 @@ def table(rows: list[Row]) -> Table:
             ours = [efficiency(rows, *case.values(), *parts) for parts in (("t_total",), MEASURED)]
             access = ACCESS.get(layout) if tool == TOOLS[0] else None
             theirs = digits(published_efficiency(access)[72]) if access else "–"
-            found.rows.append((layout, tool, *times, *map(digits, ours), theirs))
+            found.rows.append((layout, tool, *times, *map(cell, ours), theirs))
     return found
 
 
@@ -103,8 +107,10 @@ def draw(rows: list[Row]) -> Figure:
         right.plot([], marker, color=PAPER, label=f"{layout}, here")
         for tool in TOOLS:
             found = efficiency(rows, tool, layout, *MEASURED)
-            right.plot(2, found, marker, color=COLOURS[tool], alpha=0.7)
-    right.set(xscale="log", xticks=TICKS, xticklabels=TICKS, ylim=(0, 1.2), xlabel="ranks")
+            reach = [[found.median - found.low], [found.high - found.median]]
+            style = {"fmt": marker, "color": COLOURS[tool], "capsize": 3, "alpha": 0.7}
+            right.errorbar(2, found.median, reach, **style)
+    right.set(xscale="log", xticks=TICKS, xticklabels=TICKS, ylim=(0, 1.4), xlabel="ranks")
     right.set_title("efficiency of t_io + t_comp")
     right.minorticks_off()
     right.legend(loc="lower left", fontsize=7, bbox_to_anchor=(0.1, 0))
@@ -118,22 +124,25 @@ def frames_of(rows: list[Row], tool: str) -> int:
 
 
 def finding(rows: list[Row]) -> str:
-    ours = [efficiency(rows, "paceline", layout, "t_total") for layout in LAYOUTS]
+    ours = sorted(
+        (efficiency(rows, "paceline", layout, "t_total") for layout in LAYOUTS),
+        key=lambda found: found.median,
+    )
     opening = {
         tool: [
-            1e3 * median(rows, "t_open", tool=tool, layout=layout, ranks=2)
+            cell(spread(rows, "t_open", 1e3, tool=tool, layout=layout, ranks=2))
             for layout in ("shared", "chain")
         ]
         for tool in TOOLS
     }
-    times = [median(rows, "us_frame", tool=t, layout="shared", ranks=2) for t in TOOLS]
+    times = [cell(spread(rows, "us_frame", tool=t, layout="shared", ranks=2)) for t in TOOLS]
     return (
-        f"On 2 ranks paceline takes {digits(times[1])} µs a frame of the shared file, and the "
-        f"papers' way {digits(times[0])}; its efficiency depends on the layout, from "
-        f"{digits(min(ours))} to {digits(max(ours))}. Opening {CHAIN} files instead of one takes "
-        f"the papers' way from {digits(opening['MDAnalysis'][0])} to "
-        f"{digits(opening['MDAnalysis'][1])} ms on each rank, and paceline from "
-        f"{digits(opening['paceline'][0])} to {digits(opening['paceline'][1])} ms."
+        f"On 2 ranks paceline takes {times[1]} µs a frame of the shared file, and the "
+        f"papers' way {times[0]}; its efficiency depends on the layout, from "
+        f"{cell(ours[0])} to {cell(ours[-1])}. Opening {CHAIN} files instead of one takes "
+        f"the papers' way from {opening['MDAnalysis'][0]} to "
+        f"{opening['MDAnalysis'][1]} ms on each rank, and paceline from "
+        f"{opening['paceline'][0]} to {opening['paceline'][1]} ms."
     )
 
 

@@ -15,7 +15,6 @@ from benchmarks.experiments.experiment import (
     Row,
     Setting,
     cell,
-    digits,
     values_of,
 )
 from benchmarks.experiments.published import published
@@ -181,11 +180,11 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def finding(rows: list[Row]) -> str:
-    times = [digits(by_ideal(rows, way).median) for way in WAYS]
+    times = [cell(by_ideal(rows, way)) for way in WAYS]
     return (
         f"With one of {rows[0]['n_workers']} workers {SLOW:g} times slower, one block a worker "
         f"takes {times[0]} times the ideal, three take {times[1]} times, and paceline's blocks "
-        f"{times[2]} times; {digits(of_worker(rows, 'M = 3N', 3).median)} workers did three of "
+        f"{times[2]} times; {cell(of_worker(rows, 'M = 3N', 3))} workers did three of "
         "Dask's blocks."
     )
 

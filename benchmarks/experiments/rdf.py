@@ -11,12 +11,13 @@ from benchmarks.experiments.experiment import (
     Row,
     Setting,
     cell,
-    digits,
-    median,
+    ratio,
+    rounds_of,
     spread,
 )
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import COLOURS, PAPER, bars, panels
+from benchmarks.measure import Spread
 from benchmarks.table import Table
 
 #: Every fourth oxygen of water: of all of them MDAnalysis takes seconds a frame.
@@ -63,9 +64,10 @@ def _row(tool: str, workers: int, frames: int, seconds: float, ratio: float = np
     return {**common, "ms_frame": 1e3 * seconds / frames, "comp_by_io": ratio}
 
 
-def speed_up(rows: list[Row], tool: str) -> float:
-    one, two = (median(rows, "ms_frame", tool=tool, workers=n) for n in WORKERS)
-    return one / two
+def speed_up(rows: list[Row], tool: str) -> Spread:
+    """Of two workers over one, round by round."""
+    one, two = (rounds_of(rows, "ms_frame", tool=tool, workers=n) for n in WORKERS)
+    return Spread.of(np.divide(one, two))
 
 
 def table(rows: list[Row]) -> Table:
@@ -75,9 +77,9 @@ def table(rows: list[Row]) -> Table:
     )
     for tool in TOOLS:
         times = [cell(spread(rows, "ms_frame", tool=tool, workers=n)) for n in WORKERS]
-        ratio = median(rows, "comp_by_io", tool=tool, workers=1)
-        shown = "–" if np.isnan(ratio) else digits(ratio)
-        found.rows.append((tool, *times, digits(speed_up(rows, tool)), shown))
+        r = spread(rows, "comp_by_io", tool=tool, workers=1)
+        shown = "–" if np.isnan(r.median) else cell(r)
+        found.rows.append((tool, *times, cell(speed_up(rows, tool)), shown))
     return found
 
 
@@ -100,14 +102,12 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def finding(rows: list[Row]) -> str:
-    gain = median(rows, "ms_frame", tool="MDAnalysis", workers=1) / median(
-        rows, "ms_frame", tool="paceline", workers=1
-    )
-    ratio = digits(median(rows, "comp_by_io", tool="paceline", workers=1))
-    speeds = [digits(speed_up(rows, tool)) for tool in TOOLS]
+    gain = cell(ratio(rows, "ms_frame", {"tool": "MDAnalysis"}, {"tool": "paceline"}, workers=1))
+    r = cell(spread(rows, "comp_by_io", tool="paceline", workers=1))
+    speeds = [cell(speed_up(rows, tool)) for tool in TOOLS]
     return (
-        f"Computing takes paceline {ratio} times as long as reading and decoding; one worker is "
-        f"{digits(gain)} times as fast as MDAnalysis. Two workers are {speeds[0]} times as fast as "
+        f"Computing takes paceline {r} times as long as reading and decoding; one worker is "
+        f"{gain} times as fast as MDAnalysis. Two workers are {speeds[0]} times as fast as "
         f"one with MDAnalysis, {speeds[1]} times with paceline."
     )
 

@@ -40,7 +40,7 @@ def table(rows: list[Row]) -> Table:
             cell(spread(rows, "t_total", way=way, system=whole)) if whole in systems else "–"
             for way, systems in SYSTEMS_OF.items()
         ]
-        size = digits(median(rows, "mbytes", way="sorted", system=whole))
+        size = cell(spread(rows, "mbytes", way="sorted", system=whole))
         rate = cell(spread(rows, "mb_s", way="sorted", system=whole))
         found.rows.append((f"{nacl.n_ions(whole):,}", size, *times, rate))
     for row in published("todorov_bush_figures", machine="HECToR"):
@@ -73,8 +73,8 @@ def millions(cells: int) -> float:
 
 
 def finding(rows: list[Row]) -> str:
-    ions = [digits(median(rows, "us_ion", way="sorted", system=whole)) for whole in BOTH]
-    rates = [digits(median(rows, "mb_s", way="sorted", system=whole)) for whole in BOTH]
+    ions = [cell(spread(rows, "us_ion", way="sorted", system=whole)) for whole in BOTH]
+    rates = [cell(spread(rows, "mb_s", way="sorted", system=whole)) for whole in BOTH]
     parts = {key: median(rows, key, way="sorted", system=nacl.LARGE) for key in PARTS}
     share = {key: f"{100 * value / sum(parts.values()):.0f}" for key, value in parts.items()}
     (theirs,) = published("todorov_bush_figures", machine="HECToR", kind="mean")

@@ -3,7 +3,15 @@
 from matplotlib.figure import Figure
 
 from benchmarks import nacl
-from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    digits,
+    ratio,
+    spread,
+)
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.snapshot_methods import cells_of
 from benchmarks.experiments.style import (
@@ -94,12 +102,11 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def finding(rows: list[Row]) -> str:
-    growth = {whole: digits(median(rows, "mb_growth", system=whole, buffer=64)) for whole in WHOLE}
+    growth = {whole: cell(spread(rows, "mb_growth", system=whole, buffer=64)) for whole in WHOLE}
     worst = max(0, *(row["mb_growth"] - row["buffer"] * MEBIBYTE for row in rows))
     slowest = {
-        whole: digits(
-            median(rows, "t_total", system=whole, buffer=BUFFERS[0])
-            / median(rows, "t_total", system=whole, buffer=BUFFERS[-1])
+        whole: cell(
+            ratio(rows, "t_total", {"buffer": BUFFERS[0]}, {"buffer": BUFFERS[-1]}, system=whole)
         )
         for whole in WHOLE
     }

@@ -4,12 +4,22 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks import nacl
-from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Row,
+    Setting,
+    cell,
+    median,
+    rounds_of,
+    spread,
+)
 from benchmarks.experiments.snapshot_methods import COLOURS, NAMES, cells_of
 from benchmarks.experiments.style import legend_below, logarithmic, panels, points
+from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.snapshot_cases import METHODS, Run
 from benchmarks.table import Table
@@ -91,10 +101,10 @@ def draw(rows: list[Row]) -> Figure:
 def finding(rows: list[Row]) -> str:
     def behind(way: str, system: int = nacl.SMALL, ranks: int = 16) -> str:
         none, one = (
-            median(rows, "t_total", system=system, ranks=ranks, way=name)
+            rounds_of(rows, "t_total", system=system, ranks=ranks, way=name)
             for name in ("no dump", way)
         )
-        return digits(one - none)
+        return cell(Spread.of(np.subtract(one, none)))
 
     all_at_end = ", ".join(f"{behind(way)} s with {NAMES[way]}" for way in METHODS)
     return (
@@ -118,10 +128,10 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "Here the steps are synthetic: each sleeps, so that they scale without loss on any number "
-        "of ranks, because there are only two cores. The dumps are real, and on more than two "
-        "ranks they still have two cores, so they do not become shorter on this machine. As in the "
-        "report, fixed costs show most on the shortest run. Dumps in the background run while the "
-        "steps sleep; a real simulation would share its cores with them."
+        "Here the steps are synthetic: each sleeps, so that they scale without loss on any "
+        "number of ranks, because there are only two cores. The dumps are real, and on more than "
+        "two ranks they still have two cores, so this machine cannot show how dumps scale. As in "
+        "the report, fixed costs show most on the shortest run. Dumps in the background run "
+        "while the steps sleep; a real simulation would share its cores with them."
     ),
 )

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
-from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
+from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, spread
 from benchmarks.experiments.published import published
 from benchmarks.experiments.style import COLOURS, PAPER, panels, points
 from benchmarks.table import Table
@@ -46,7 +46,7 @@ def table(rows: list[Row]) -> Table:
                     cell(spread(rows, "comp_by_io", **case, ranks=1)),
                     f"{theirs['r_measured']}",
                     cell(spread(rows, "comp_by_comm", **case, ranks=2)),
-                    digits(speed_up(rows, opened=True, tool=tool, workload=workload)),
+                    cell(speed_up(rows, opened=True, tool=tool, workload=workload)),
                 )
             )
     return found
@@ -59,7 +59,7 @@ def draw(rows: list[Row]) -> Figure:
             values = [spread(rows, column, tool=tool, workload=x, ranks=n) for x in WORKLOADS]
             points(axes, WORKLOADS, values, COLOURS[tool], TITLES[tool])
         speeds = [speed_up(rows, opened=True, tool=tool, workload=x) for x in WORKLOADS]
-        middle.plot(WORKLOADS, speeds, "o-", color=COLOURS[tool], markersize=5)
+        points(middle, WORKLOADS, speeds, COLOURS[tool], TITLES[tool])
     theirs = published("khoshlessan2020_tableB1_workload")
     ratios = [row["r_measured"] for row in theirs]
     left.plot(WORKLOADS, ratios, "s--", color=PAPER, label="Comet, Table B1", markersize=4)
@@ -75,12 +75,12 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     ratio = {
-        tool: [median(rows, "comp_by_io", tool=tool, workload=x, ranks=1) for x in (1, 100)]
+        tool: [cell(spread(rows, "comp_by_io", tool=tool, workload=x, ranks=1)) for x in (1, 100)]
         for tool in TOOLS
     }
-    speed = [digits(speed_up(rows, opened=True, tool="paceline", workload=x)) for x in (1, 100)]
-    theirs = [digits(speed_up(rows, opened=True, tool="MDAnalysis", workload=x)) for x in (1, 100)]
-    low, high = ((digits(ratio[tool][0]), digits(ratio[tool][1])) for tool in TOOLS)
+    speed = [cell(speed_up(rows, opened=True, tool="paceline", workload=x)) for x in (1, 100)]
+    theirs = [cell(speed_up(rows, opened=True, tool="MDAnalysis", workload=x)) for x in (1, 100)]
+    low, high = (ratio[tool] for tool in TOOLS)
     return (
         f"R goes from {low[0]} to {low[1]} in the papers' way and from {high[0]} to {high[1]} "
         f"with paceline. Once files are open, two ranks are {theirs[0]} times as fast as one at "
@@ -101,10 +101,9 @@ EXPERIMENT = Experiment(
     draw=draw,
     finding=finding,
     why=(
-        "R is proportional to X here too. With paceline both computing and decoding take a "
-        "fraction of the papers' times, and R is their ratio. On two cores, with the file in the "
-        "page cache, reading scales like computing; a larger X makes the job longer, so that "
-        "waiting for the other rank is a smaller part of it. On a hundred cores and a shared file "
-        "system more computing per byte still scales further, as in the papers."
+        "R is the ratio of computing to reading alone. The file is in the page cache, so reading "
+        "is decoding, which cores share like computing. A larger X makes the job longer, so that "
+        "waiting for the other rank is a smaller part of it. Two cores without a shared file "
+        "system cannot test whether more computing per byte scales further, as in the papers."
     ),
 )
