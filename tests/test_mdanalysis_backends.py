@@ -340,9 +340,9 @@ def test_a_job_is_sent_whole_once_a_worker(part, nothing_overdue, tmp_path):
     sent = []
 
     class Watched(ThreadPoolExecutor):
-        def submit(self, function, sealed, work):
-            sent.append(bool(sealed.data))
-            return super().submit(function, sealed, work)
+        def submit(self, function, job, *others):
+            sent.append(bool(job.data))
+            return super().submit(function, job, *others)
 
     with Watched(2) as executor:
         analysis = Meeting(ca(part), str(tmp_path))

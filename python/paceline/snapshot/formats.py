@@ -77,9 +77,9 @@ _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
 FORMATS = {
     one.name: one
     for one in (
-        FileFormat("CONFIG", _container("text", "Config"), _code("CONFIG"), **_TEXT),
-        FileFormat("REVCON", _container("text", "Config"), _code("CONFIG"), **_TEXT),
-        FileFormat("HISTORY", _container("text", "History"), _code("HISTORY"), **_TEXT),
+        FileFormat("CONFIG", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("REVCON", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("HISTORY", _container("dlpoly", "History"), _code("HISTORY"), **_TEXT),
         FileFormat(
             "H5MD",
             _container("h5md", "H5MD"),
@@ -88,9 +88,11 @@ FORMATS = {
             options=("title", "n_frames", "double"),
         ),
         FileFormat(
-            "NetCDF", _container("binary", "NetCDF"), _code("arrays", factors=_AMBER, dtype=">f4")
+            "NetCDF",
+            _container("netcdf_dcd", "NetCDF"),
+            _code("arrays", factors=_AMBER, dtype=">f4"),
         ),
-        FileFormat("DCD", _container("binary", "Dcd"), _code("DCD"), ("positions",)),
+        FileFormat("DCD", _container("netcdf_dcd", "Dcd"), _code("DCD"), ("positions",)),
     )
 }
 #: Endings of file names, and words that may be anywhere between their dots.

@@ -346,7 +346,7 @@ class Reader(ReaderBase):
         """Put the decoded frame's step, λ and observables on the Timestep."""
         data, step = self.ts.data, int(self._decoded.steps[0])
         for name in self._observed:
-            del data[name]
+            data.pop(name, None)  # a user may have taken it
         found = file.observables.at(step, frame) if isinstance(file, Hdf5File) else {}
         if file.format == "TRR":
             found = {"lambda": float(self._decoded.lambdas[0])}
