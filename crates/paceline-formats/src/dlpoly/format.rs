@@ -12,8 +12,8 @@ use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times};
 use crate::index::fixed_size::{miscounted, read_each, read_head};
+use crate::index::header_scan::ScanProgress;
 use crate::index::header_scan::{Chain, Scan};
-use crate::index::progress::Watch;
 use crate::index::scanned::{Scanner, load_or_scan, times_of};
 use crate::index::warnings;
 use crate::source::Source;
@@ -155,7 +155,7 @@ impl FileLayout for Layout {
         let Frames::Listed(_) = frames else {
             return regular_times(source, self, size, frames.len());
         };
-        let watch = Watch::new(&|_, _| ControlFlow::Continue(()), size);
+        let watch = ScanProgress::new(&|_, _| ControlFlow::Continue(()), size);
         let found = scan_lines(source, self, self.start(), size, &watch)?;
         times_of(source, found, frames)
     }
@@ -198,7 +198,7 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         source,
         layout,
         size,
-        watch: Watch::new(options.progress, size),
+        watch: ScanProgress::new(options.progress, size),
     };
     load_or_scan(source, format::Layout::new(layout), size, options, &scanner)
 }
@@ -208,7 +208,7 @@ struct LineScanner<'a> {
     source: &'a dyn Source,
     layout: Layout,
     size: u64,
-    watch: Watch<'a>,
+    watch: ScanProgress<'a>,
 }
 
 impl Scanner for LineScanner<'_> {
@@ -415,7 +415,7 @@ fn counted(
     options: &OpenOptions<'_>,
 ) -> Result<Layout> {
     let mut n_lines = 0;
-    let watch = Watch::new(options.progress, size);
+    let watch = ScanProgress::new(options.progress, size);
     let unfinished = each_line(source, head.len, size, &watch, |_, _| n_lines += 1)?;
     let damaged = |at, expected: &str, found: String| {
         let fault = Fault::bad(0, expected, found);
@@ -486,7 +486,7 @@ fn each_line(
     source: &dyn Source,
     from: u64,
     size: u64,
-    watch: &Watch<'_>,
+    watch: &ScanProgress<'_>,
     mut meet: impl FnMut(u64, &[u8]),
 ) -> Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
@@ -534,7 +534,7 @@ fn scan_lines(
     layout: &Layout,
     from: u64,
     size: u64,
-    watch: &Watch<'_>,
+    watch: &ScanProgress<'_>,
 ) -> Result<Scan> {
     let mut frames = LineFrames::of(layout);
     let unfinished = each_line(source, from, size, watch, |at, line| {
@@ -559,7 +559,7 @@ fn sample_lines(
     layout: &Layout,
     bytes: u64,
     size: u64,
-    watch: &Watch<'_>,
+    watch: &ScanProgress<'_>,
 ) -> Result<Option<(Chain, u64)>> {
     let from = (size - bytes) / 2;
     let mut frames = LineFrames::of(layout);

@@ -5,14 +5,55 @@
 //! and the file alone, not on how the walk came to it: so walks that meet at one place are one
 //! walk from there on, and a file's index does not depend on how many threads scanned it.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use super::progress::{PAUSE, Watch};
 use crate::error::{Error, Fault, Result};
 use crate::format::Progress;
 use crate::source::Source;
+
+/// Time between two reports.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reports how far a scan has come, and stops it where the caller asks.
+pub struct ScanProgress<'a> {
+    progress: &'a Progress<'a>,
+    total: u64,
+    done: Cell<u64>,
+    reported: Cell<Option<Instant>>,
+}
+
+impl<'a> ScanProgress<'a> {
+    pub fn new(progress: &'a Progress<'a>, total: u64) -> Self {
+        ScanProgress {
+            progress,
+            total,
+            done: Cell::new(0),
+            reported: Cell::new(None),
+        }
+    }
+
+    /// The scan has come to the offset `at`, or was further already.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where the caller asks to stop.
+    pub fn reached(&self, at: u64) -> Result<()> {
+        self.done.set(self.done.get().max(at.min(self.total)));
+        let due = |last: Instant| last.elapsed() >= PAUSE;
+        if !self.reported.get().is_none_or(due) {
+            return Ok(());
+        }
+        self.reported.set(Some(Instant::now()));
+        match (self.progress)(self.done.get(), self.total) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Interrupted),
+        }
+    }
+}
 
 /// An offset that holds a valid header.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -330,7 +371,7 @@ pub(super) fn scan_in_segments(
     n_threads: usize,
     progress: &Progress<'_>,
 ) -> Result<Scan> {
-    let watch = Watch::new(progress, file.size);
+    let watch = ScanProgress::new(progress, file.size);
     let mut segments = Segments::walk(file, place.at, segment, n_threads, &watch)?;
     let reached = |at| watch.reached(at);
     let mut walker = Walker::new(file, &reached);
@@ -417,7 +458,7 @@ impl Segments {
         start: u64,
         len: u64,
         n_threads: usize,
-        watch: &Watch<'_>,
+        watch: &ScanProgress<'_>,
     ) -> Result<Self> {
         let cuts = Cuts {
             start,
@@ -459,7 +500,7 @@ fn walk_on_threads(
     file: Trajectory<'_>,
     cuts: Cuts,
     n_threads: usize,
-    watch: &Watch<'_>,
+    watch: &ScanProgress<'_>,
     found: &mut [Option<FoundChain>],
 ) -> Result<()> {
     let next = AtomicUsize::new(0);

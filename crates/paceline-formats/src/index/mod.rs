@@ -11,7 +11,6 @@
 mod cache;
 pub mod fixed_size;
 pub mod header_scan;
-pub mod progress;
 pub mod scanned;
 #[cfg(test)]
 mod tests;

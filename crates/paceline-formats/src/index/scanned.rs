@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::cache::{self, Listing};
+use super::header_scan::ScanProgress;
 use super::header_scan::{Chain, Framed, Place, Scan, Stop, Trajectory, Walker, scan};
-use super::progress::Watch;
 use super::warnings;
 use crate::error::{Error, Fault, Result};
 use crate::fingerprint::Fingerprint;
@@ -79,7 +79,7 @@ impl Scanner for HeaderScanner<'_> {
     /// count.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let file = self.file;
-        let watch = Watch::new(self.options.progress, file.size);
+        let watch = ScanProgress::new(self.options.progress, file.size);
         let reached = |at| watch.reached(at);
         let mut walker = Walker::new(file, &reached);
         let mut from = (file.size - bytes) / 2;
