@@ -30,6 +30,18 @@ class DamagedFileError(PacelineError, ValueError):
     expected: str
     found: str
 
+    @classmethod
+    def in_object(
+        cls, path: str, what: str, expected: str, found: str, offset: int = 0
+    ) -> "DamagedFileError":
+        """Make the error for a wrong object of a file; `offset` in bytes, where it is known."""
+        at = f"byte {offset}: " if offset else ""
+        where = f"{what}: " if what else ""
+        error = cls(f"{path}: {where}{at}expected {expected}, found {found}")
+        error.path, error.frame, error.offset = path, None, offset
+        error.expected, error.found = expected, found
+        return error
+
 
 class MissingDataError(PacelineError, ValueError):
     """A whole frame does not hold a field that an analysis needs, such as velocities."""

@@ -1,13 +1,11 @@
 """Describe the machine, the versions and the command of a run."""
 
-import getpass
 import math
 import os
 import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from pathlib import Path
 
 
@@ -42,6 +40,8 @@ def _processor() -> str:
 
 
 def _version(package: str) -> str:
+    from importlib import metadata  # takes 20 ms, which workers need not spend
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -50,6 +50,8 @@ def _version(package: str) -> str:
 
 def current_user() -> str:
     """Full name of the user of this process where the system knows it, else login or "unknown"."""
+    import getpass
+
     try:
         login = getpass.getuser()
     except (OSError, KeyError):

@@ -38,14 +38,7 @@ _HOW_TO_FOLLOW = (
 )
 
 
-def damaged(path: str, what: str, expected: str, found: str, offset: int = 0) -> DamagedFileError:
-    """Make the error for a wrong object of a file; `offset` in bytes, where it is known."""
-    at = f"byte {offset}: " if offset else ""
-    where = f"{what}: " if what else ""
-    error = DamagedFileError(f"{path}: {where}{at}expected {expected}, found {found}")
-    error.path, error.frame, error.offset = path, None, offset
-    error.expected, error.found = expected, found
-    return error
+damaged = DamagedFileError.in_object
 
 
 @contextlib.contextmanager

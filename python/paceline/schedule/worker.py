@@ -320,9 +320,14 @@ class AttemptLog:
 
 def note_attempt(folder: str, attempt: int) -> None:
     """Note the attempt that the calling thread begins, in the folder of an `AttemptLog`."""
+    # Of one length, since emptying a file before each note takes ten times as long.
+    note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
     with contextlib.suppress(OSError):
-        note = f"{attempt} {time.monotonic_ns()}"
-        Path(folder, thread_name()).write_text(note, encoding="utf-8")
+        file = os.open(f"{folder}/{thread_name()}", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.write(file, note)
+        finally:
+            os.close(file)
 
 
 _local = threading.local()

@@ -7,8 +7,12 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import field_bits
-from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.hdf5.file import damaged
+from paceline.errors import (
+    DamagedFileError,
+    PacelineWarning,
+    UnsupportedError,
+    UnwritableError,
+)
 from paceline.snapshot.file_interface import (
     Contents,
     Heading,
@@ -124,7 +128,9 @@ class NetCDF(FrameSeries):
         for name, variable in in_order:
             if variable.begin != expected:
                 where = f"{name} of the first record at byte {expected}"
-                raise damaged(self._settings.path, "", where, f"byte {variable.begin}")
+                raise DamagedFileError.in_object(
+                    self._settings.path, "", where, f"byte {variable.begin}"
+                )
             expected += self._size_of(variable)
         return first
 
@@ -253,7 +259,9 @@ class Dcd(FrameSeries):
         header = _core.dcd_header(path, head)
         if header.big_endian or header.marker_size != 4:
             found = repr(head[:12].decode("ascii", "backslashreplace"))
-            raise damaged(path, "", "a little-endian DCD file with markers of 4 bytes", found)
+            raise DamagedFileError.in_object(
+                path, "", "a little-endian DCD file with markers of 4 bytes", found
+            )
         self._numbers = header.integers
         for value, what in (
             (header.n_fixed, "fixed atoms"),
