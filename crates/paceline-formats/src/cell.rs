@@ -55,8 +55,8 @@ pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     ])
 }
 
-/// Of an angle in degrees from 0 to 180, by its series: a library's function may give other bits
-/// on another machine.
+/// Return the cosine of an angle in degrees from 0 to 180, by its series: a library's function may
+/// give other bits on another machine.
 fn cosine(degrees: f64) -> f64 {
     if degrees > 90.0 {
         return -cosine(180.0 - degrees);

@@ -20,9 +20,9 @@ pub trait Decoder: Send {
         Ok(())
     }
 
-    /// What to read of frame number `frame`, which has `size` bytes: ascending, disjoint runs.
-    /// Never more than `size` bytes; the last run may be too short where only decoding tells how
-    /// long it must be.
+    /// Return the bytes to read of frame number `frame`, which has `size` bytes: ascending,
+    /// disjoint runs. Never more than `size` bytes; the last run may be too short where only
+    /// decoding tells how long it must be.
     fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
     /// Decode frame number `frame` from `bytes`, the runs asked for one after another.
@@ -43,13 +43,15 @@ pub trait Decoder: Send {
 /// An encoder for one file. It belongs to one worker; frames are encoded in any order, each by
 /// itself.
 pub trait Encoder: Send {
-    /// What stands before the first frame. Its size depends on the encoder alone.
+    /// Return the bytes that stand before the first frame. Their number depends on the encoder
+    /// alone.
     fn head(&self, series: &Series) -> Vec<u8>;
 
     /// Append one frame to `bytes`.
     ///
     /// # Errors
-    /// What the format cannot hold, in a sentence that names the atom; `bytes` is then as before.
+    /// Sentence that says what the format cannot hold and names the atom; `bytes` is then as
+    /// before.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
 }
 
@@ -67,7 +69,7 @@ pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
     Err(not_finite(at / 3, one, values[at]))
 }
 
-/// What to say of an atom that has such a number.
+/// Return the message for an atom that has such a number.
 pub fn not_finite(atom: usize, one: &str, found: f32) -> String {
     format!("atom {atom}: expected a finite {one}, found {found}")
 }

@@ -34,7 +34,8 @@ impl Fault {
         self
     }
 
-    /// What it is in a frame of `size` bytes: to ask for more than these would be to ask forever.
+    /// Return the fault as it is in a frame of `size` bytes: to ask for more than these would be to
+    /// ask forever.
     pub fn within(self, size: u64) -> Self {
         match self {
             Fault::Short { needed } if needed as u64 > size => Fault::Bad {

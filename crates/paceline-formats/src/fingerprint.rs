@@ -82,7 +82,8 @@ impl Fingerprint {
     }
 }
 
-/// Where a sample of so many bytes of a file begins; there are more than those of all samples.
+/// Return the offset at which sample `number` begins in a file of `size` bytes, which are more than
+/// those of all samples.
 fn place(size: u64, number: u64) -> u64 {
     // No more than `size - SAMPLE`, as the number is less than that of the samples.
     (u128::from(size - SAMPLE) * u128::from(number) / u128::from(N_SAMPLES - 1)) as u64

@@ -49,7 +49,7 @@ pub trait Format: Debug + Sync {
     /// Find the frames of a file that `probe` recognised, in its first `size` bytes.
     ///
     /// # Errors
-    /// Those of [`index::open`](crate::index::open).
+    /// Errors of [`index::open`](crate::index::open).
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened>;
 
     /// Byte that tells the format in a saved layout. Formats may share one, where their layouts
@@ -110,8 +110,8 @@ pub trait FileLayout: Debug + Send + Sync {
         0
     }
 
-    /// What files must have in common, beside format and atoms, for the frames of one to continue
-    /// those of the other: name and value.
+    /// Return the traits that files must have in common, beside format and atoms, for the frames of
+    /// one to continue those of the other: name and value.
     fn traits(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -174,8 +174,8 @@ impl Layout {
         self.0.format().name()
     }
 
-    /// What files must have in common for the frames of one to continue those of the other: name
-    /// and value.
+    /// Return the traits that files must have in common for the frames of one to continue those of
+    /// the other: name and value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let mut traits = vec![
             ("format", self.name().to_owned()),
@@ -215,7 +215,7 @@ pub struct EncoderSettings<'a> {
     /// The format's name, or one of its aliases, which may stand for a variant.
     pub name: &'a str,
     pub n_atoms: usize,
-    /// Of formats where it can be chosen.
+    /// Precision, for formats where it can be chosen.
     pub precision: Option<f32>,
     pub has_cell: bool,
     pub fields: Fields,
@@ -318,13 +318,13 @@ pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 /// How to open a file.
 pub struct OpenOptions<'a> {
     pub registry: &'static Registry,
-    /// Where a saved index may be, or be saved, in order of preference: see
+    /// Paths where a saved index may be, or be saved, in order of preference: see
     /// [`index_files`](crate::index::index_files). With none, nothing is saved.
     pub index_files: Vec<PathBuf>,
     /// Scan again, whatever is saved.
     pub refresh: bool,
-    /// Of a long file that would have to be scanned, find only frames among about so many bytes
-    /// in its middle, and save nothing.
+    /// Find only frames among about so many bytes in the middle of a long file that would have to
+    /// be scanned, and save nothing.
     pub sample: Option<u64>,
     pub n_threads: usize,
     /// Called now and then, from the calling thread.
@@ -352,12 +352,12 @@ pub struct Opened {
     pub layout: Layout,
     pub frames: Frames,
     pub fingerprint: Fingerprint,
-    /// What a user should be told.
+    /// Notes that a user should be told.
     pub notes: Vec<String>,
     /// Numbers of the frames that a scan found to be damaged.
     pub damaged: Vec<u64>,
     pub origin: Origin,
-    /// Where the index is saved.
+    /// Path where the index is saved.
     pub file: Option<PathBuf>,
     /// Times that a scan met; none where they are left in the file or in the saved index.
     pub times: Option<Times>,
@@ -367,7 +367,7 @@ impl Opened {
     /// A file whose frames are found by arithmetic.
     ///
     /// # Errors
-    /// What the source gives.
+    /// Errors of the source.
     pub fn computed(
         source: &dyn Source,
         size: u64,
@@ -429,7 +429,7 @@ impl Frames {
     /// Offset and size of a frame, in bytes.
     ///
     /// # Panics
-    /// Where there is no such frame.
+    /// If there is no such frame.
     pub fn extent(&self, frame: u64) -> (u64, u64) {
         assert!(frame < self.len(), "frame {frame} of {}", self.len());
         match self {

@@ -1,8 +1,8 @@
 //! Numbers as text, as Fortran's formatted write and read have them.
 //!
-//! What is written is gfortran's, byte for byte, but for one thing: a `G20.10` of a magnitude
-//! under 1e-99 is written as 0, because its exponent of three digits (`0.1000000000-100`) is a
-//! number to Fortran alone.
+//! Numbers are written as gfortran does, byte for byte, but for one thing: a `G20.10` of a
+//! magnitude under 1e-99 is written as 0, because its exponent of three digits (`0.1000000000-100`)
+//! is a number to Fortran alone.
 
 // Numbers among blanks, as Fortran's list-directed read takes them.
 
@@ -57,7 +57,7 @@ pub fn take_integer(line: &mut &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// What ends a word: a blank, and what ends the line.
+/// Check for a byte that ends a word: a blank, or one that ends the line.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
@@ -181,7 +181,8 @@ fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     (1..=9).contains(&n).then_some((value, letter + signed + n))
 }
 
-/// Of `digits`, with or without a point, and an exponent: the standard library's correct rounding.
+/// Return the number of `digits`, with or without a point, and an exponent, by the standard
+/// library's correct rounding.
 #[cold]
 fn by_library(digits: &[u8], exponent: i64) -> Option<f64> {
     let text = format!("{}e{exponent}", digits.escape_ascii());
@@ -359,7 +360,7 @@ const WHOLE: [u128; 11] = {
     masks
 };
 
-/// What stands in the columns beside 0 to 10 digits before the point and the others behind it, for
+/// Content of the columns beside 0 to 10 digits before the point and the others behind it, for
 /// numbers above zero and below.
 const OTHERS: [[u128; 2]; 11] = {
     let mut all = [[others(0, b"    0"), others(0, b"   -0")]; 11];

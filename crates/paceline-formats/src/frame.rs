@@ -59,7 +59,7 @@ impl Fields {
     }
 }
 
-/// Where one decoded frame goes. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
+/// Destination of one decoded frame. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
 ///
 /// A field that is not wanted has no room: its slice is empty. One that is wanted but that the
 /// frame does not hold is left as it is; `fields` tells.
@@ -80,7 +80,7 @@ pub struct FrameOut<'a> {
     pub step: &'a mut i64,
     /// λ of a free-energy run; left as it is where the format has none.
     pub lambda: &'a mut f32,
-    /// What the frame holds, wanted or not.
+    /// Fields that the frame holds, wanted or not.
     pub fields: &'a mut Fields,
 }
 
@@ -113,7 +113,7 @@ impl Frame {
         }
     }
 
-    /// Where to decode it to.
+    /// Return the frame as the destination to decode to.
     pub fn out(&mut self) -> FrameOut<'_> {
         FrameOut {
             positions: &mut self.positions,
@@ -127,7 +127,7 @@ impl Frame {
         }
     }
 
-    /// What to encode of it.
+    /// Return the frame as input to encode.
     pub fn as_input(&self) -> FrameIn<'_> {
         FrameIn {
             positions: &self.positions,
@@ -156,7 +156,7 @@ pub struct FrameIn<'a> {
     pub lambda: f32,
 }
 
-/// What all frames of a file have in common, known when the last one has been encoded.
+/// Properties that all frames of a file have in common, known when the last one has been encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series {
     pub n_frames: u64,

@@ -34,7 +34,7 @@ pub trait Source: Send + Sync {
     fn traffic(&self) -> Traffic;
 }
 
-/// What has been read from a source so far.
+/// Amount that has been read from a source so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,

@@ -36,7 +36,7 @@ impl Trajectory {
     /// Recognise the format of a file and find its frames. No index is saved.
     ///
     /// # Errors
-    /// Those of [`index::open`].
+    /// Errors of [`index::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Trajectory> {
         let options = OpenOptions {
             registry: &STANDARD,
@@ -52,7 +52,7 @@ impl Trajectory {
     /// The same, with options.
     ///
     /// # Errors
-    /// Those of [`index::open`].
+    /// Errors of [`index::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions<'_>) -> Result<Trajectory> {
         let source = FileSource::open(path.as_ref())?;
         let index = index::open(&source, options)?;

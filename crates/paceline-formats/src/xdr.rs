@@ -83,7 +83,7 @@ pub fn dimensions(vectors: [[f32; 3]; 3]) -> [f32; 6] {
 /// The box of lengths (Å) and angles (degrees). A frame without a cell has one of zeros.
 ///
 /// # Errors
-/// Where there is a cell, but none that spans a volume.
+/// If there is a cell, but none that spans a volume.
 pub fn box_vectors(dimensions: &[f32; 6]) -> Result<[[f32; 3]; 3], String> {
     let [lx, ly, lz, alpha, beta, gamma] = *dimensions;
     let [lx, ly, lz] = [lx, ly, lz].map(|length| length * NM_PER_ANGSTROM);
@@ -99,7 +99,7 @@ pub fn box_vectors(dimensions: &[f32; 6]) -> Result<[[f32; 3]; 3], String> {
 /// Step and time (ps) of a frame, as a file of the format `name` holds them.
 ///
 /// # Errors
-/// Where one of them does not fit.
+/// If one of them does not fit.
 pub fn moment(frame: &FrameIn<'_>, name: &str) -> Result<(i32, f32), String> {
     let step = i32::try_from(frame.step)
         .map_err(|_| format!("step {} does not fit in the 32 bits of {name}", frame.step))?;

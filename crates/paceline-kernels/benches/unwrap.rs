@@ -11,7 +11,7 @@ use paceline_kernels::wrap::Wrap;
 
 const FRAMES: usize = 64;
 const REPEATS: usize = 15;
-/// Of a protein.
+/// Number of atoms of a protein.
 const ATOMS: usize = 3341;
 const CELLS: [(&str, [f32; 6]); 2] = [
     ("orthogonal", [80.0, 80.0, 80.0, 90.0, 90.0, 90.0]),

@@ -109,10 +109,10 @@ impl Cell {
     /// The numbers of vectors a, b, c that make a difference of positions short: the shortest
     /// there is, but in cells that no simulation uses.
     ///
-    /// What comes nearest vector by vector is the shortest of all where the cell is rectangular,
-    /// or it is shorter than half the shortest height. Else its 26 neighbours are compared too.
-    /// In a cell so skewed or flat that several layers of images lie within half its diagonal, a
-    /// shorter one may be beyond these.
+    /// The image that comes nearest vector by vector is the shortest of all where the cell is
+    /// rectangular, or it is shorter than half the shortest height. Else its 26 neighbours are
+    /// compared too. In a cell so skewed or flat that several layers of images lie within half its
+    /// diagonal, a shorter one may be beyond these.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;
@@ -195,7 +195,7 @@ const FAR: f64 = 1e6;
 pub struct ApplyPbc {
     /// a along x, b in the plane of x and y.
     vectors: [[f32; 3]; 3],
-    /// Where the edges of the face below begin, for a step along y and z.
+    /// Start of the edges of the face below, for a step along y and z.
     b_on_z: f64,
     a_on: [f64; 2],
     /// Turns positions into numbers of vectors.
@@ -265,7 +265,7 @@ impl ApplyPbc {
         }
     }
 
-    /// Where the cell begins along an axis.
+    /// Return the position along an axis at which the cell begins.
     fn low(&self, x: &[f32; 3], axis: usize) -> f64 {
         let [_, y, z] = x.map(f64::from);
         match axis {

@@ -27,7 +27,7 @@ pub struct Grid {
     n: [usize; 2],
     /// The largest distance that is searched for, rounding included, Å.
     reach: f64,
-    /// What single precision may change of a distance within reach, Å.
+    /// Most that single precision may change a distance within reach by, Å.
     rounded: f64,
     /// Rods that may hold atoms so near, relative to a rod.
     offsets: Vec<Offset>,
@@ -44,19 +44,19 @@ struct Offset {
 #[derive(Debug, Clone)]
 pub struct Rods {
     points: Points,
-    /// Where each rod begins in them, and the last one ends.
+    /// Index in them at which each rod begins, and at which the last one ends.
     begins: Vec<usize>,
 }
 
 impl Grid {
-    /// Of a periodic cell, which `positions` are in; `end` is less than half its least height.
+    /// Divide a periodic cell, which `positions` are in; `end` is less than half its least height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
         // An atom that rounding left outside is counted to the rod at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
         Grid::new([0.0; 3], *vectors, true, reach, n_atoms)
     }
 
-    /// Of whatever room the atoms take up.
+    /// Divide whatever room the atoms take up.
     pub fn of_extent(extent: &[Range<f32>; 3], end: f64, n_atoms: usize) -> Self {
         let origin = [0, 1, 2].map(|axis| f64::from(extent[axis].start));
         let edge = |axis: usize| f64::from(extent[axis].end) - origin[axis];
@@ -357,7 +357,7 @@ fn ordered(x: f32) -> u32 {
 
 // Positions side by side, and the distances from one of them to a row of others.
 
-/// What the number of distances that are computed together is a multiple of.
+/// Number that the number of distances computed together is a multiple of.
 const LANES: usize = 8;
 
 /// Positions (Å) of some atoms, and what marks atoms that are not to be paired.
@@ -370,7 +370,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// Of the atoms in `order`; `labels` is empty or has one number an atom.
+    /// Collect the atoms in `order`; `labels` is empty or has one number an atom.
     pub fn new(positions: &[[f32; 3]], labels: &[u32], order: impl Iterator<Item = usize>) -> Self {
         let mut points = Points::default();
         for atom in order {

@@ -6,7 +6,7 @@ use super::reference::{Motion, Reference};
 use super::transform::{Refused, Transform, each_frame};
 use paceline_formats::error::Result;
 
-/// What of a body's motion is taken away.
+/// Part of a body's motion that is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freedom {
     /// Rotation as well as translation.
@@ -86,8 +86,8 @@ impl Freedom {
     }
 }
 
-/// Of a rotation, the part about one axis: of its angles about the fixed axes x, y, z, in this
-/// order, that one, as `MDAnalysis.lib.transformations.euler_from_matrix` finds it.
+/// Return the part of a rotation about one axis: by that one of its angles about the fixed axes
+/// x, y, z, in this order, as `MDAnalysis.lib.transformations.euler_from_matrix` finds it.
 fn about_axis(rotation: &Matrix3, axis: usize) -> Matrix3 {
     let r = rotation;
     let cosine_y = (r[0][0] * r[0][0] + r[0][1] * r[0][1]).sqrt();

@@ -38,7 +38,7 @@ pub struct Rough {
     n_bins: f32,
     /// So far from the middle of a bin, in bins, a distance is certainly within it.
     certain: f32,
-    /// What is told: squares of distances (Å²); the bins that they are in; and 1 where that is in
+    /// Results: squares of distances (Å²); the bins that they are in; and 1 where the bin is in
     /// doubt, else 0.
     pub squares: [f32; PIECE],
     pub bins: [u32; PIECE],

@@ -162,7 +162,7 @@ fn shifted(matrix: &Matrix4, shift: f64) -> Matrix4 {
     shifted
 }
 
-/// Of a multiple of v vᵀ: the row of the largest norm.
+/// Return the row of the largest norm of a multiple of v vᵀ.
 fn largest_diagonal(matrix: &Matrix4) -> usize {
     (1..4).fold(0, |best, i| {
         if matrix[i][i].abs() > matrix[best][best].abs() {

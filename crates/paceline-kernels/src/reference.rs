@@ -90,7 +90,8 @@ impl Reference {
         })
     }
 
-    /// What positions count from, Å: for a reference to superpose on, its weighted centre.
+    /// Return the point that positions count from, Å: for a reference to superpose on, its
+    /// weighted centre.
     pub fn origin(&self) -> [f64; 3] {
         self.origin
     }
@@ -98,7 +99,7 @@ impl Reference {
     /// The RMSD (Å) that another structure keeps after superposition on this one.
     ///
     /// # Panics
-    /// Where `mobile` does not have 3 coordinates for each atom of the reference.
+    /// If `mobile` does not have 3 coordinates for each atom of the reference.
     pub fn min_rmsd<T: Copy + Into<f64>>(&self, mobile: &[T]) -> f64 {
         let fit = Fit::new(self, mobile);
         fit.rmsd()

@@ -187,7 +187,7 @@ impl Unwrap {
 }
 
 impl Closing {
-    /// Of bonds of which `steps` are walked.
+    /// Find those of `bonds` that close rings; `steps` are the ones that are walked.
     fn new(n_atoms: usize, bonds: &[[usize; 2]], steps: &[[usize; 2]]) -> Self {
         let mut closing = Closing {
             most: 1,
@@ -253,7 +253,7 @@ impl Step {
 
 // Molecules as bonds make them.
 
-/// Of each atom, the first atom of its fragment: of the atoms that bonds connect it with.
+/// Return the first atom of each atom's fragment: of the atoms that bonds connect it with.
 ///
 /// # Errors
 /// [`Error::Argument`] where a bond names an atom past `n_atoms`.

@@ -2,8 +2,8 @@
 
 use paceline_formats::Fields;
 
-/// Of positions, velocities and forces in turn the first atom with a number that is not finite
-/// (−1 for none); the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
+/// First atom with a number that is not finite (−1 for none), for positions, velocities and forces
+/// in turn; the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
 /// The last two are NaN where positions are not all finite, or not there.
 pub type Validity = [f64; 5];
 
@@ -56,7 +56,7 @@ fn largest(values: &[f32]) -> Result<(f32, usize), usize> {
     Ok((reach, (farthest + place_of(reach, &values[farthest..])) / 3))
 }
 
-/// Where the first number of a size is, which is known to be there.
+/// Return the index of the first number of a size, which is known to be there.
 fn place_of(size: f32, values: &[f32]) -> usize {
     let (chunks, _) = values.as_chunks::<LANES>();
     // All lanes at once: to stop at the first took 6 times as long.
@@ -66,7 +66,8 @@ fn place_of(size: f32, values: &[f32]) -> usize {
     before + rest.map(|x| x.abs()).position(|x| x == size).unwrap_or(0)
 }
 
-/// Of all numbers without their signs, the sum in some order and the largest that is not NaN.
+/// Return the sum, in some order, of all numbers without their signs, and the largest of them that
+/// is not NaN.
 fn scan(values: &[f32]) -> (f32, f32) {
     let (mut sums, mut largest) = ([0.0; LANES], [0.0; LANES]);
     let (chunks, rest) = values.as_chunks();

@@ -65,7 +65,7 @@ impl ChunkEncoder {
             .map_err(|reason| unwritable(py, None, &reason))
     }
 
-    /// What `new` was given, for pickle.
+    /// Return the arguments that `new` was given, for pickle.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Arguments, Bound<'py, PyDict>)> {
         let settings = self.0.settings();
         let dtype = match settings.float {
@@ -81,7 +81,7 @@ impl ChunkEncoder {
         Ok(((dtype, (settings.frames, settings.atoms, 3)), named))
     }
 
-    /// What stored numbers are multiples of; None where they are not rounded.
+    /// Return the step that stored numbers are multiples of; None where they are not rounded.
     #[getter]
     fn step(&self) -> Option<f64> {
         self.0.step()

@@ -95,7 +95,7 @@ impl PyElement {
     }
 }
 
-/// Where the frames of a block are in one dataset.
+/// Places of the frames of a block in one dataset.
 #[derive(FromPyObject)]
 pub(super) struct SliceArrays<'py> {
     rows: PyReadonlyArray1<'py, i64>,

@@ -17,7 +17,7 @@ pub(super) struct PyCommunicator {
     comm: Py<PyAny>,
     rank: usize,
     size: usize,
-    /// What the first call raised that did.
+    /// Exception of the first call that raised one.
     raised: Mutex<Option<PyErr>>,
 }
 
@@ -31,7 +31,7 @@ impl PyCommunicator {
         })
     }
 
-    /// What a call raised, if one did.
+    /// Return the exception that a call raised, if one did.
     pub(super) fn raised(self) -> Option<PyErr> {
         self.raised
             .into_inner()

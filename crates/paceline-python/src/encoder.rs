@@ -50,7 +50,7 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// What `new` was given, for pickle.
+    /// Return the arguments that `new` was given, for pickle.
     fn __getnewargs__(&self) -> (&str, usize, Option<f32>, bool, u8) {
         (
             &self.format,
@@ -61,7 +61,7 @@ impl Encoder {
         )
     }
 
-    /// What stands before the first frame.
+    /// Return the bytes before the first frame.
     fn head<'py>(
         &self,
         py: Python<'py>,
@@ -143,7 +143,7 @@ impl Encoder {
     /// An encoder for the format by the name that [`Format::name`](paceline_formats::Format::name) gives it.
     ///
     /// # Errors
-    /// What cannot be written, in a sentence.
+    /// A sentence on what cannot be written.
     fn make(&self) -> Result<Box<dyn paceline_formats::Encoder>, String> {
         STANDARD.encoder(&EncoderSettings {
             name: &self.format,

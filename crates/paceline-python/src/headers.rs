@@ -252,7 +252,7 @@ pub(super) fn dlpoly_imcon(py: Python<'_>, cell: Option<Cell>) -> PyResult<i64> 
     encode::imcon(cell.as_ref()).map_err(|reason| unwritable(py, None, &reason))
 }
 
-/// What stands in a CONFIG before the first atom.
+/// Return the bytes of a CONFIG before the first atom.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, step, dt, time, cell))]
 #[expect(clippy::too_many_arguments, reason = "named in Python")]
@@ -271,7 +271,7 @@ pub(super) fn dlpoly_config_head<'py>(
     bytes(py, head)
 }
 
-/// What stands in a HISTORY before the first frame.
+/// Return the bytes of a HISTORY before the first frame.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, imcon, n_frames))]
 pub(super) fn dlpoly_history_head<'py>(
@@ -287,7 +287,7 @@ pub(super) fn dlpoly_history_head<'py>(
     bytes(py, head)
 }
 
-/// What stands in a frame of a HISTORY before the first atom.
+/// Return the bytes of a frame of a HISTORY before the first atom.
 #[pyfunction]
 #[pyo3(signature = (n_atoms, fields, *, step, dt, time, cell))]
 pub(super) fn dlpoly_frame_head<'py>(

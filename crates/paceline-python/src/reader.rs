@@ -42,7 +42,7 @@ impl ExtentArrays<'_> {
     }
 }
 
-/// Where a block goes; no array for a field that is not wanted. With one for validity, the
+/// Arrays that a block goes into; none for a field that is not wanted. With one for validity, the
 /// fields need none.
 #[derive(FromPyObject)]
 pub(super) struct BlockArrays<'py> {

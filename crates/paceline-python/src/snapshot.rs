@@ -14,7 +14,7 @@ use paceline_formats::Fields;
 use paceline_snapshot::formats::{Arrays, Float, Text};
 use paceline_snapshot::{Atoms, Batch, Cost, Failure, Job, Method, Records, Vectors};
 
-/// What a format makes of an atom.
+/// Records that a format makes of atoms.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct SnapshotFormat {
     made_of: (String, u8, (f64, f64, f64), String),
@@ -54,7 +54,7 @@ impl SnapshotFormat {
         })
     }
 
-    /// What `new` was given, for pickle.
+    /// Return the arguments that `new` was given, for pickle.
     fn __getnewargs_ex__<'py>(
         &self,
         py: Python<'py>,
@@ -211,7 +211,7 @@ fn misfit(name: &str, expected: &[usize], found: &[usize]) -> PyErr {
     ))
 }
 
-/// What a frame cost one rank: seconds, and numbers of things.
+/// Cost of a frame to one rank: seconds, and numbers of things.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct SnapshotCost {
     communicate: f64,

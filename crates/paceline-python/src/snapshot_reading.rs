@@ -22,7 +22,7 @@ use paceline_snapshot::reading::{
     ReadingCost, Settings, Table, Text, distribute, widths,
 };
 
-/// What Python raised while the core called it.
+/// Exception that Python raised while the core called it.
 type Raised = Mutex<Option<PyErr>>;
 
 /// A `paceline.snapshot.reader.FrameInfo`.
@@ -30,14 +30,14 @@ type Raised = Mutex<Option<PyErr>>;
 pub(super) struct Frame {
     path: PathBuf,
     frame: u64,
-    /// What it holds, one bit a field.
+    /// Fields that it holds, one bit a field.
     field_bits: u8,
     has_names: bool,
     has_masses: bool,
     has_charges: bool,
     /// Places for atoms in the file.
     n_places: u64,
-    /// Where it is, if it is text: the core decodes it.
+    /// Place of the frame, if it is text: the core decodes it.
     text: Option<TextFrame>,
     /// Gives the atoms at the places from a first to before a last.
     read: Py<PyAny>,
@@ -68,11 +68,11 @@ impl TextFrame {
     }
 }
 
-/// What stands before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å),
-/// what atoms hold, one bit a field, and whether they have masses and charges.
+/// Data before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å), the
+/// fields that atoms hold, one bit a field, and whether they have masses and charges.
 type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool);
 
-/// What stands before the atoms of a frame of text.
+/// Read the data before the atoms of a frame of text.
 #[pyfunction]
 pub(super) fn read_text_head(
     py: Python<'_>,
@@ -87,7 +87,7 @@ pub(super) fn read_text_head(
     Ok((head.step, head.time, head.cell, fields, text.has_masses()))
 }
 
-/// Who owns atoms.
+/// Rule for which rank owns an atom.
 #[derive(FromPyObject)]
 pub(super) enum Whose {
     /// Domains along each vector; the vectors, Å; whether the cell is centred on the origin.

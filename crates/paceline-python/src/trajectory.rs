@@ -103,7 +103,7 @@ impl Trajectory {
         self.index.n_frames()
     }
 
-    /// What frames may hold, one bit a field.
+    /// Return the fields that frames may hold, one bit a field.
     #[getter]
     fn fields(&self) -> u8 {
         self.index.layout().fields().bits()
@@ -125,7 +125,7 @@ impl Trajectory {
         PyBytes::new(py, &self.index.layout().to_bytes())
     }
 
-    /// What a user should be told of the file.
+    /// Return the notes on the file that a user should be told.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.index.notes().to_vec()
@@ -137,7 +137,7 @@ impl Trajectory {
         self.index.damaged().to_vec()
     }
 
-    /// Where the index is saved, if it is.
+    /// Return the path at which the index is saved, if it is.
     #[getter]
     fn index_file(&self) -> Option<PathBuf> {
         self.index.index_file().map(PathBuf::from)
@@ -161,7 +161,7 @@ impl Trajectory {
         self.index.layout().dt()
     }
 
-    /// What the first frame counts as where times are numbers of frames.
+    /// Return the number that the first frame counts as where times are numbers of frames.
     #[getter]
     fn first(&self) -> f64 {
         self.index.layout().first()
@@ -205,14 +205,15 @@ impl Trajectory {
         ))
     }
 
-    /// What files must have in common for the frames of one to continue those of the other: name
-    /// and value.
+    /// Return the traits that files must have in common for the frames of one to continue those of
+    /// the other: name and value.
     #[getter]
     fn traits(&self) -> Vec<(&'static str, String)> {
         self.index.layout().traits()
     }
 
-    /// What a file of `n_frames` of these frames, from number `first` on, begins with.
+    /// Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
+    /// with.
     fn head<'py>(
         &self,
         py: Python<'py>,
@@ -246,7 +247,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'
     .or_raise(py)
 }
 
-/// What a file, all of it, is recognised by.
+/// Return the fingerprint that a file, all of it, is recognised by.
 #[pyfunction]
 pub(super) fn fingerprint_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     py.detach(|| {

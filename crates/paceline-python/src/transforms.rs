@@ -116,7 +116,7 @@ impl Transform {
     }
 }
 
-/// Of each atom, the first atom of its fragment.
+/// Return the first atom of each atom's fragment.
 #[pyfunction]
 pub(super) fn fragments<'py>(
     py: Python<'py>,

@@ -57,7 +57,7 @@ impl<'a> Atoms<'a> {
         matches!(self.positions, Vectors::F64(_))
     }
 
-    /// Which vectors are there.
+    /// Return the vectors that are there.
     pub fn fields(&self) -> Fields {
         Fields {
             positions: true,

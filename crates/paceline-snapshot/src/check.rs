@@ -182,7 +182,7 @@ fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     })
 }
 
-/// What this rank adds to the sum over ids of a range that must be zero.
+/// Return this rank's contribution to the sum over ids of a range that must be zero.
 fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
     let (first, n_ids) = (*range.start(), u128::from(size(range)));
     let cut = |rank: usize| first + (n_ids * rank as u128 / comm.size() as u128) as u64;

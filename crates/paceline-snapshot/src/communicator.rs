@@ -19,7 +19,7 @@ pub enum Reduce {
 /// in the same order.
 ///
 /// # Errors
-/// Of each method: the ranks cannot be reached any more. They are not agreed on what was done
+/// Each method fails if the ranks cannot be reached any more. They are not agreed on what was done
 /// then, and the job should end.
 pub trait Communicator {
     fn rank(&self) -> usize;

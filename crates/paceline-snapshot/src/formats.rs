@@ -57,9 +57,9 @@ impl Float {
 pub struct Arrays {
     fields: Fields,
     float: Float,
-    /// What positions, velocities and forces are multiplied by.
+    /// Factors by which positions, velocities and forces are multiplied.
     factors: [f64; 3],
-    /// Which vector, and which of its coordinates where it is not all three.
+    /// Vector of each section, and one of its coordinates if it is not all three.
     contents: Vec<(usize, Option<usize>)>,
     sizes: Vec<usize>,
 }

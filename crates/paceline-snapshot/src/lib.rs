@@ -73,7 +73,7 @@ pub struct Job<'a> {
     pub records: &'a dyn Records,
     /// First byte of each section.
     pub starts: &'a [u64],
-    /// Of all ranks.
+    /// Number of atoms of all ranks.
     pub n_atoms: u64,
     /// This rank's, which [`check`] found good.
     pub atoms: &'a Atoms<'a>,

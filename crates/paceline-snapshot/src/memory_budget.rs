@@ -23,7 +23,7 @@ const NEAR: usize = 256;
 /// Atoms for which a rank has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// Whose bytes are made at a time.
+    /// Atoms whose bytes are made at a time.
     pub written: usize,
     /// Put in order at a time.
     pub sorted: usize,
@@ -31,7 +31,7 @@ pub struct MemoryBudget {
     pub near: usize,
     /// Packed at a time, for all others.
     pub packed: usize,
-    /// Of its own, whose turn it knows.
+    /// Atoms of its own whose turn it knows.
     pub known: usize,
 }
 

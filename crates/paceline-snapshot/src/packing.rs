@@ -15,7 +15,7 @@ use crate::atoms::{Column, VectorColumn};
 /// Atoms of which one part after another is packed: few enough that they stay in the cache.
 const BLOCK: usize = 64;
 
-/// Where the parts of an atom are.
+/// Offsets of the parts of a packed atom, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Packing {
     /// True if vectors are of f64.
@@ -27,7 +27,7 @@ pub struct Packing {
     size: usize,
 }
 
-/// What of an atom goes where.
+/// Part of an atom, and its offset in the packed atom.
 struct Part<'a> {
     from: Option<Column<'a>>,
     at: usize,

@@ -9,14 +9,14 @@ pub struct SendSchedule<'a> {
     ids: &'a [i64],
     partition: Partition,
     n_writers: usize,
-    /// Of each step.
+    /// Batch of each step.
     batch_of: Vec<u32>,
     /// Own atoms of each batch.
     n_own: Vec<u64>,
     /// The most places, of atoms and of writers' first ones, that it should know.
     budget: usize,
     known: Range<usize>,
-    /// Where, in `order`, the atoms of each known batch and writer begin, and where the last end.
+    /// Starts, in `order`, of the atoms of each known batch and writer, and the end of the last.
     starts: Vec<u32>,
     /// Places in `ids`.
     order: Vec<u32>,
@@ -123,7 +123,7 @@ const FINENESS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     n_atoms: u64,
-    /// Of each writer, but for the last ones, which may have less.
+    /// Steps of each writer, but for the last ones, which may have fewer.
     n_steps: u64,
     /// Atoms of a step of one writer.
     step: u64,

@@ -124,7 +124,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What all frames of a test have in common.
+/// Properties that all frames of a test have in common.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     pub records: &'a dyn Records,

@@ -72,10 +72,10 @@ fn count(partition: &Partition, ids: &[i64]) -> Vec<u64> {
     own
 }
 
-/// What one rank has in hand of a frame.
+/// State of one rank while it writes a frame.
 struct Mail<'a> {
     plan: &'a Plan<'a>,
-    /// Which of the writers it is.
+    /// Index of this rank among the writers, if it is one.
     writer: Option<usize>,
     outbox: SendSchedule<'a>,
     memory: Memory,

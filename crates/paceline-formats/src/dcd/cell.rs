@@ -34,7 +34,8 @@ pub(super) fn dimensions(version: i32, record: [f64; 6]) -> [f32; 6] {
     }
 }
 
-/// What a user should be told where neither the version nor the numbers say how to read a record.
+/// Return what a user should be told where neither the version nor the numbers say how to read a
+/// record.
 pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
     let (shape, lengths) = (from_shape(record), from_lengths(record));
     if shape == lengths || !is_likely(&lengths) {

@@ -6,7 +6,7 @@ use super::layout::{AKMA, CELL_LEN};
 use crate::codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
-/// What CHARMM's readers take for a file of theirs.
+/// Version that CHARMM's readers take for a file of theirs.
 const CHARMM_VERSION: i32 = 24;
 
 const TITLE: &str = "CREATED BY PACELINE";
@@ -23,7 +23,7 @@ impl DcdEncoder {
     /// With `has_cell`, every frame holds a cell, of zeros where it has none.
     ///
     /// # Errors
-    /// What no DCD file can have, in a sentence.
+    /// Sentence that says what no DCD file can have.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
         // Readers take the markers for signed.
         let most = i32::MAX / 4;

@@ -230,8 +230,8 @@ impl Layout {
         }
     }
 
-    /// What files must have in common, beside their atoms, for the frames of one to continue
-    /// those of the other: name and value.
+    /// Return the traits that files must have in common, beside their atoms, for the frames of one
+    /// to continue those of the other: name and value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let order = if self.big_endian { "big" } else { "little" };
         let presence = |present| String::from(if present { "there" } else { "missing" });

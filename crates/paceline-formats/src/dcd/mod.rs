@@ -44,7 +44,7 @@ pub struct DcdDecoder {
     fixed: Fixed,
 }
 
-/// What later frames do not hold.
+/// Positions of the fixed atoms, which later frames do not hold.
 #[derive(Debug)]
 enum Fixed {
     /// No wanted atom is fixed.
@@ -57,7 +57,7 @@ enum Fixed {
 
 impl DcdDecoder {
     /// # Panics
-    /// Where `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` are not chosen out of `layout.n_atoms()`.
     pub fn new(layout: Layout, atoms: Atoms) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let free = layout.free.as_deref();
@@ -144,7 +144,7 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// What a user should be told of the cell among the bytes of a frame's runs, which
+    /// Return what a user should be told of the cell among the bytes of a frame's runs, which
     /// [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
@@ -199,7 +199,7 @@ impl Decoder for DcdDecoder {
 
 // Plan which bytes of a frame to read, and where each of its numbers goes.
 
-/// What to read of a frame, and how to decode that.
+/// Plan of what to read of a frame, and how to decode that.
 #[derive(Debug)]
 struct Plan {
     /// Bytes of the whole frame.
@@ -209,9 +209,9 @@ struct Plan {
     pub len: u64,
     /// The record markers among the runs' bytes.
     pub markers: Vec<Marker>,
-    /// Where the cell's numbers stand in the runs' bytes.
+    /// Offset of the cell's numbers in the runs' bytes.
     pub cell: Option<usize>,
-    /// Where the first wanted x, y and z stand in the runs' bytes.
+    /// Offsets of the first wanted x, y and z in the runs' bytes.
     axes: [usize; 3],
     /// Bytes from the first wanted x to the end of the last one.
     span: usize,

@@ -22,22 +22,22 @@ use crate::fortran_text::{take_integer, take_real};
 /// Bytes of a name.
 pub const NAME: usize = 8;
 
-/// What each line of three numbers is, in their order.
+/// Names of the lines of three numbers, in their order.
 const VECTORS: [&str; 3] = ["position", "velocity", "force"];
 
 /// The lines of one atom, without their line feeds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AtomLines<'a> {
     level: u8,
-    /// Where the first one begins.
+    /// Offset of the first line.
     start: usize,
     label: &'a [u8],
     vectors: [&'a [u8]; 3],
-    /// Where these begin.
+    /// Offsets of `vectors`.
     at: [usize; 3],
 }
 
-/// What an atom's first line says.
+/// Content of an atom's first line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Label {
     /// Filled up with blanks.
@@ -97,7 +97,7 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// What the first line says, with mass and charge or without.
+    /// Read the first line, with mass and charge or without.
     pub fn read_label(&self, has_masses: bool) -> Label {
         let (name, id, mut rest) = match self.level {
             COMPRESSED => (compressed(self.label).0, None, &[][..]),
@@ -198,7 +198,7 @@ fn take_all(mut field: &[u8]) -> Option<f64> {
 
 // All that a file says of some atoms, in double precision.
 
-/// What a file says of an atom.
+/// Everything that a file says of an atom.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Record {
     /// Filled up with blanks.
@@ -218,7 +218,7 @@ pub struct Record {
 pub struct Records<'a> {
     walk: Walk<'a>,
     kind: Kind,
-    /// Of the next atom.
+    /// Place of the next atom.
     place: usize,
 }
 
@@ -304,12 +304,12 @@ impl<'a> Records<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     layout: Layout,
-    /// What the atoms hold.
+    /// Level that tells what the atoms hold.
     level: u8,
     bytes: &'a [u8],
     /// Bytes of the frame, of which `bytes` may be the first ones.
     size: u64,
-    /// Where the next atom begins.
+    /// Offset of the next atom.
     pub at: usize,
 }
 

@@ -79,7 +79,7 @@ pub fn atom_size(level: usize) -> usize {
     (2 + level) * RECORD
 }
 
-/// What the records of one atom say.
+/// Content of the records of one atom.
 #[derive(Debug, Clone, Copy)]
 pub struct Atom<'a> {
     /// From 1.
@@ -98,7 +98,7 @@ impl Atom<'_> {
     /// Refuse what a CONFIG cannot say of an atom.
     ///
     /// # Errors
-    /// What was expected and what was found, in a sentence that leaves out the atom.
+    /// Sentence that says what was expected and what was found, and leaves out the atom.
     pub fn check_config(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if id(self.id).is_none() {
@@ -212,7 +212,7 @@ pub struct Moment<'a> {
 /// The head of a CONFIG: all before the first atom.
 ///
 /// # Errors
-/// What does not fit in its columns, in a sentence; so for all below.
+/// Sentence that says what does not fit in its columns; so for all below.
 pub fn config_head(
     title: &str,
     level: usize,
@@ -259,7 +259,7 @@ pub fn history_head(
     Ok(bytes)
 }
 
-/// Of a HISTORY, its head included.
+/// Return the number of records of a HISTORY, its head included.
 fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
     let atoms = n_atoms.checked_mul(2 + level as u64)?;
     atoms.checked_add(4)?.checked_mul(n_frames)?.checked_add(2)

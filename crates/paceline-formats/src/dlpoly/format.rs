@@ -187,7 +187,7 @@ const BLANK: u64 = 4096;
 /// Find the frames of a HISTORY.
 ///
 /// # Errors
-/// Those of [`index::open`](crate::index::open).
+/// Errors of [`index::open`](crate::index::open).
 fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
     let head = read_head(source, size, Head::parse_history)?;
     if let Some(found) = by_arithmetic(source, size, &head)? {
@@ -294,7 +294,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     Ok(layout.ordered())
 }
 
-/// What to say of a periodic boundary that three vectors do not tell.
+/// Return what to say of a periodic boundary that three vectors do not tell.
 fn odd_cell(layout: &Layout) -> Option<String> {
     let shape = match layout.imcon() {
         4 => "a truncated octahedron",
@@ -309,7 +309,7 @@ fn odd_cell(layout: &Layout) -> Option<String> {
     ))
 }
 
-/// What stands where a frame of a HISTORY should begin.
+/// Content found where a frame of a HISTORY should begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
     /// A frame, or as much of its first line as the file has.
@@ -352,8 +352,8 @@ fn is_blank_behind(source: &dyn Source, at: u64, size: u64) -> Result<bool> {
 /// Open a CONFIG: one frame, which is the file.
 ///
 /// # Errors
-/// Those of [`index::open`](crate::index::open); [`Error::Damaged`] also where the file has fewer atoms than its head
-/// says.
+/// Errors of [`index::open`](crate::index::open); [`Error::Damaged`] also where the file has fewer
+/// atoms than its head says.
 fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
     let head = read_head(source, size, Head::parse_config)?;
     let layout = match atoms_are_regular(source, &head.layout, size)? {
@@ -442,7 +442,7 @@ fn counted(
 /// Times and steps of a file's frames that were found by arithmetic, read one by one.
 ///
 /// # Errors
-/// What the source gives.
+/// Errors of the source.
 fn regular_times(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<Times> {
     let mut times = Times::default();
     let mut push = |moment: Option<(f64, i64)>| {
@@ -481,7 +481,7 @@ const BUFFER: usize = 1 << 20;
 /// its offset returned.
 ///
 /// # Errors
-/// What `watch` and the source give.
+/// Errors of `watch` and of the source.
 fn each_line(
     source: &dyn Source,
     from: u64,
@@ -528,7 +528,7 @@ fn each_line(
 /// as many lines as its beginning tells; the last one is cut then, if it has fewer.
 ///
 /// # Errors
-/// What `watch` and the source give.
+/// Errors of `watch` and of the source.
 fn scan_lines(
     source: &dyn Source,
     layout: &Layout,
@@ -553,7 +553,7 @@ fn scan_lines(
 /// nothing where the first one there is damaged, or none is whole.
 ///
 /// # Errors
-/// What `watch` and the source give.
+/// Errors of `watch` and of the source.
 fn sample_lines(
     source: &dyn Source,
     layout: &Layout,

@@ -18,19 +18,20 @@ use crate::Fields;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
 
-/// What every frame of a HISTORY begins with.
+/// Word that every frame of a HISTORY begins with.
 pub const TIMESTEP: &[u8] = b"timestep";
 
 /// The head of a frame, and what its atoms hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHead {
-    /// Of the simulation.
+    /// Step of the simulation.
     pub step: i64,
     /// ps.
     pub time: f64,
     /// The cell's three vectors, Å; nothing where there is no periodic boundary.
     pub cell: Option<[[f64; 3]; 3]>,
-    /// What the atoms hold, whatever keytrj and levcfg say: restarts and editors change them.
+    /// Fields that the atoms hold, whatever keytrj and levcfg say: restarts and editors change
+    /// them.
     pub fields: Fields,
     /// Bytes before the first atom.
     pub len: usize,
@@ -47,7 +48,7 @@ pub(super) struct ConfigLine {
 }
 
 impl FrameHead {
-    /// Of the frame that `bytes` begin with, which has `size` bytes.
+    /// Parse the head of the frame that `bytes` begin with, which has `size` bytes.
     ///
     /// # Errors
     /// [`Fault::Bad`] where no frame begins so, [`Fault::Short`] where more of it is needed.
@@ -148,7 +149,7 @@ pub struct Header {
 
 impl Header {
     /// # Errors
-    /// What was expected.
+    /// Description of what was expected.
     pub fn parse(layout: &Layout, line: &[u8]) -> Result<Header, String> {
         let Some(rest) = line.strip_prefix(TIMESTEP) else {
             return Err("a line that begins with \"timestep\"".into());
@@ -291,7 +292,7 @@ pub struct FrameLines {
     compressed: bool,
     /// Nothing where the first line is no frame's of this file.
     header: Option<Header>,
-    /// Of the lines behind the first, whether each is three numbers: as many as are looked at.
+    /// True for each line behind the first that is three numbers: as many as are looked at.
     vectors: Vec<bool>,
     n_lines: u64,
 }

@@ -53,8 +53,8 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     is_config.then_some(Kind::Config)
 }
 
-/// Where the head of a HISTORY counts its frames and its records: where the third, the fourth and
-/// the fifth number of its second line end.
+/// Find where the head of a HISTORY counts its frames and its records: where the third, the fourth
+/// and the fifth number of its second line end.
 pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
     if detect(head) != Some(Kind::History) {
         return None;
@@ -210,7 +210,7 @@ fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault
 
 // How one of DL_POLY's files is laid out.
 
-/// Which of the files it is.
+/// Kind of DL_POLY file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A trajectory.
@@ -332,7 +332,8 @@ impl Layout {
         u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
     }
 
-    /// What frames may hold. Restarts can go on with another key where lines vary.
+    /// Return the fields that frames may hold. Restarts can go on with another key where lines
+    /// vary.
     pub fn fields(&self) -> Fields {
         match (self.kind, self.lines) {
             (Kind::History, LineLengths::Varying) if self.level != COMPRESSED => Fields::ALL,
@@ -340,8 +341,8 @@ impl Layout {
         }
     }
 
-    /// What files must have in common, beside their atoms, for the frames of one to continue those
-    /// of the other: name and value.
+    /// Return the traits that files must have in common, beside their atoms, for the frames of one
+    /// to continue those of the other: name and value.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let lines = match self.lines {
             LineLengths::Equal(widths) => format!(

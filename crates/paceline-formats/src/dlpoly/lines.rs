@@ -22,12 +22,12 @@ impl<'a> Lines<'a> {
         Lines::behind(bytes, total, 0)
     }
 
-    /// Those from `at` on, which is not behind the bytes.
+    /// Return the lines from `at` on, which is not behind the bytes.
     pub fn behind(bytes: &'a [u8], total: u64, at: usize) -> Self {
         Lines { bytes, total, at }
     }
 
-    /// Where the bytes begin that no line was taken of yet.
+    /// Return the offset of the bytes that no line was taken of yet.
     pub fn at(&self) -> usize {
         self.at
     }

@@ -36,7 +36,7 @@ pub struct DlpolyDecoder {
     layout: Layout,
     atoms: Atoms,
     wanted: Fields,
-    /// Where lines have equal lengths and atoms stand in order.
+    /// Plan, where lines have equal lengths and atoms stand in order.
     plan: Option<Plan>,
     /// The whole of a frame, as large as the last one that was asked for.
     whole: [Run; 1],
@@ -46,7 +46,7 @@ pub struct DlpolyDecoder {
 
 impl DlpolyDecoder {
     /// # Panics
-    /// Where `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` are not chosen out of `layout.n_atoms()`.
     pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let plan = match layout.lines {
@@ -219,7 +219,7 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
 
 // Plan which bytes of a frame to read, where all lines have equal lengths.
 
-/// What to read of a frame: what stands before its atoms, and the wanted ones.
+/// Plan of what to read of a frame: what stands before its atoms, and the wanted ones.
 #[derive(Debug)]
 struct Plan {
     pub runs: Vec<Run>,

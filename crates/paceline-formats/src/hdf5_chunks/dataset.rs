@@ -14,7 +14,7 @@ pub struct Dataset {
     pub chunk: Option<Vec<u64>>,
     /// Stages through which a chunk's bytes went, the first first.
     pub filters: Vec<Filter>,
-    /// Where a contiguous dataset begins in the file; 0 where nothing of it was ever written.
+    /// Offset of a contiguous dataset in the file; 0 where nothing of it was ever written.
     pub offset: u64,
     /// One number as the file holds it, in place of those that were never written.
     pub fill: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct Dataset {
 
 impl Dataset {
     /// # Errors
-    /// What contradicts itself in the description, in a sentence.
+    /// Sentence that says what contradicts itself in the description.
     pub fn check(&self) -> Result<(), String> {
         let chunk = self.chunk.as_ref().unwrap_or(&self.shape);
         if !matches!(self.shape.len(), 2 | 3) || chunk.len() != self.shape.len() {
@@ -104,7 +104,8 @@ pub enum Kind {
 }
 
 impl Number {
-    /// What NumPy calls "<f4", ">i8", "|u1" and the like; nothing for what we do not decode.
+    /// Parse NumPy's name of a type, "<f4", ">i8", "|u1" and the like; nothing for what we do not
+    /// decode.
     pub fn parse(name: &str) -> Option<Number> {
         let (order, rest) = name.split_at_checked(1)?;
         let (kind, width) = rest.split_at_checked(1)?;
@@ -138,7 +139,7 @@ impl Number {
     }
 }
 
-/// What makes our units of a stored number.
+/// Conversion of a stored number to our units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Units {
     /// Divides numbers, in f64: those that were stored as integers.
@@ -158,7 +159,7 @@ impl Units {
     };
 }
 
-/// What stored numbers become: f32 in our units, or integers as they are.
+/// Type that stored numbers become: f32 in our units, or integers as they are.
 pub trait Value: Copy + Default {
     /// Room for numbers as the file holds them, where they become values in place.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;

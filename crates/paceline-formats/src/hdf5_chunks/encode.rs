@@ -37,7 +37,7 @@ impl Float {
     }
 }
 
-/// What the chunks of a dataset have in common.
+/// Settings that the chunks of a dataset have in common.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub float: Float,
@@ -48,11 +48,11 @@ pub struct Settings {
     pub shuffle: bool,
     /// 1 to 9; none where chunks are not deflated.
     pub level: Option<i32>,
-    /// What stored numbers may be apart from each other without being told apart.
+    /// Distance that stored numbers may be apart from each other without being told apart.
     pub precision: Option<f64>,
-    /// What numbers are multiplied by before they are rounded and stored.
+    /// Factor that numbers are multiplied by before they are rounded and stored.
     pub factor: f64,
-    /// What errors call the numbers of one atom.
+    /// Name that errors give to the numbers of one atom.
     pub what: String,
 }
 
@@ -86,7 +86,7 @@ impl Room {
 
 impl ChunkEncoder {
     /// # Errors
-    /// What no dataset can have, in a sentence.
+    /// Sentence that says what no dataset can have.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let &Settings { frames, atoms, .. } = &settings;
         let bytes = frames
@@ -122,7 +122,7 @@ impl ChunkEncoder {
         &self.settings
     }
 
-    /// What stored numbers are multiples of, where they are rounded.
+    /// Return the step that stored numbers are multiples of, where they are rounded.
     pub fn step(&self) -> Option<f64> {
         self.step
     }

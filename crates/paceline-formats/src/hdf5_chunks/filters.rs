@@ -17,13 +17,13 @@ pub struct Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Deflate,
-    /// Of numbers of so many bytes.
+    /// Shuffle of numbers of so many bytes.
     Shuffle(usize),
     Fletcher32,
     Lzf,
 }
 
-/// What is expected in a chunk's bytes, and what is found.
+/// Contradiction: what is expected in a chunk's bytes, and what is found.
 pub type Contradiction = (String, String);
 
 /// All stages of a dataset's chunks.
@@ -93,7 +93,7 @@ impl Pipeline {
     /// Refuse a chunk whose bytes could never become those that it is said to have.
     ///
     /// # Errors
-    /// What contradicts.
+    /// Contradiction that was met.
     pub fn check_size(&self, mask: u32, size: u64) -> Result<(), Contradiction> {
         let checks = self
             .stages(mask)
@@ -128,7 +128,7 @@ impl Pipeline {
     /// its numbers; every checksum on the way is proved.
     ///
     /// # Errors
-    /// What contradicts.
+    /// Contradiction that was met.
     pub fn unpack(
         &self,
         mask: u32,
@@ -224,7 +224,7 @@ impl Inflater {
     /// Fill `out` from a whole stream, and prove its checksum.
     ///
     /// # Errors
-    /// What is found in place of a stream of as many bytes.
+    /// Description of what is found in place of a stream of as many bytes.
     pub fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match self.whole.zlib_decompress(stream, out) {
             Ok(n) if n == out.len() => Ok(()),
@@ -245,7 +245,7 @@ impl Inflater {
     /// is full.
     ///
     /// # Errors
-    /// What is found in place of a stream of as many bytes, or more.
+    /// Description of what is found in place of a stream of as many bytes, or more.
     pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
         loop {
             let (taken, done) = (self.beginning.total_in(), self.done());
@@ -349,7 +349,7 @@ const LZF_MOST: usize = 88;
 /// Fill `out` from a whole stream.
 ///
 /// # Errors
-/// What is found in place of a stream of as many bytes.
+/// Description of what is found in place of a stream of as many bytes.
 fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let mut done = 0;
     while let Some((&control, rest)) = stream.split_first() {
@@ -405,7 +405,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
 /// between numbers of `width` bytes.
 ///
 /// # Panics
-/// Where the range is not one of numbers of the chunk.
+/// If the range is not one of numbers of the chunk.
 pub fn unshuffle(shuffled: &[u8], width: usize, range: Range<usize>, out: &mut [u8]) {
     match width {
         2 => weave::<2>(shuffled, range, out),

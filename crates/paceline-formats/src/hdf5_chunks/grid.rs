@@ -21,13 +21,13 @@ pub struct Grid {
     pub chunk_bytes: usize,
     /// Chunks side by side in one place along the axis of rows, wanted or not.
     pub n_columns: usize,
-    /// Those that hold anything wanted, rising.
+    /// Columns that hold anything wanted, rising.
     pub columns: Vec<Column>,
     /// Chunks along each of the other axes.
     axes: Vec<u64>,
 }
 
-/// What is wanted of each row of the chunks in one column.
+/// Part that is wanted of each row of the chunks in one column.
 #[derive(Debug)]
 pub struct Column {
     /// Its place among the columns.
@@ -88,7 +88,7 @@ impl Grid {
         }
     }
 
-    /// Where a chunk is in the grid of chunks.
+    /// Return the coordinates of a chunk in the grid of chunks.
     pub fn coordinates(&self, place: u64, column: usize) -> Vec<u64> {
         let column = column as u64;
         match self.axes[..] {
@@ -224,7 +224,7 @@ impl Copies {
         self.width == self.source_step && self.width == self.target_step
     }
 
-    /// Where all numbers of the part go, if they stay together.
+    /// Return the range that all numbers of the part go to, if they stay together.
     pub fn straight(&self) -> Option<Range<usize>> {
         match self.copies[..] {
             [copy] if self.is_dense() => Some(copy.target..copy.target + copy.n),

@@ -43,7 +43,7 @@ const MOMENT_LEN: u64 = 16;
 /// Digits at the end of a temporary file's name.
 const RANDOM_DIGITS: usize = 16;
 
-/// Where the frames of a file are, as a scan found it.
+/// Places of a file's frames, as a scan found them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listing {
     pub layout: Layout,
@@ -61,7 +61,7 @@ impl Listing {
         self.borders.len() as u64 - 1
     }
 
-    /// What holds for every listing that a scan gives.
+    /// Check what holds for every listing that a scan gives.
     fn is_sound(&self) -> bool {
         let ends_within = |&end: &u64| end <= self.fingerprint.size;
         self.borders.first() == Some(&self.layout.start())
@@ -91,7 +91,7 @@ pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     written
 }
 
-/// Where a file really is, and its permissions if there is one; an error where it is no file.
+/// Return where a file really is, and its permissions if it exists; an error if it is no file.
 fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),

@@ -110,7 +110,7 @@ pub enum Stop {
     Lost(Place),
 }
 
-/// What became of a frame that did not end at another place.
+/// Outcome of a search from a frame that did not end at another place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Resync {
     /// The last entry of the chain is damaged. It ends at this place, or with the file.
@@ -119,7 +119,7 @@ pub enum Resync {
     Cut { at: u64, stated: Option<u64> },
 }
 
-/// What an offset holds.
+/// Content found at an offset.
 enum Found {
     Header(FrameHeader),
     /// The beginning of a header, at the end of the file.
@@ -249,7 +249,7 @@ impl<'a> Walker<'a> {
         Ok(Resync::Damaged(next))
     }
 
-    /// Where the frame at `place` says it ends, unless that is behind the end of the file.
+    /// Return where the frame at `place` says it ends, unless that is behind the end of the file.
     fn end(&self, place: Place) -> Option<u64> {
         let end = place.at.checked_add(place.header.size)?;
         (end <= self.file.size).then_some(end)
@@ -305,7 +305,7 @@ impl<'a> Walker<'a> {
 
 // Formats whose frames each begin with a header that states the frame's size.
 
-/// What a frame's header says.
+/// Content of a frame's header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHeader {
     /// Bytes of the whole frame, its header among them.
@@ -320,7 +320,7 @@ pub trait Framed: Sync {
     /// Bytes within which every header ends.
     fn header_max(&self) -> usize;
 
-    /// What the first four bytes of a frame may be.
+    /// Return the values that the first four bytes of a frame may have.
     fn magics(&self) -> &[[u8; 4]];
 
     /// Parse the header at the start of `bytes`.

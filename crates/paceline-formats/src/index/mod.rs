@@ -1,6 +1,6 @@
 //! The frame index: for each frame of a file, where its bytes are and how they are coded.
 //!
-//! Where frames have equal sizes it is arithmetic. Other files have to be scanned, header by header
+//! If frames have equal sizes, it is arithmetic. Other files have to be scanned, header by header
 //! or line by line; what the scan finds is saved and recognised by the file's content, so that the
 //! next open reads none of the trajectory but some samples.
 //!
@@ -70,7 +70,7 @@ pub struct Index {
 /// The format of a file by its first bytes; nothing where it is none of the registry's.
 ///
 /// # Errors
-/// What the source gives.
+/// Errors of the source.
 pub fn detect(source: &dyn Source, registry: &Registry) -> Result<Option<&'static dyn Format>> {
     Ok(registry.detect(&read_head(source, source.size()?)?))
 }
@@ -143,7 +143,7 @@ impl Index {
     /// Offset and size of a frame, in bytes.
     ///
     /// # Panics
-    /// Where there is no such frame.
+    /// If there is no such frame.
     pub fn extent(&self, frame: u64) -> (u64, u64) {
         self.opened.frames.extent(frame)
     }
@@ -161,12 +161,12 @@ impl Index {
         self.registry.verify(source, &self.opened.fingerprint)
     }
 
-    /// What has been read of the trajectory to find its frames or recognise it.
+    /// Return how much was read of the trajectory to find its frames or recognise it.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// What a user should be told when the file is opened.
+    /// Return the messages that a user should be told when the file is opened.
     pub fn notes(&self) -> &[String] {
         &self.opened.notes
     }
@@ -180,7 +180,7 @@ impl Index {
         self.opened.origin
     }
 
-    /// Where the index is saved; nothing where it is not.
+    /// Return the path of the saved index, or `None` if it is not saved.
     pub fn index_file(&self) -> Option<&Path> {
         self.opened.file.as_deref()
     }
@@ -189,7 +189,7 @@ impl Index {
     /// first asked for.
     ///
     /// # Errors
-    /// What reading the trajectory gives, where the saved index has gone or is damaged.
+    /// Errors of reading the trajectory, if the saved index has gone or is damaged.
     pub fn times(&self, source: &dyn Source) -> Result<Times> {
         let Opened {
             layout,
@@ -213,8 +213,8 @@ impl Index {
         Ok(self.times.get_or_init(|| times).clone())
     }
 
-    /// What a file of `n_frames` of these frames, from number `first` on, begins with: nothing in
-    /// formats whose frames stand alone. `source` is the file that was indexed.
+    /// Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
+    /// with: none in formats whose frames stand alone. `source` is the file that was indexed.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where such frames cannot stand in a file of their own, and what the

@@ -75,8 +75,9 @@ impl Scanner for HeaderScanner<'_> {
         self.first.header.size
     }
 
-    /// What looks like a header can be a part of a frame: only frames that end at another header
-    /// count.
+    /// Find a chain of frames in the `bytes` bytes around the middle of the file, and its end.
+    ///
+    /// Only frames that end at another header count, for a part of a frame can look like a header.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let file = self.file;
         let watch = ScanProgress::new(self.options.progress, file.size);
@@ -256,7 +257,7 @@ fn begin<'a>(
     Ok((file, Place { at: 0, header }))
 }
 
-/// Of the saved indexes that fit the file's first bytes, the one of the most bytes.
+/// Load the saved index of the most bytes among those that fit the file's first bytes.
 fn load(
     source: &dyn Source,
     size: u64,
@@ -283,11 +284,11 @@ fn load(
     Ok(best)
 }
 
-/// What a saved index still tells of a file that has grown: all frames before the last one, or
+/// Frames of a file that has grown that a saved index still tells of: all before the last one, or
 /// before the first damaged one. Bytes that come later may tell more about those.
 struct Known {
     chain: Chain,
-    /// Where these frames end.
+    /// End of these frames.
     end: u64,
 }
 

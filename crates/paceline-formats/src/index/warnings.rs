@@ -1,11 +1,11 @@
-//! What a user should be told when a file is opened.
+//! Messages that a user should be told when a file is opened.
 
 use super::cache::Listing;
 
 /// Damaged frames that are listed one by one.
 const N_LISTED: usize = 5;
 
-/// Where the last frame, number `frame`, should begin there are zeros.
+/// Return the message that there are zeros where the last frame, number `frame`, should begin.
 pub fn hole(frame: u64, offset: u64) -> String {
     format!("frame {frame} (byte {offset}) was never finished: it begins with zeros")
 }

@@ -195,7 +195,7 @@ impl<'h> Reading<'h> {
         names.join(", ")
     }
 
-    /// Where the frames are: in records if the variable `first` is.
+    /// Return the place of the frames: in records if the variable `first` is.
     fn place(
         &self,
         first: &Variable<'_>,
@@ -234,7 +234,7 @@ impl<'h> Reading<'h> {
     }
 }
 
-/// Where the frames of a file are.
+/// Place of the frames of a file.
 struct Place {
     start: u64,
     size: u64,
@@ -242,7 +242,7 @@ struct Place {
 }
 
 impl Place {
-    /// Where a variable is in a frame, and how it is coded.
+    /// Return the place of a variable in a frame, and how it is coded.
     fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
         let name = variable.name.escape_ascii();
         let double = match variable.kind {
@@ -272,7 +272,7 @@ impl Place {
     }
 }
 
-/// Where the only frame is if some variables are in its record and others are not.
+/// Return the place of the only frame if some variables are in its record and others are not.
 fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
     let found = || found.iter().flatten();
     let ends = found().map(|variable| variable.begin.saturating_add(variable.size));
@@ -332,7 +332,7 @@ fn text<'a>(attribute: &Attribute<'a>) -> &'a [u8] {
     &attribute.values[..end.map_or(0, |last| last + 1)]
 }
 
-/// What a variable's numbers are multiplied by; nothing where it is no single finite number.
+/// Return the factor of a variable's numbers; nothing where it is no single finite number.
 fn scale(variable: &Variable<'_>) -> Option<Scale> {
     let Some(factor) = attribute(&variable.attributes, "scale_factor") else {
         return Some(Scale::None);

@@ -9,7 +9,7 @@ use crate::codec::check_finite;
 use crate::xdr::padding;
 use crate::{Encoder, Fields, FrameIn, Series};
 
-/// What Amber divides velocities by: its unit of time is 1/20.455 ps.
+/// Divisor of velocities in Amber: its unit of time is 1/20.455 ps.
 const VELOCITY_SCALE: f64 = 20.455;
 
 /// CDF-2 states the size of an array in a record, which is a multiple of 4, in 32 bits.
@@ -29,7 +29,7 @@ impl NetcdfEncoder {
     /// none.
     ///
     /// # Errors
-    /// What no NetCDF file can have, in a sentence.
+    /// Sentence that says what no NetCDF file can have.
     pub fn new(n_atoms: usize, has_cell: bool, fields: Fields) -> Result<Self, String> {
         if n_atoms == 0 {
             return Err("NetCDF holds at least 1 atom, not 0".into());

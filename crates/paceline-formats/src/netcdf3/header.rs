@@ -25,7 +25,7 @@ pub(super) const CHAR: u32 = 2;
 pub(super) const FLOAT: u32 = 5;
 pub(super) const DOUBLE: u32 = 6;
 
-/// What a file says of itself.
+/// Everything that a file says of itself.
 #[derive(Debug)]
 pub struct Header<'a> {
     /// 1, 2 or 5.
@@ -381,7 +381,7 @@ impl Number {
     /// and in f64 otherwise: NumPy's rule, so that MDAnalysis's bits come out.
     ///
     /// # Panics
-    /// Where there are fewer bytes than [`Number::width`].
+    /// If there are fewer bytes than [`Number::width`].
     pub fn value(self, bytes: &[u8]) -> f64 {
         if self.double {
             let value = f64::from_be_bytes(first(bytes));

@@ -1,4 +1,4 @@
-//! Where the numbers of a frame are, and how they are coded.
+//! Places of the numbers of a frame, and how they are coded.
 
 use super::header::{Number, Scale};
 use crate::Fields;
@@ -30,7 +30,7 @@ pub enum Arrangement {
     Arrays { n: u64, n_claimed: u64 },
 }
 
-/// What a variable holds.
+/// Role of a variable: what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Positions,
@@ -72,7 +72,7 @@ impl Layout {
         self.frames
     }
 
-    /// What frames hold.
+    /// Return the fields that frames hold.
     pub fn fields(&self) -> Fields {
         Fields {
             positions: self.variable(Role::Positions).is_some(),
@@ -85,8 +85,8 @@ impl Layout {
         self.variables[role as usize]
     }
 
-    /// Where the time of the first frame stands in the file, in how many bytes, and how far
-    /// it is to the next frame's; nothing where the file holds no times.
+    /// Return the offset of the first frame's time in the file, its number of bytes, and how far it
+    /// is to the next frame's; nothing where the file holds no times.
     pub fn times_at(&self) -> Option<(u64, u64, u64)> {
         let time = self.variable(Role::Time)?;
         let step = match self.frames {
@@ -143,7 +143,8 @@ impl Layout {
         bytes
     }
 
-    /// What [`Layout::to_bytes`] gave; `None` for bytes that it cannot have given.
+    /// Read the layout from what [`Layout::to_bytes`] gave; `None` for bytes that it cannot have
+    /// given.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [flags] = take(&mut rest)?;
@@ -172,8 +173,8 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// What holds for every layout that was parsed: the variables lie within the extent and do
-    /// not overlap.
+    /// Check what holds for every layout that was parsed: the variables lie within the extent and
+    /// do not overlap.
     pub(super) fn is_sound(&self) -> bool {
         let mut places = Vec::new();
         for role in Role::ALL {

@@ -51,7 +51,7 @@ pub struct NetcdfDecoder {
 
 impl NetcdfDecoder {
     /// # Panics
-    /// Where `atoms` are not chosen out of `layout.n_atoms()`.
+    /// If `atoms` are not chosen out of `layout.n_atoms()`.
     pub fn new(layout: Layout, atoms: Atoms, wanted: Fields) -> Self {
         assert_eq!(atoms.n_total(), layout.n_atoms(), "atoms of another system");
         let plan = Plan::new(&layout, &atoms, wanted);
@@ -156,10 +156,10 @@ impl Decoder for NetcdfDecoder {
 
 // Which bytes of a frame's extent hold what is wanted, and where each number goes.
 
-/// What to read of a frame, and how to decode that.
+/// Plan of what to read of a frame, and how to decode that.
 #[derive(Debug)]
 struct Plan {
-    /// What to read of the first frame.
+    /// Runs to read of the first frame.
     pub runs: Vec<Run>,
     /// How far each of the runs moves from frame to frame.
     pub steps: Vec<u64>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::{Fields, FrameOut};
 
-/// Where the frames of a block are: number, first byte and size of each, in the order wanted.
+/// Places of the frames of a block: number, first byte and size of each, in the order wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Extents<'a> {
     pub frames: &'a [u64],
@@ -36,7 +36,7 @@ impl Extents<'_> {
     }
 }
 
-/// Where a block goes: one row a frame.
+/// Destination of a block: one row a frame.
 pub struct BlockOut<'a> {
     pub numbers: Numbers<'a>,
     /// Å and degrees; zeros where a frame has no cell.
@@ -46,7 +46,7 @@ pub struct BlockOut<'a> {
     pub steps: &'a mut [i64],
     /// λ of free-energy runs; left as they are where the format has none.
     pub lambdas: &'a mut [f32],
-    /// What each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
+    /// Fields that each frame holds, as [`Fields::bits`]; 0 for one that could not be read.
     pub fields: &'a mut [u8],
 }
 
@@ -120,7 +120,7 @@ impl BlockOut<'_> {
 /// which of them it holds. A frame that could not be read has no numbers and holds nothing.
 pub type Visitor<'a> = dyn FnMut(usize, [&[f32]; 3], Fields) + Send + 'a;
 
-/// What becomes of the numbers of a frame's atoms.
+/// Use of the numbers of a frame's atoms.
 pub enum Numbers<'a> {
     /// They are kept. A field that is not wanted has no room.
     Kept {
@@ -135,7 +135,7 @@ pub enum Numbers<'a> {
     Visited(Box<Visitor<'a>>),
 }
 
-/// What a block cost, and which of its frames could not be read.
+/// Cost of a block, and which of its frames could not be read.
 #[derive(Debug, Default)]
 pub struct BlockReport {
     pub read: Duration,
@@ -187,7 +187,7 @@ impl<'a> Rows<'a> {
         self.scratch
     }
 
-    /// Where to decode a row's frame, and to note what it holds.
+    /// Return where to decode a row's frame, and to note what it holds.
     pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
         let width = self.width;
         let [positions, velocities, forces] = match &mut self.out.numbers {

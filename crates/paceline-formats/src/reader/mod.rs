@@ -34,9 +34,9 @@ pub struct BlockReader {
     buffer: Vec<u8>,
     /// One frame's positions, velocities and forces, once numbers were visited and not kept.
     scratch: [Vec<f32>; 3],
-    /// What stands in the buffer, one range of the file after another.
+    /// Ranges of the file that stand in the buffer, one after another.
     ranges: Vec<Range<u64>>,
-    /// What of the buffer belongs to which row.
+    /// Pieces of the buffer, and the row that each belongs to.
     pieces: Vec<Piece>,
     ahead: Ahead,
 }
@@ -47,7 +47,7 @@ struct Piece {
     row: usize,
     start: usize,
     len: usize,
-    /// Of these bytes, those that stand as they do at the front of the frame.
+    /// Number of these bytes that stand as they do at the front of the frame.
     front: usize,
 }
 
@@ -163,8 +163,8 @@ impl BlockReader {
     /// Read what row `first` wants, and the rows behind it that follow closely; the row to go on
     /// with.
     ///
-    /// What stands at the end of one frame and at the beginning of the next comes by one call: in
-    /// NetCDF a cell, and behind it the time and the first atoms.
+    /// Bytes at the end of one frame and at the beginning of the next come by one call: in NetCDF a
+    /// cell, and behind it the time and the first atoms.
     fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         self.pieces.clear();
         self.ranges.clear();
@@ -306,7 +306,7 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
 
 // Reading ahead: whether it is worth it, and asking.
 
-/// What a call and a byte cost at most when the bytes are in memory already. A block that took
+/// Highest cost of a call and of a byte when the bytes are in memory already. A block that took
 /// longer came from a disk or a network.
 const CACHED_CALL: Duration = Duration::from_micros(4);
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;

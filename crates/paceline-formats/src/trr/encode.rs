@@ -21,7 +21,7 @@ pub struct TrrEncoder {
 
 impl TrrEncoder {
     /// # Errors
-    /// What no TRR file can have, in a sentence.
+    /// If no TRR file can have so many atoms: the reason, in a sentence.
     pub fn new(n_atoms: usize) -> Result<Self, String> {
         // A field's bytes are counted in 31 bits.
         let most = i32::MAX as usize / 12;

@@ -52,11 +52,11 @@ pub struct TrrDecoder {
     atoms: Atoms,
     wanted: Fields,
     known: Vec<Known>,
-    /// What [`Decoder::runs`] answers for a size that has no plan.
+    /// Answer of [`Decoder::runs`] for a size that has no plan.
     unplanned: [Run; 1],
 }
 
-/// What was learnt of the frames of one size.
+/// Knowledge of the frames of one size.
 #[derive(Debug)]
 struct Known {
     size: u64,
@@ -161,7 +161,7 @@ impl Decoder for TrrDecoder {
 
 // Which bytes of a frame hold what is wanted, and where it goes.
 
-/// What to read of a frame, and how to decode that.
+/// Parts to read of a frame, and how to decode them.
 #[derive(Debug)]
 struct Plan {
     /// The frames that this is the plan for.
@@ -169,9 +169,9 @@ struct Plan {
     pub runs: Vec<Run>,
     /// Bytes of all runs.
     pub len: u64,
-    /// Where the box stands in the runs' bytes.
+    /// Offset of the box in the runs' bytes.
     cell: Option<usize>,
-    /// Where the first wanted atom's positions, velocities and forces stand there, as far as they
+    /// Offsets there of the first wanted atom's positions, velocities and forces, as far as they
     /// are wanted and the frame holds them.
     fields: [Option<usize>; 3],
     /// Bytes from the first wanted atom's numbers to the end of the last one's.
@@ -290,7 +290,7 @@ pub const HEADER_MAX: usize = 92;
 /// Without time and lambda, whose width the header tells.
 const HEADER_FIXED: u64 = 76;
 
-/// What GROMACS calls the version of its file.
+/// Text that GROMACS calls the version of its file.
 const VERSION: &[u8; 12] = b"GMX_trn_file";
 
 /// The blocks of a frame, in their order in the header and behind it.
@@ -300,7 +300,7 @@ const FIELDS: [usize; 3] = [7, 8, 9];
 
 const AT_VERSION: usize = 12;
 const AT_BLOCKS: usize = 24;
-/// Where the number of atoms stands.
+/// Offset of the number of atoms in a frame, bytes.
 pub const AT_ATOMS: usize = 64;
 
 /// The header of a frame.
@@ -315,7 +315,7 @@ pub struct Header {
     contents: Contents,
 }
 
-/// What a frame holds, and where: the same for most frames of a file.
+/// Content of a frame, and its places: the same for most frames of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contents {
     /// Bytes of the whole frame.

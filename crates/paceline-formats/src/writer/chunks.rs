@@ -94,7 +94,7 @@ impl<'a> Run<'a> {
         Run { file, start, bytes }
     }
 
-    /// What comes next belongs to `offset`.
+    /// Go to `offset`, where the bytes that come next belong.
     fn go_to(&mut self, offset: u64) -> std::io::Result<()> {
         let full = self.bytes.len() >= PORTION;
         if full || self.start + self.bytes.len() as u64 != offset {

@@ -168,7 +168,7 @@ impl Packed {
         Ok(groups.reach())
     }
 
-    /// Where the bytes end at `place`, foresee how many it takes to reach the last atom wanted.
+    /// Foresee how many bytes it takes to reach the last atom wanted, if they end at `place`.
     fn reach_further(&self, fault: Fault, place: &Place, wanted: &Wanted) -> Fault {
         match fault {
             Fault::Short { needed } => {
@@ -217,7 +217,7 @@ pub(super) fn bit_length(value: u128) -> u32 {
 // This is the whole format and the only place that words its faults. `decode_fast` leaves to it what is
 // unusual, and the end of each frame.
 
-/// Where a group begins, and what it inherits from the group before.
+/// Beginning of a group, and what it inherits from the group before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// Counted from the first packed bit.

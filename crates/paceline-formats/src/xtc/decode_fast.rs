@@ -27,7 +27,7 @@ const GROUP_FLOATS: usize = 3 * GROUP_MAX + 1;
 /// Atoms between two looks at whether all was well.
 const LEG: usize = 256;
 
-/// What has become negative if anything in a leg was wrong.
+/// Numbers that have become negative if anything in a leg was wrong.
 #[derive(Clone, Copy)]
 struct Sound {
     positions: Four,
@@ -51,7 +51,7 @@ impl Sound {
 #[derive(Clone, Copy)]
 struct Group {
     bit: usize,
-    /// Where the distances begin.
+    /// Place where the distances begin.
     small_at: usize,
     run: usize,
     small: usize,

@@ -33,7 +33,7 @@ impl XtcEncoder {
     /// For `precision` integers per nm.
     ///
     /// # Errors
-    /// What no XTC file can have, in a sentence.
+    /// If no XTC file can have these atoms or this precision: the reason, in a sentence.
     pub fn new(n_atoms: usize, precision: f32) -> Result<Self, String> {
         if i32::try_from(n_atoms).is_err() {
             return Err(format!(
@@ -113,7 +113,7 @@ impl Encoder for XtcEncoder {
     }
 }
 
-/// What stands before the positions, or before their precision.
+/// Numbers that stand before the positions, or before their precision.
 struct Start {
     n_atoms: i32,
     step: i32,
@@ -157,7 +157,7 @@ const RUN_MAX: usize = 8;
 /// How far the small index may move in a frame.
 const SMALL_SPAN: usize = 8;
 
-/// What a small index stands for.
+/// Meaning of a small index.
 #[derive(Clone, Copy)]
 struct Small {
     radix: Radix,
@@ -274,7 +274,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
 struct Group {
     full: Four,
     run: usize,
-    /// Of the small index, for the group behind it.
+    /// Change of the small index, for the group behind it.
     change: i32,
 }
 
@@ -330,7 +330,7 @@ impl<'a> Groups<'a> {
         group
     }
 
-    /// What the small index changes by if the run allows it.
+    /// Return the change of the small index if the run allows it.
     #[inline(always)]
     fn likely_change(&self, first: Four) -> i32 {
         let larger = Four::new(SMALL[self.largest].below);
@@ -388,7 +388,7 @@ fn square(step: Four) -> i32 {
 
 // Positions as integers of a fixed precision, and what a header says of all of them.
 
-/// What no integer of 32 bits reaches.
+/// Bound that no integer of 32 bits reaches.
 const LIMIT: f32 = 2_147_483_648.0;
 
 /// The integers of one frame. Their room is kept for the next one.
@@ -439,7 +439,7 @@ impl Integers {
     }
 }
 
-/// What all rounded positions of a frame lie between.
+/// Bounds that all rounded positions of a frame lie between.
 struct Range {
     minimum: Floats,
     maximum: Floats,

@@ -16,7 +16,7 @@ const WINDOW: u32 = 57;
 pub(super) struct Layout {
     /// The whole bytes.
     low: u64,
-    /// Where the bits of the last, cut byte stand once they are shifted to join them.
+    /// Mask of the bits of the last, cut byte, once they are shifted to join them.
     high: u64,
     shift: u64,
 }
@@ -60,7 +60,7 @@ impl Reciprocal {
     }
 }
 
-/// What a small index stands for, in both lanes.
+/// Meaning of a small index, in both lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Small {
     low: [u64; 2],
@@ -75,7 +75,7 @@ pub(super) struct Small {
     xy_shift: [u64; 2],
     /// size³ - 1: the highest number that is a distance.
     last: [u64; 2],
-    /// What the digits of a distance of 0 are.
+    /// Digits of a distance of 0.
     pub(super) half: [i32; 4],
 }
 

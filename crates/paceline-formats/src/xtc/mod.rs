@@ -114,7 +114,7 @@ pub struct XtcDecoder {
     wanted: Wanted,
     /// Most bytes that a frame has needed so far, counted from its first.
     reach: Option<u64>,
-    /// What [`Decoder::runs`] answered last.
+    /// Last answer of [`Decoder::runs`].
     run: [Run; 1],
 }
 

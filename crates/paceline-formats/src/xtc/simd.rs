@@ -358,7 +358,7 @@ mod tests {
         }};
     }
 
-    /// What one kind of lanes makes of eight floats.
+    /// Results that one kind of lanes gives for eight floats.
     macro_rules! of_floats {
         ($kind:ident, $a:expr, $b:expr) => {{
             let (a, b) = ($kind::Floats::new($a), $kind::Floats::new($b));

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are taken for chunks of an HDF5 dataset.
+//! Checks that must hold for any bytes that are taken for chunks of an HDF5 dataset.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Source for Bytes {
     }
 }
 
-/// Where rows of a dataset are.
+/// Places of rows of a dataset.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pub rows: Vec<i64>,
@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-/// What became of a block: its positions, and why frames were left out.
+/// Result of reading a block: its positions, and why frames were left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     pub positions: Vec<f32>,
@@ -144,7 +144,7 @@ pub fn read(
     })
 }
 
-/// What the bytes choose.
+/// Choices that the bytes make.
 struct Chosen {
     n_rows: u64,
     n_atoms: usize,

@@ -1,5 +1,5 @@
-//! What the fuzz target does with its bytes and `cargo test` with the seeds: parse, decode all
-//! atoms and some, and compare.
+//! Checks that the fuzz target does with its bytes and `cargo test` with the seeds: parse, decode
+//! all atoms and some, and compare.
 
 use super::{Atoms, DcdDecoder, Decoder, Fault, Fields, Frame, Layout};
 

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are taken for one of DL_POLY's files.
+//! Checks that must hold for any bytes that are taken for one of DL_POLY's files.
 
 #[path = "parts.rs"]
 pub mod parts;
@@ -83,7 +83,7 @@ fn equal_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     size.map_or_else(Vec::new, |size| frames.chunks_exact(size).collect())
 }
 
-/// Those of them whose atoms stand in the order of their numbers.
+/// Return the equal frames whose atoms stand in the order of their numbers.
 fn ordered_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     let is_in_place = |frame: &[u8], place: u64| {
         let Some(bytes) = layout.bytes_of(place..place + 1) else {

@@ -1,4 +1,4 @@
-//! What must hold for any positions that are encoded: they come back, or are refused for a reason.
+//! Checks of any positions that are encoded: they come back, or are refused for a reason.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::dcd::{DcdDecoder, DcdEncoder, Layout};

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are taken for an Amber NetCDF file.
+//! Checks that must hold for any bytes that are taken for an Amber NetCDF file.
 
 #[path = "parts.rs"]
 pub mod parts;

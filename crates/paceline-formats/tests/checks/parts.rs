@@ -1,8 +1,8 @@
-//! What decoding a part of a frame is compared by, in the formats that have several fields.
+//! Comparison of decoding a part of a frame, in the formats that have several fields.
 
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// What a decoder asks for of frame number `number`, one run after another.
+/// Return the bytes that a decoder asks for of frame number `number`, one run after another.
 pub fn asked_for(decoder: &mut dyn Decoder, number: u64, frame: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut end = 0;
@@ -14,7 +14,7 @@ pub fn asked_for(decoder: &mut dyn Decoder, number: u64, frame: &[u8]) -> Vec<u8
     bytes
 }
 
-/// What decoding a part of the frame must give.
+/// Return the frame that decoding a part of `whole` must give.
 pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
     let some = |values: &[f32], wanted| match wanted {
         true => atoms

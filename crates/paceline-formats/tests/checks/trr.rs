@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are taken for TRR frames.
+//! Checks that must hold for any bytes that are taken for TRR frames.
 
 #[path = "parts.rs"]
 pub mod parts;

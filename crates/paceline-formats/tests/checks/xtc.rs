@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are taken for an XTC frame.
+//! Checks that must hold for any bytes that are taken for an XTC frame.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Fault;

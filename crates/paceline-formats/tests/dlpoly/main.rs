@@ -48,7 +48,7 @@ fn open(file: &File, n: usize) -> (Layout, Vec<Vec<u8>>) {
     (head.layout, frames)
 }
 
-/// What a frame that was written holds, as the decoder gives it.
+/// Return the content of a frame that was written, as the decoder gives it.
 fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Frame {
     let fields = Fields::from_bits([0b001, 0b011, 0b111][usize::from(file.level)]);
     let mut frame = Frame::new(atoms.len(), wanted);

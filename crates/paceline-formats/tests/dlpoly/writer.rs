@@ -17,7 +17,7 @@ pub enum Dialect {
     Windows,
 }
 
-/// What is written.
+/// File to write.
 #[derive(Debug, Clone, Copy)]
 pub struct File {
     pub dialect: Dialect,

@@ -4,7 +4,7 @@ use paceline_formats::fortran_text::{g20_10, take_real, three_g20_10};
 
 use crate::values::{Random, all};
 
-/// What may stand in columns, and what may not.
+/// Characters that may stand in columns, and some that may not.
 const CHARACTERS: &[u8] = b"      00123456789..--+EED\t\r\nx\0\xff";
 
 /// The bits of a line's three words, where they are numbers and nothing stands behind them.

@@ -34,7 +34,7 @@ impl Program {
         }
     }
 
-    /// What it prints on `input`.
+    /// Return what it prints on `input`.
     pub fn run(&self, input: &str) -> String {
         let mut process = Command::new(&self.0)
             .stdin(Stdio::piped())

@@ -13,12 +13,12 @@ fn text(columns: &[u8]) -> &str {
     std::str::from_utf8(columns).unwrap()
 }
 
-/// What Fortran writes for a number that needs more columns.
+/// Return the columns, or the stars that Fortran writes for a number that needs more columns.
 fn or_stars<const WIDTH: usize>(columns: Option<[u8; WIDTH]>) -> [u8; WIDTH] {
     columns.unwrap_or([b'*'; WIDTH])
 }
 
-/// What gfortran takes for halfway, or more, to the next power of ten.
+/// Values that gfortran takes for halfway, or more, to the next power of ten.
 const BORDERS: [f64; 6] = [
     0.99999999995,
     9.9999999995,

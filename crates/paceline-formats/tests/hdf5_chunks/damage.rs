@@ -1,4 +1,4 @@
-//! What contradicts itself is refused, with its place, and the rest is read.
+//! Data that contradicts itself is refused, with its place, and the rest is read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::SHAPE;
 use crate::check::{Bytes, Table, read};
 use crate::file::{DEFLATE, FLETCHER32, File, LZF, Plan, SHUFFLE};
 
-/// What becomes of rows 0 to 6 in chunks of 3 after a change.
+/// Return what becomes of rows 0 to 6 in chunks of 3 after a change.
 fn damaged(filters: &[u32], change: impl Fn(&mut File)) -> (Vec<usize>, String) {
     let plan = Plan::new("<f4", &SHAPE, &[3, 50, 3], filters);
     let mut file = plan.write();
@@ -170,7 +170,7 @@ fn what_is_required_and_not_there_is_missing() {
     );
 }
 
-/// What is made wrong of a dataset.
+/// Change that makes a dataset wrong.
 type Change<'a> = &'a dyn Fn(&mut Element);
 
 #[test]

@@ -23,7 +23,7 @@ pub struct File {
     pub table: Table,
 }
 
-/// What is written, and how.
+/// Dataset to write, and how.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub number: &'static str,
@@ -131,7 +131,7 @@ impl Plan {
         }
     }
 
-    /// What is expected of a row: x, y, z of all atoms.
+    /// Return the numbers expected of a row: x, y, z of all atoms.
     pub fn expected(&self, row: u64) -> Vec<f32> {
         let n = self.shape[1..].iter().product::<u64>();
         let units = self.write_nothing().element.units;

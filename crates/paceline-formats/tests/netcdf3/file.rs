@@ -4,7 +4,7 @@ use paceline_formats::Fields;
 
 pub const VELOCITY_SCALE: f32 = 20.455;
 
-/// Where the frames are.
+/// Place of the frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Records,

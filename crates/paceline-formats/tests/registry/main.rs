@@ -22,7 +22,7 @@ static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy]);
 const N_FRAMES: usize = 7;
 const N_ATOMS: usize = 30;
 
-/// What a file holds of all its frames.
+/// Content of a file, of all its frames.
 #[derive(Debug, Clone, PartialEq)]
 struct Content {
     positions: Vec<f32>,

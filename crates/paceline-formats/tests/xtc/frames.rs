@@ -63,7 +63,7 @@ impl Frame {
         Frame::new(atoms.collect())
     }
 
-    /// What a reader should make of it: Å.
+    /// Return the positions that a reader should make of it, Å.
     pub fn positions(&self) -> Vec<f32> {
         let scale = 1.0 / self.precision;
         let flat = self.atoms.iter().flatten();

@@ -9,7 +9,7 @@ use paceline_formats::source::{FileSource, Source};
 
 use super::table::{CHARGES, IDS, MASSES, NAMES, POSITIONS, Table};
 
-/// What part of a buffer, one in so many, is for bytes from which atoms are decoded.
+/// Divisor of a buffer: one part in so many is for bytes from which atoms are decoded.
 pub const PART: usize = 8;
 
 /// A frame of a file, as messages call it.
@@ -20,7 +20,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What cannot be done with the frame.
+    /// Return the error for what cannot be done with the frame.
     pub fn unsupported(&self, what: impl AsRef<str>) -> Error {
         Error::Unsupported {
             path: self.path.clone(),
@@ -35,7 +35,7 @@ pub trait AtomSource {
     /// their owners: one a place, or none. Each next range lies behind the one before.
     ///
     /// # Errors
-    /// What reading and decoding gives.
+    /// Any error of reading and decoding.
     fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()>;
 
     /// Bytes that it holds beside the table.
@@ -59,9 +59,9 @@ pub struct Text {
     moment: Moment,
     layout: Layout,
     head: FrameHead,
-    /// Where the frame is in the file.
+    /// Range of the frame in the file, bytes.
     frame: Range<u64>,
-    /// Where the atom at `place` begins in the frame.
+    /// Offset of the atom at `place` in the frame, bytes.
     at: u64,
     place: u64,
     /// Bytes that are read at a time.
@@ -73,7 +73,7 @@ impl Text {
     /// A hand on the frame that lies at these bytes.
     ///
     /// # Errors
-    /// What the source gives, and [`Error::Damaged`] where no frame begins so.
+    /// Any error of the source, and [`Error::Damaged`] if no frame begins so.
     pub fn new(
         source: FileSource,
         layout: Layout,
@@ -103,7 +103,7 @@ impl Text {
         }
     }
 
-    /// What stands before the atoms.
+    /// Return the head of the frame, which stands before the atoms.
     pub fn head(&self) -> &FrameHead {
         &self.head
     }

@@ -8,7 +8,7 @@ use super::ReadingCost;
 use super::table::{View, Widths};
 use crate::Communicator;
 
-/// What goes out and what comes in, in buffers that are used again.
+/// Outgoing and incoming atoms, in buffers that are used again.
 pub struct Exchange<'a> {
     pub comm: &'a dyn Communicator,
     pub cost: ReadingCost,
@@ -50,7 +50,7 @@ impl<'a> Exchange<'a> {
         self.exchange(&counts)
     }
 
-    /// What came, by rank.
+    /// Return the atoms that came, by rank.
     pub fn received(&self) -> Result<Vec<View<'_>>> {
         parcels(&self.incoming, &self.received, &self.widths)
     }
@@ -100,7 +100,7 @@ fn parcels<'a>(bytes: &'a [u8], counts: &[u64], widths: &Widths) -> Result<Vec<V
 /// Atoms that are sorted at a time: where they go then stays at hand, column after column.
 const BLOCK: usize = 4096;
 
-/// Where an atom goes: the parcel, and the place in it.
+/// Destination of an atom: the parcel, and the place in it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     parcel: usize,

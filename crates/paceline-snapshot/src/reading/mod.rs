@@ -30,14 +30,14 @@ mod tests;
 
 // Atoms from readers to owners, batch by batch.
 
-/// Who reads, and how much at a time.
+/// Ranks that read, and how much they read at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
     pub moment: &'a Moment,
     pub n_atoms: u64,
     /// Places for atoms in the file, of which some may hold none.
     pub n_places: u64,
-    /// What is known of each atom; no owners.
+    /// Column widths of what is known of each atom, bytes; no owners.
     pub widths: Widths,
     /// The ranks that read, rising.
     pub readers: &'a [usize],
@@ -55,7 +55,7 @@ impl Settings<'_> {
     }
 }
 
-/// What one rank did for one frame.
+/// Cost of one frame to one rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadingCost {
     pub read: Duration,
@@ -82,11 +82,11 @@ const ROOM: usize = 256 << 20;
 /// failed. All ranks call it, readers with a supply.
 ///
 /// # Errors
-/// What this rank's supply and owners give; and, on all ranks, [`Error::Unsupported`] where an atom
+/// Any error of this rank's supply and owners; and, on all ranks, [`Error::Unsupported`] if an atom
 /// is missing or there twice.
 ///
 /// # Panics
-/// Where nobody reads.
+/// If nobody reads.
 pub fn distribute(
     comm: &dyn Communicator,
     settings: Settings<'_>,
@@ -124,7 +124,7 @@ struct Distribution<'a> {
     room: u64,
     /// This rank's place among the readers.
     reader: Option<usize>,
-    /// Of each owner.
+    /// Reader through which each owner gets its atoms.
     reader_of: Vec<usize>,
     /// The owners of the batch.
     ranks: Vec<i64>,
@@ -311,7 +311,7 @@ impl Partition {
         self.n_batches
     }
 
-    /// What a reader reads in a batch.
+    /// Return the places that a reader reads in a batch.
     pub fn part(&self, batch: u64, reader: usize) -> Range<u64> {
         let (all, reader) = (0..self.n_atoms, reader as u64);
         match self.apart {

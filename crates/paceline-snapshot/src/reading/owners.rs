@@ -9,7 +9,7 @@ pub trait Owners {
     /// The owner of each atom, appended to `ranks`: as many as the table has atoms.
     ///
     /// # Errors
-    /// What keeps an atom from having one.
+    /// Any error that keeps an atom from having an owner.
     fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()>;
 }
 
@@ -21,7 +21,8 @@ pub struct ById {
 }
 
 impl ById {
-    /// Whose share, out of those of [`super::shares::share`], holds this number, from 1 on.
+    /// Return the rank whose share, of those of [`super::shares::share`], holds this number, from 1
+    /// on.
     fn owner(&self, id: i64) -> u32 {
         let ranks = u128::from(self.n_ranks);
         ((u128::from(id.unsigned_abs()) * ranks - 1) / u128::from(self.n_atoms)) as u32
@@ -43,7 +44,7 @@ pub struct Grid {
     shape: [u32; 3],
     /// Columns of the inverse of the cell: of a position, they give its parts of each vector.
     inverse: [[f64; 3]; 3],
-    /// Of each vector, where the cell begins: -1/2 where it is centred on the origin.
+    /// Start of the cell, in parts of each vector: -1/2 if it is centred on the origin.
     start: f64,
 }
 
@@ -80,8 +81,8 @@ impl Grid {
         })
     }
 
-    /// Whose domain holds the image of a position that is in the cell; nobody's where it is not
-    /// finite.
+    /// Return the rank whose domain holds the image of a position that is in the cell; none if the
+    /// position is not finite.
     pub fn owner(&self, position: [f64; 3]) -> Option<u32> {
         let mut domain = [0; 3];
         for (axis, domain) in domain.iter_mut().enumerate() {

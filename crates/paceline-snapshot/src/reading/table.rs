@@ -21,7 +21,7 @@ pub const N_COLUMNS: usize = 8;
 /// Bytes of an atom in each column; 0 in those that are not there.
 pub type Widths = [usize; N_COLUMNS];
 
-/// What is known of atoms beside their vectors.
+/// Properties that are known of atoms beside their vectors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
     pub names: bool,
@@ -61,7 +61,7 @@ impl Table {
     /// No atoms.
     ///
     /// # Panics
-    /// Where ids have no column.
+    /// If ids have no column.
     pub fn new(widths: Widths) -> Self {
         assert_eq!(widths[IDS], 8, "atoms without numbers");
         Table {
@@ -102,7 +102,7 @@ impl Table {
         &self.columns[column]
     }
 
-    /// Where to append what is known of further atoms: to all columns that are there, as many.
+    /// Return a column to append further atoms to: as many to each column that is there.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }

@@ -38,7 +38,7 @@ fn all() -> Widths {
     widths(Fields::ALL, true, known)
 }
 
-/// What is known of an atom.
+/// Append all that is known of an atom to a table.
 fn put(id: u64, table: &mut Table) {
     let number = |k: u64| (mixed(9 * id + k) % 100_000) as f64 / 100_000.0 * SIDE;
     let vector = |k: u64| [0, 1, 2].map(|axis| number(3 * k + axis).to_ne_bytes());
@@ -56,7 +56,7 @@ struct File {
     moment: Moment,
     id_at: fn(u64) -> u64,
     next: u64,
-    /// Where it cannot be read.
+    /// Place of an atom that cannot be read.
     damaged: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl AtomSource for File {
     }
 }
 
-/// Whose an atom is, by its number.
+/// Owner of an atom, by its number.
 struct Rule(fn(i64) -> i64);
 
 impl Owners for Rule {
@@ -246,7 +246,7 @@ fn memory_is_bounded_whoever_owns_the_atoms() {
     }
 }
 
-/// What each rank says: nothing where another failed.
+/// Return the error of each rank: nothing if another rank failed.
 fn refused(rule: fn(i64) -> i64, damaged: Option<u64>) -> Vec<Option<String>> {
     let case = Case {
         n_atoms: 1000,

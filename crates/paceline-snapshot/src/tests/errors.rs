@@ -35,7 +35,7 @@ fn try_to_write(ranks: &[Own], path: &Path) -> Vec<Failure> {
     })
 }
 
-/// What all ranks say of atoms that are wrong.
+/// Return the reason that all ranks give for refusing atoms that are wrong.
 fn refused(name: &str, ranks: &[Own]) -> String {
     let file = Scratch::new(name);
     let reasons = try_to_write(ranks, &file.0)

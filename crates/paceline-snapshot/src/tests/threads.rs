@@ -9,7 +9,7 @@ use std::sync::{Barrier, Mutex};
 use crate::{Communicator, Reduce};
 use paceline_formats::error::{Error, Result};
 
-/// What ranks leave for each other: bytes for each rank, by rank.
+/// Messages that ranks leave for each other: bytes for each rank, by rank.
 struct Table {
     barrier: Barrier,
     posts: Vec<Mutex<Vec<Vec<u8>>>>,

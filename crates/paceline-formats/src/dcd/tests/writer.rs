@@ -62,7 +62,8 @@ impl File {
         (0..self.n_atoms).filter(|atom| atom % 3 != 0).collect()
     }
 
-    /// What a reader must find: fixed atoms stay where the first frame has them.
+    /// Return the positions that a reader must find: fixed atoms stay where the first frame has
+    /// them.
     pub fn positions(&self, frame: u64, atoms: &[usize]) -> Vec<f32> {
         let position = |atom: usize| {
             let frame = if self.fixed && atom.is_multiple_of(3) {

@@ -17,7 +17,7 @@ use crate::source::{FileSource, MemorySource, Source};
 use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};
 
-/// What two opens of one file must agree in. (As text, for a time can be NaN.)
+/// Return what two opens of one file must agree in. (As text, for a time can be NaN.)
 fn content(index: &Index) -> String {
     content_of(index, &MemorySource(Vec::new()))
 }

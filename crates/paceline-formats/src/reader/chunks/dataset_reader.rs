@@ -238,7 +238,7 @@ const KEPT: usize = 64 * 1024 * 1024;
 /// chunks were inflated 1.3 to 1.8 times as fast.
 const BEGINNING: f64 = 0.6;
 
-/// What is known of a dataset's chunks from those that were read before.
+/// Knowledge of a dataset's chunks from those that were read before.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The place of chunks that was unpacked last.
@@ -253,7 +253,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 struct Kept {
     column: usize,
-    /// Where it was: a file that grows may have it elsewhere now.
+    /// Place where it was: a file that grows may have it elsewhere now.
     chunk: Chunk,
     /// To its end, every checksum proved.
     whole: bool,
@@ -392,7 +392,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 }
 
-/// What is read at once where the first guess was too small.
+/// Most bytes that are read at once if the first guess was too small.
 const MORE: u64 = 16 * 1024;
 
 /// Bring the wanted numbers of an unpacked chunk to their places.

@@ -23,7 +23,7 @@ pub(super) struct Ids {
     atoms: Atoms,
     /// Numbers of the atoms in each slot, of the frames that were read last.
     numbers: Vec<i64>,
-    /// Where each of our atoms is in the frame at hand.
+    /// Slot of each of our atoms in the frame at hand.
     slots: Vec<usize>,
     /// The frame at hand, wanted atoms in our order.
     sorted: [Vec<f32>; 3],
@@ -139,7 +139,7 @@ impl Ids {
         }
     }
 
-    /// What is wrong with the numbers of a row of the block.
+    /// Return the flaw in the numbers of a row of the block.
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
         let plan = &self.reader.plan;
         let row = slice.rows[row].unsigned_abs();

@@ -1,4 +1,4 @@
-//! What one worker reads with: a source, buffers that are used again, and a clock.
+//! Tools that one worker reads with: a source, buffers that are used again, and a clock.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) struct IoContext {
 
 impl IoContext {
     /// # Errors
-    /// What the source gives.
+    /// Errors of the source.
     pub fn new(source: Arc<dyn Source>) -> Result<IoContext> {
         Ok(IoContext {
             file_size: source.size()?,
@@ -116,7 +116,7 @@ impl<K: Copy> Run<K> {
 
 // Frames of a block that cannot be read, and why.
 
-/// Where a dataset contradicts the file's index, or its own coding.
+/// Contradiction between a dataset and the file's index, or its own coding.
 #[derive(Debug, Clone)]
 pub(super) struct Flaw {
     /// The chunk or row, and the dataset.
@@ -127,7 +127,7 @@ pub(super) struct Flaw {
     pub found: String,
 }
 
-/// What is known of the damage of a block.
+/// Known damage of a block.
 pub(super) struct SkippedFrames<'a> {
     pub path: PathBuf,
     /// Numbers of the block's frames.

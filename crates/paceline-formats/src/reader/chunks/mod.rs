@@ -348,15 +348,15 @@ pub struct Identity {
     pub order: Vec<i64>,
 }
 
-/// What is read of each frame.
+/// Parts of each frame that are read.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest<'a> {
     /// Numbers of the frames, for messages.
     pub frames: &'a [i64],
-    /// Where their positions, velocities and forces are, and their atoms' numbers.
+    /// Places of their positions, velocities and forces, and of their atoms' numbers.
     pub slices: [Option<Slice<'a>>; 3],
     pub ids: Option<Slice<'a>>,
-    /// What every frame must hold.
+    /// Fields that every frame must hold.
     pub required: Fields,
     /// Leave out frames that cannot be read.
     pub skip: bool,
@@ -365,7 +365,7 @@ pub struct ReadRequest<'a> {
 }
 
 impl ReadRequest<'_> {
-    /// What a frame holds of what is read.
+    /// Return the fields that a frame holds of those that are read.
     fn held(&self, row: usize) -> Fields {
         let [positions, velocities, forces] = self
             .slices
@@ -395,7 +395,7 @@ pub struct Slice<'a> {
     pub masks: &'a [u32],
 }
 
-/// Where a chunk is, and which stages its bytes went through.
+/// Place of a chunk, and the stages that its bytes went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Chunk {
     pub offset: u64,

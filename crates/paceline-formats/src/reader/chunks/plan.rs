@@ -1,4 +1,4 @@
-//! What one worker knows of one dataset: what is wanted of it, and how to get at it.
+//! Knowledge that one worker has of one dataset: what is wanted of it, and how to get at it.
 
 use std::ops::Range;
 
@@ -55,12 +55,12 @@ impl Plan {
         row / self.grid.chunk_rows
     }
 
-    /// Where a row begins in its chunks, bytes.
+    /// Return the offset of a row in its chunks, bytes.
     pub fn within(&self, row: u64, place: u64) -> u64 {
         (row - place * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
 
-    /// Where a chunk is; a contiguous dataset is one.
+    /// Return where a chunk is; a contiguous dataset is one.
     pub fn chunk(&self, slice: Slice<'_>, place: u64, column: usize) -> Chunk {
         match self.is_contiguous() {
             false => slice.chunk(&self.grid, place, column),
@@ -151,7 +151,7 @@ impl Plan {
         ))
     }
 
-    /// What is wrong with a chunk.
+    /// Return a description of what is wrong with a chunk.
     pub fn flaw(
         &self,
         place: u64,
@@ -169,7 +169,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with a row of a contiguous dataset behind whose start the file ends.
+    /// Return the flaw of a row of a contiguous dataset behind whose start the file ends.
     pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
         Flaw {
             what: format!("row {row} of {}", self.dataset.name),
