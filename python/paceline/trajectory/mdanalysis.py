@@ -356,7 +356,7 @@ def _open_files_behind(universe: Any) -> FileTrajectory | None:
         if trajectory.is_collective:
             raise UnsupportedError(
                 f"{trajectory.filename}: collective=True has all ranks read at once, and a run has "
-                "each read the blocks that it is dealt; open it without collective=True"
+                "each read the blocks that are assigned to it; open it without collective=True"
             )
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
