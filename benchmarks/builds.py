@@ -1,6 +1,6 @@
 """Compare two builds of paceline: the same jobs in turn, and the ratio of their times.
 
-    python -m benchmarks.builds OLD [--new CHECKOUT] [--pairs 9] [--only rmsd-xtc …] [--frames 2000]
+    python -m benchmarks.builds OLD [--new CHECKOUT] [--pairs 9] [--only NAME …] [--frames 20000]
 
 OLD and CHECKOUT are folders of this repository with the module built in `python/paceline`; this one
 is compared by default. Each build has a process that has done every job once. Jobs use public names
@@ -27,14 +27,19 @@ import numpy as np
 SLOWER = 1.03
 #: Seconds that a measurement lasts at least.
 LEAST = 0.4
+#: Atoms of a snapshot at full size.
+FULL_ATOMS = 1_728_000
 SELECTION = "protein and name CA"
 
 
-def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
+def jobs(adk: Path, water: Path, work: Path, scale: float) -> dict[str, Callable[[], Any]]:
     """Make the jobs, by name; paceline is imported only in the processes that do them."""
     import paceline
     from paceline.analysis.rdf import InterRDF
     from paceline.analysis.rms import RMSD, RMSF
+
+    def frames(n: int) -> int:
+        return max(1, round(n * scale))
 
     def rmsd(path: Path, **options: Any) -> Callable[[], Any]:
         universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
@@ -53,7 +58,7 @@ def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
         def write() -> None:
             Path(file).unlink(missing_ok=True)
             paceline.Write(universe.atoms, file, **options).run(
-                stop=100, backend="serial", progress=False
+                stop=frames(1000), backend="serial", progress=False
             )
 
         return write
@@ -62,13 +67,15 @@ def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
         universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
         atoms = universe.select_atoms(SELECTION)
         whole = [paceline.transform.unwrap()]
-        return lambda: RMSD(atoms).run(transforms=whole, stop=200, backend="serial", progress=False)
+        return lambda: RMSD(atoms).run(
+            transforms=whole, stop=frames(2000), backend="serial", progress=False
+        )
 
     def rdf(path: Path) -> Callable[[], Any]:
         universe = paceline.Universe(str(next(path.parent.glob("topology.*"))), str(path))
         oxygens = universe.select_atoms("name OW")
         return lambda: InterRDF(oxygens, oxygens, range=(0.0, 10.0)).run(
-            stop=3, backend="serial", progress=False
+            stop=frames(30), backend="serial", progress=False
         )
 
     plain, packed = work / "topology-plain.h5md", work / "topology-packed.h5md"
@@ -77,7 +84,9 @@ def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
             universe = paceline.Universe(
                 str(next(water.parent.glob("topology.*"))), str(water.with_suffix(".xtc"))
             )
-            paceline.Write(universe.atoms, str(name), **options).run(stop=300, progress=False)
+            paceline.Write(universe.atoms, str(name), **options).run(
+                stop=frames(2000), progress=False
+            )
     topology = str(next(water.parent.glob("topology.*")))
 
     def h5md(path: Path, **options: Any) -> Callable[[], Any]:
@@ -109,7 +118,7 @@ def jobs(adk: Path, water: Path, work: Path) -> dict[str, Callable[[], Any]]:
     return found
 
 
-def commands(adk: Path, work: Path) -> dict[str, list[str]]:
+def commands(adk: Path, work: Path, scale: float) -> dict[str, list[str]]:
     """List commands whose whole process is timed: starts, and snapshots on two ranks."""
     topology = str(next(adk.parent.glob("topology.*")))
     found = {
@@ -129,7 +138,8 @@ def commands(adk: Path, work: Path) -> dict[str, list[str]]:
         for end in ("h5md", "HISTORY", "nc"):
             name = str(work / ("HISTORY" if end == "HISTORY" else f"snapshot.{end}"))
             found[f"snapshot-{end.lower()}"] = [
-                mpiexec, "-n", "2", sys.executable, str(snapshot), name
+                *(mpiexec, "-n", "2", sys.executable, str(snapshot), name),
+                str(max(1000, round(FULL_ATOMS * scale))),
             ]  # fmt: skip
     return found
 
@@ -141,7 +151,7 @@ from mpi4py import MPI
 from paceline.snapshot import Writer
 
 comm = MPI.COMM_WORLD
-n = 200_000
+n = int(sys.argv[2])
 ids = np.random.default_rng(1).permutation(n)[comm.rank :: comm.size] + 1
 positions = np.random.default_rng(comm.rank).random((len(ids), 3)) * 50
 names = {"names": np.full(len(ids), "Na")} if sys.argv[1].endswith("HISTORY") else {}
@@ -151,10 +161,10 @@ with Writer(comm, sys.argv[1], n, overwrite=True) as writer:
 """
 
 
-def serve(adk: Path, water: Path, work: Path) -> None:
+def serve(adk: Path, water: Path, work: Path, scale: float) -> None:
     """Do the jobs that are named on standard input, and answer with their seconds."""
     work.mkdir(exist_ok=True)
-    found = jobs(adk, water, work)
+    found = jobs(adk, water, work, scale)
     print(json.dumps(list(found)), flush=True)
     for line in sys.stdin:
         name, times = json.loads(line)
@@ -167,12 +177,12 @@ def serve(adk: Path, water: Path, work: Path) -> None:
 class Build:
     """One build: its process that does jobs, and its environment for commands."""
 
-    def __init__(self, checkout: Path, adk: Path, water: Path, work: Path):
+    def __init__(self, checkout: Path, adk: Path, water: Path, work: Path, scale: float):
         self.work = work
         work.mkdir()
         self.environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / "python"))
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", str(adk), str(water), str(work)],
+            [sys.executable, __file__, "--serve", *map(str, (adk, water, work, scale))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self.environment,
@@ -180,7 +190,7 @@ class Build:
         )
         assert self._process.stdout is not None
         self.jobs: list[str] = json.loads(self._process.stdout.readline())
-        self.commands = commands(adk, work)
+        self.commands = commands(adk, work, scale)
 
     def seconds(self, name: str, times: int) -> float:
         """Time a job done so many times, or a command."""
@@ -233,24 +243,28 @@ def main() -> int:
     parser.add_argument("old", type=Path, help="checkout of the old build")
     parser.add_argument("--new", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--frames", type=int, default=2000, help="frames of the protein alone")
+    parser.add_argument(
+        "--frames",
+        type=int,
+        default=20_000,
+        help="frames of the protein alone; the other sizes follow",
+    )
     parser.add_argument("--only", nargs="+", default=(), metavar="JOB")
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
     args = parser.parse_args()
     from benchmarks.data import RECIPES, prepare
     from benchmarks.machine import describe
 
-    sets = {
-        one.name: one for one in prepare(args.data.resolve(), args.frames / RECIPES[0].n_frames)
-    }
+    scale = args.frames / RECIPES[0].n_frames
+    sets = {one.name: one for one in prepare(args.data.resolve(), scale)}
     adk, water = sets["adk"].trajectory("xtc"), sets["water"].trajectory("xtc")
     print(*(f"# {line}" for line in describe()), sep="\n")
     print(f"# {args.pairs} pairs; at least {LEAST} s a measurement; {args.frames} frames")
     print("job", "old (ms)", "new / old", "low", "high", sep="\t", flush=True)
     slower = []
     with tempfile.TemporaryDirectory() as folder:
-        old = Build(args.old, adk, water, Path(folder, "old"))
-        new = Build(args.new, adk, water, Path(folder, "new"))
+        old = Build(args.old, adk, water, Path(folder, "old"), scale)
+        new = Build(args.new, adk, water, Path(folder, "new"), scale)
         for name in [*old.jobs, *old.commands]:
             if args.only and name not in args.only:
                 continue
@@ -266,6 +280,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
-        serve(*map(Path, sys.argv[2:]))
+        serve(*map(Path, sys.argv[2:5]), float(sys.argv[5]))
     else:
         sys.exit(main())
