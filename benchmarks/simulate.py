@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from paceline.schedule.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
 
+#: Number in place of a block's where a worker begins.
+_NONE = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -31,20 +34,24 @@ class Course:
     n_repeated: int
 
 
-def simulate(blocks: Sequence[float], slowness: Sequence[float]) -> Course:
+def simulate(
+    blocks: Sequence[float], slowness: Sequence[float], late: Sequence[float] = ()
+) -> Course:
     """Assign blocks to workers as they come free, and once more those that are overdue.
 
-    `blocks` are seconds of a worker that is not slow, `slowness` the factors of the workers.
+    `blocks` are seconds of a worker that is not slow, `slowness` the factors of the workers, and
+    `late` the seconds by which the first of them begin later.
     """
-    return _Run(blocks, slowness).course()
+    return _Run(blocks, slowness, late).course()
 
 
 class _Run:
     """One simulated run: its clock, and the state of its scheduler."""
 
-    def __init__(self, blocks: Sequence[float], slowness: Sequence[float]):
+    def __init__(self, blocks: Sequence[float], slowness: Sequence[float], late: Sequence[float]):
         self._blocks = blocks
         self._slowness = slowness
+        self._late = late
         self._upcoming = 0
         self._done_by = [-1] * len(blocks)
         self._n_left = len(blocks)
@@ -59,7 +66,9 @@ class _Run:
 
     def course(self) -> Course:
         """Run until every block is done."""
-        for worker in range(len(self._slowness)):
+        for worker, begin in enumerate(self._late):
+            heapq.heappush(self._events, (begin, worker, _NONE))
+        for worker in range(len(self._late), len(self._slowness)):
             self._give(worker, 0.0)
         now = 0.0
         while self._n_left:
@@ -69,7 +78,8 @@ class _Run:
                 self._repeat(self._idle.popleft(), level, now)
                 continue
             now, worker, block = heapq.heappop(self._events)
-            self._finish(worker, block, now)
+            if block != _NONE:
+                self._finish(worker, block, now)
             if self._n_left:
                 self._give(worker, now)
         return Course(now, self._done_by, self._n_repeated)
