@@ -1,81 +1,170 @@
-"""Compare the model with published times, row by row.
+"""Compare the model with published times that it was not fitted to, and with serial / N.
 
     python -m benchmarks model [--tsv] [--figure model.svg]
 
-It measures nothing. The input is the serial rows of Khoshlessan et al. 2020, Table 5, and three
-constants that are fitted on SDSC Comet; LSU SuperMIC and PSC Bridges are the test.
+It measures nothing. Each cluster is predicted from its serial runs, with constants that are fitted
+to the other clusters. Beside it stands the serial time divided by the ranks.
 """
 
 import argparse
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
-from benchmarks.model_fit import fit
-from benchmarks.model_rows import FACTOR, FITTED_ON, Case, Constants, at_work, cases, stated
+from benchmarks.model_fit import (
+    LOCK,
+    TERMS,
+    Errors,
+    bandwidth,
+    factor,
+    h5md_left_out,
+    late,
+    left_out,
+    t_lock,
+    total_left_out,
+)
+from benchmarks.model_rows import CORES, cases, h5md_runs, totals
 from benchmarks.table import Table
 
-ROW_HEADINGS = (
-    *("cluster", "gather", "access", "ranks", "role"),
-    *("measured s", "predicted s", "error %", "allowed %", "verdict"),
-)
-STATED_HEADINGS = ("access", "gather", "ranks", "quantity", "stated s", "predicted s", "verdict")
+#: What ranks read, by the words of Table 5.
+ACCESS = {"single": "one shared XTC file", "splitting": "one XTC file a rank", "phdf5": "HDF5"}
 
 
-def constants_table(values: Constants, errors: Constants) -> Table:
-    """The three constants with their standard errors."""
-    table = Table(f"constants, fitted on {FITTED_ON}", ("constant", "value", "error", "unit"))
-    for name, unit, factor in (("t_lock", "µs", 1e6), ("t_request", "µs", 1e6), ("t_open", "s", 1)):
-        value, error = (getattr(found, name) * factor for found in (values, errors))
-        table.rows.append((name, f"{value:.2f}", f"{error:.2f}", unit))
+def summary_table() -> Table:
+    """Errors of serial / N and of the model, on clusters that were left out."""
+    headings = ("file", "cluster", "rows", "serial / N, error %", "within 15 %")
+    table = Table("left-out clusters, t_io + t_comp", (*headings, "model, error %", "within 15 %"))
+    groups = [*((a, c) for a in ACCESS for c in CORES), *((a, "all") for a in ACCESS)]
+    for access, cluster in (*groups, ("all", "all")):
+        plain, ours = (_errors(terms, access, cluster) for terms in ((), (LOCK,)))
+        if plain.n > 0:
+            numbers = (cell for one in (plain, ours) for cell in _cells(one))
+            table.rows.append((ACCESS.get(access, "all"), cluster, f"{plain.n}", *numbers))
     return table
 
 
-def rows_table(constants: Constants) -> Table:
-    """Every row of Table 5."""
-    table = Table("t_io + t_comp, mean over ranks (Table 5)", ROW_HEADINGS)
+def terms_table() -> Table:
+    """Each term alone, and all terms but it."""
+    columns = ("all 50 rows, error %", "within 15 %", "shared file, error %", "within 15 %")
+    table = Table("terms, on left-out clusters", ("terms", *columns, *CORES))
+    for title, terms in _combinations():
+        cells = [*_cells(_errors(terms)), *_cells(_errors(terms, "single"))]
+        cells += [_cells(_errors(terms, cluster=cluster))[0] for cluster in CORES]
+        table.rows.append((title, *cells))
+    return table
+
+
+def _combinations() -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "none: serial / N", ()
+    for name in TERMS:
+        yield name, (name,)
+    yield "all four", tuple(TERMS)
+    for name in TERMS:
+        yield f"all but {name}", tuple(one for one in TERMS if one != name)
+
+
+def _errors(terms: tuple[str, ...], access: str = "all", cluster: str = "all") -> Errors:
+    found = left_out(terms).items()
+    return Errors.of(
+        {
+            case: predicted
+            for case, predicted in found
+            if access in (case.access, "all") and cluster in (case.cluster, "all")
+        }
+    )
+
+
+def _cells(errors: Errors) -> tuple[str, str]:
+    return f"{100 * errors.mean:.1f}", f"{errors.n_small} of {errors.n}"
+
+
+def rows_table() -> Table:
+    """Every row of Table 5, its cluster left out."""
+    headings = ("cluster", "gather", "access", "ranks", "measured s", "serial / N s", "error %")
+    table = Table("t_io + t_comp (Table 5)", (*headings, "model s", "error %"))
+    for case, predicted in left_out((LOCK,)).items():
+        cells = [case.cluster, case.gather, case.access, f"{case.n_ranks}", f"{case.measured:.2f}"]
+        for value in (case.share, predicted):
+            cells += [f"{value:.2f}", f"{100 * (value / case.measured - 1):.1f}"]
+        table.rows.append(tuple(cells))
+    return table
+
+
+def ratios_table() -> Table:
+    """By how many times a shared file takes longer than split files, where both were measured."""
+    headings = ("cluster", "gather", "ranks", "measured", "serial / N", "error %")
+    table = Table("shared file / split files, t_io + t_comp", (*headings, "model", "error %"))
+    by_series = {(case.cluster, case.gather, case.access, case.n_ranks): case for case in cases()}
+    predicted = left_out((LOCK,))
+    errors: tuple[list[float], list[float]] = ([], [])
     for case in cases():
-        predicted = at_work(case.predict(constants))
-        apart = predicted - case.measured
-        table.rows.append(
-            (
-                *(case.cluster, case.gather, case.access, str(case.n_ranks)),
-                "fitted" if case.cluster == FITTED_ON else "tested",
-                *(f"{seconds:.2f}" for seconds in (case.measured, predicted)),
-                *(f"{100 * part / case.measured:.1f}" for part in (apart, case.allowed)),
-                _verdict(abs(apart) <= case.allowed),
-            )
-        )
+        split = by_series.get((case.cluster, case.gather, "splitting", case.n_ranks))
+        if case.access != "single" or split is None:
+            continue
+        measured = case.measured / split.measured
+        cells = [case.cluster, case.gather, f"{case.n_ranks}", f"{measured:.2f}"]
+        values = case.share / split.share, predicted[case] / predicted[split]
+        for value, found in zip(values, errors, strict=True):
+            found.append(value / measured - 1)
+            cells += [f"{value:.2f}", f"{100 * found[-1]:.1f}"]
+        table.rows.append(tuple(cells))
+    means = [f"{100 * mean(map(abs, found)):.1f}" for found in errors]
+    table.rows.append(("all", "mean", "-", "-", "-", means[0], "-", means[1]))
     return table
 
 
-def stated_table(constants: Constants) -> Table:
-    """Every time of a parallel run that the text states, and one without reading."""
-    table = Table(f"times that the text states, {FITTED_ON}", STATED_HEADINGS)
-    for statement in stated():
-        case, predicted = statement.case, statement.of(statement.case.predict(constants))
-        table.rows.append(
-            (
-                *(case.access, case.gather, str(case.n_ranks), statement.what),
-                *(f"{seconds:.3g}" for seconds in (statement.measured, predicted)),
-                _verdict(statement.met(predicted)),
-            )
-        )
-    table.rows.append(_row_without_reading(stated()[0].case, constants))
+def totals_table() -> Table:
+    """Whole runs with stragglers, each from the other."""
+    headings = ("run", "measured s", "serial / N s", "model s", "other ranks s", "model of others s")
+    table = Table("whole runs with stragglers (text), Comet, 72 ranks", headings)
+    for run in totals():
+        whole = total_left_out(run)
+        others = left_out((LOCK,))[run.case]
+        values = (run.measured, run.case.share, whole, run.others, others)
+        name = {"mpi": "MPI", "ga": "Global Arrays"}[run.case.gather]
+        table.rows.append((name, *(f"{value:.1f}" for value in values)))
     return table
 
 
-def _row_without_reading(case: Case, constants: Constants) -> tuple[str, ...]:
-    """The run of Fig. 3: positions from memory, no file. It had no stragglers: about its t_comp."""
-    unread = replace(case, access="none", t_io=0.0, serial_io=0.0)
-    predicted = unread.predict(constants).t_total
-    met = unread.t_comp / FACTOR <= predicted <= unread.t_comp * FACTOR
-    what = "total without stragglers (t_comp of Table 5)"
-    seconds = (f"{value:.3g}" for value in (unread.t_comp, predicted))
-    return ("none", case.gather, str(case.n_ranks), what, *seconds, _verdict(met))
+def h5md_table() -> Table:
+    """Shared H5MD files, each cluster from the other."""
+    headings = ("cluster, access", "ranks", "measured s", "serial / N s", "times off")
+    table = Table("one H5MD file (Jakupovic & Beckstein 2021)", (*headings, "model s", "times off"))
+    ratios: tuple[list[float], list[float]] = ([], [])
+    for run in h5md_runs():
+        cells = [f"{run.cluster}, {run.access}", f"{run.n_ranks}", f"{run.measured:.4g}"]
+        for found, value in zip(ratios, (run.share, h5md_left_out(run)), strict=True):
+            found.append(value / run.measured)
+            cells += [f"{value:.3g}", f"{factor(found[-1:]):.1f}"]
+        table.rows.append(tuple(cells))
+    means = (f"{factor(found):.1f}" for found in ratios)
+    table.rows.append(("all, geometric mean", "-", "-", "-", next(means), "-", next(means)))
+    return table
 
 
-def _verdict(is_met: bool) -> str:
-    return "met" if is_met else "NOT MET"
+def constants_table() -> Table:
+    """The constants of the model, without each cluster and with all."""
+    table = Table("constants", ("constant", "fitted to", "value", "unit"))
+    for cluster in (*CORES, ""):
+        rows = f"all but {cluster}" if cluster else "all clusters"
+        table.rows.append(("t_lock", rows, f"{t_lock(without=cluster) * 1e6:.1f}", "µs"))
+    for run in totals():
+        table.rows.append(("late", f"the run with {run.case.gather}", f"{late([run]):.0f}", "s"))
+    for cluster in dict.fromkeys(run.cluster for run in h5md_runs()):
+        rate = bandwidth([run for run in h5md_runs() if run.cluster == cluster])
+        table.rows.append(("server_bandwidth", cluster, f"{rate / 1e9:.2f}", "GB/s"))
+    return table
+
+
+TABLES = {
+    "summary": summary_table,
+    "terms": terms_table,
+    "ratios": ratios_table,
+    "rows": rows_table,
+    "totals": totals_table,
+    "h5md": h5md_table,
+    "constants": constants_table,
+}
 
 
 def main() -> None:
@@ -84,13 +173,12 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="draw it: .svg, .png")
     # Options of the other benchmarks are accepted, because one command may run all.
     asked, _ = parser.parse_known_args()
-    values, errors = fit()
-    for table in (constants_table(values, errors), rows_table(values), stated_table(values)):
-        print(f"{table.render(asked.tsv)}\n")
+    for make in TABLES.values():
+        print(f"{make().render(asked.tsv)}\n")
     if asked.figure is not None:
         from benchmarks.model_figures import draw_published
 
-        draw_published(values).savefig(asked.figure)
+        draw_published().savefig(asked.figure)
 
 
 if __name__ == "__main__":

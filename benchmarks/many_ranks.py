@@ -3,216 +3,160 @@
 The job is that of Khoshlessan et al. 2020 on SDSC Comet: its frames, its serial times.
 """
 
-import itertools
-import math
 import random
 import statistics
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from functools import cache
+from typing import Any
 
-import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from benchmarks.model_fit import fit
+from benchmarks.model_fit import late, t_lock
 from benchmarks.model_rows import (
     CORES,
-    FRAME_BYTES,
+    LAYOUTS,
     N_FRAMES,
-    Constants,
+    STRAGGLERS,
     at_work,
     cases,
-    published_deal,
-    stated,
+    cost_of,
+    totals,
 )
 from benchmarks.simulate import simulate
-from paceline.model import FILE_SYSTEMS, NETWORKS, FileSystem, FrameCost, Prediction, Unevenness
-from paceline.model import predict as predict_run
+from paceline.model import FILE_SYSTEMS, FileSystem, FrameCost, Prediction, Unevenness, predict
 from paceline.scaling.predict import last_that_pays, usual_block
 
 RANKS = (24, 384, 10_000)
 #: Ranks of a smooth curve.
 CURVE = sorted({*(round(10 ** (k / 12)) for k in range(49)), *RANKS})
-#: What is done with the file: its layout, its series in Table 5, and how many servers hold a file.
-FILES = {
-    "one XTC file": ("shared", "single", 1),
-    "one XTC file, over all servers": ("shared", "single", FILE_SYSTEMS["lustre"].servers),
-    "one XTC file a rank": ("split", "splitting", 1),
-    "one HDF5 file, MPI-IO": ("h5md", "phdf5", 1),
+#: Ways to read the file: the series of Table 5, and frames at once (by default a block).
+READINGS: dict[str, tuple[str, int | None]] = {
+    "XTC, frame by frame": ("single", 1),
+    "XTC, in blocks": ("single", None),
+    "HDF5 of 146 atoms, in blocks": ("phdf5", None),
 }
-#: As the papers read it: each rank opens and parses for itself, a request for each frame, equal
-#: shares. As paceline does: opened once, a request for each block, blocks assigned dynamically.
-PAPERS, OURS = "as published", "as paceline reads"
 #: Schedules are compared on a job so many times as long: at 10,000 ranks there is little of it.
 LONGER = 10
 SEEDS = range(3)
-#: The fit takes what a server spends on a request as one; here its bytes are counted apart.
-FITTED_BYTES, SERVER_BANDWIDTH = FRAME_BYTES["phdf5"], FILE_SYSTEMS["lustre"].server_bandwidth
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A way to read a file, and the file system."""
-
-    way: str
-    file: str
-    constants: Constants
-
-    def predict(
-        self,
-        n_ranks: int,
-        *,
-        schedule: str | None = None,
-        uneven: Unevenness | None = None,
-        times: int = 1,
-        t_deal: float = 0.0,
-    ) -> Prediction:
-        """The job, or one of so many times as many frames."""
-        layout, series, stripes = FILES[self.file]
-        return predict_run(
-            serial_cost(series),
-            times * N_FRAMES,
-            n_ranks,
-            file_system=self._file_system(stripes),
-            per_node=CORES["Comet"],
-            schedule=schedule or ("static" if self.way == PAPERS else "dynamic"),
-            layout=layout,
-            network=NETWORKS["infiniband"],
-            uneven=uneven,
-            request_frames=1 if self.way == PAPERS else None,
-            t_deal=t_deal,
-        )
-
-    def _file_system(self, stripes: int) -> FileSystem:
-        # Comet's servers are not described; see the profile for what is known of such ones.
-        system = replace(
-            FILE_SYSTEMS["lustre"],
-            stripe_count=stripes,
-            t_lock=self.constants.t_lock,
-            t_request=max(0.0, self.constants.t_request - FITTED_BYTES / SERVER_BANDWIDTH),
-        )
-        return replace(system, t_open=self.constants.t_open) if self.way == PAPERS else system
-
-    def range_at(self, n_ranks: int) -> tuple[float, float]:
-        """Least and most t_total within the constants' standard errors, s."""
-        values, errors = map(np.array, map(astuple, fit()))
-        corners = itertools.product((-1, 1), repeat=len(values))
-        totals = [
-            replace(self, constants=Constants(*np.maximum(values + errors * corner, 0)))
-            .predict(n_ranks)
-            .t_total
-            for corner in corners
-        ]
-        return min(totals), max(totals)
+#: Of Okabe and Ito's colours, which most people can tell apart.
+SCHEDULES = {"static": ("#D55E00", "equal shares"), "dynamic": ("#0072B2", "dynamic scheduling")}
 
 
 def serial_cost(series: str) -> FrameCost:
     """Of a frame, from Comet's serial row."""
     row = next(case for case in cases() if (case.cluster, case.access) == ("Comet", series))
-    return FrameCost(
-        read=row.serial_io / N_FRAMES,
-        decode=0.0,  # within the published t_io
-        compute=row.serial_comp / N_FRAMES,
-        bytes=FRAME_BYTES[series],
+    return cost_of(series, row.serial_io, row.serial_comp)
+
+
+def read(way: str, n_ranks: int, *, times: int = 1) -> Prediction:
+    """The job, or one of so many times as many frames, without stragglers."""
+    series, request_frames = READINGS[way]
+    system = FileSystem(server_bandwidth=FILE_SYSTEMS["lustre"].server_bandwidth, t_lock=t_lock())
+    return predict(
+        serial_cost(series),
+        times * N_FRAMES,
+        n_ranks,
+        file_system=system,
+        per_node=CORES["Comet"],
+        layout=LAYOUTS[series],
+        request_frames=request_frames,
     )
 
 
-def stragglers() -> Unevenness:
-    """Slow ranks of Fig. 6: 2 of 72 ranks, 50 s where the others took 17 s."""
-    times = {one.what: one.measured for one in stated()}
-    factor = times["slow ranks opening the file"] / times["mean of the others"]
-    return Unevenness(slow_fraction=2 / 72, slow_factor=factor)
+def stragglers() -> dict[str, Unevenness]:
+    """Those of both runs that the paper describes: slower by so much, or later by so much."""
+    by_gather = {run.case.gather: run for run in totals()}
+    ga, mpi = by_gather["ga"], by_gather["mpi"]
+    n = ga.case.n_ranks
+    few, most = STRAGGLERS["ga"] / n, STRAGGLERS["mpi"] / n
+    factor = ga.measured / ga.others
+    return {
+        f"{STRAGGLERS['ga']} of {n} ranks {factor:.1f} times slower": Unevenness(
+            slow_fraction=few, slow_factor=factor
+        ),
+        f"{STRAGGLERS['ga']} of {n} ranks {late([ga]):.0f} s late": Unevenness(
+            slow_fraction=few, late=late([ga])
+        ),
+        f"{STRAGGLERS['mpi']} of {n} ranks {late([mpi]):.0f} s late": Unevenness(
+            slow_fraction=most, late=late([mpi])
+        ),
+    }
 
 
-def simulated(n_ranks: int, share: float, n_blocks: int, uneven: Unevenness) -> float:
-    """End of the run, s, by events; mean over seeds.
+def until_done(n_ranks: int, schedule: str, uneven: Unevenness | None = None) -> float:
+    """Seconds until the last rank is done with the longer job, one file a rank."""
+    found = predict(
+        serial_cost("splitting"), LONGER * N_FRAMES, n_ranks, schedule=schedule, uneven=uneven
+    )
+    return found.t_total
 
-    `share` is the work of a rank, s, in a number of blocks; some ranks are slow.
-    """
+
+@cache
+def until_done_by_events(n_ranks: int, uneven: Unevenness) -> float:
+    """The same with dynamic scheduling, simulated event by event: mean over seeds, s."""
+    cost = serial_cost("splitting")
+    share = at_work(predict(cost, LONGER * N_FRAMES, n_ranks))
+    n_blocks = round(LONGER * N_FRAMES / n_ranks / usual_block(cost, LONGER * N_FRAMES, n_ranks))
+    n_slow = round(uneven.slow_fraction * n_ranks)
+    slowness = [uneven.slow_factor] * n_slow + [1.0] * (n_ranks - n_slow)
     ends = []
     for seed in SEEDS:
         chance = random.Random(seed)
-        n_slow = round(uneven.slow_fraction * n_ranks)
-        slowness = [uneven.slow_factor] * n_slow + [1.0] * (n_ranks - n_slow)
         # Ranks do not keep in step.
         lengths = [chance.uniform(0.9, 1.1) * share / n_blocks for _ in range(n_ranks * n_blocks)]
-        ends.append(simulate(lengths, slowness).end)
+        ends.append(simulate(lengths, slowness, [uneven.late] * n_slow).end)
     return statistics.mean(ends)
-
-
-def error_elsewhere() -> float:
-    """Root mean square of the logarithm of predicted / measured, on the clusters not fitted."""
-    constants, _ = fit()
-    apart = [
-        math.log(at_work(case.predict(constants)) / case.measured)
-        for case in cases()
-        if case.cluster != "Comet"
-    ]
-    return math.sqrt(sum(value**2 for value in apart) / len(apart))
 
 
 def layout_lines() -> Iterator[str]:
     """A Markdown table: t_total at `RANKS`, of a job a hundred times as long, and the knee."""
-    constants, _ = fit()
     heads = [*(f"{n:,} ranks" for n in RANKS), f"100 × the frames, {RANKS[-1]:,} ranks", "knee"]
-    yield f"| read | file | {' | '.join(heads)} |"
-    yield f"| --- | --- |{' ---: |' * len(heads)}"
-    for way, file in itertools.product((PAPERS, OURS), FILES):
-        reading = Reading(way, file, constants)
-        totals = [reading.predict(n).t_total for n in RANKS]
-        totals.append(reading.predict(RANKS[-1], times=100).t_total)
-        knee = last_that_pays([reading.predict(n) for n in CURVE]).n_workers
-        yield f"| {way} | {file} | {' | '.join(map(_seconds, totals))} | {_rounded(knee)} ranks |"
+    yield f"| read | {' | '.join(heads)} |"
+    yield f"| --- |{' ---: |' * len(heads)}"
+    for way in READINGS:
+        found = [*(read(way, n) for n in RANKS), read(way, RANKS[-1], times=100)]
+        cells = " | ".join(_seconds(one.t_total) for one in found)
+        knee = last_that_pays([read(way, n) for n in CURVE]).n_workers
+        yield f"| {way} | {cells} | {_rounded(knee)} ranks |"
 
 
 def schedule_lines() -> Iterator[str]:
-    """A Markdown table: delay of the last rank if some are slow."""
-    yield "| ranks | static | dynamic | dynamic, simulated event by event |"
-    yield "| ---: | ---: | ---: | ---: |"
-    uneven = stragglers()
+    """A Markdown table: the time until the last rank is done, with some stragglers."""
+    yield "| ranks | stragglers | equal shares | dynamic | dynamic, event by event |"
+    yield "| ---: | --- | ---: | ---: | ---: |"
     for n in RANKS:
-        ratios = [slowed(n, schedule, uneven) for schedule in ("static", "dynamic")]
-        ratios.append(slowed_by_events(n, uneven))
-        yield f"| {n:,} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+        for name, uneven in stragglers().items():
+            times = [until_done(n, schedule, uneven) for schedule in SCHEDULES]
+            times.append(until_done_by_events(n, uneven))
+            yield f"| {n:,} | {name} | {' | '.join(map(_seconds, times))} |"
 
 
-def dealing_lines() -> Iterator[str]:
-    """A Markdown table: time to assign blocks by one process, for the most ranks."""
-    yield "| frames | frames a block | t_total | with the time to assign blocks |"
-    yield "| ---: | ---: | ---: | ---: |"
-    n_ranks, reading = RANKS[-1], _split_file()
-    for times in (1, 10, 100):
-        n_frames = times * N_FRAMES
-        block = usual_block(serial_cost("splitting"), n_frames, n_ranks)
-        totals = (
-            reading.predict(n_ranks, times=times, t_deal=t_deal).t_total
-            for t_deal in (0.0, published_deal())
-        )
-        yield f"| {n_frames:,} | {block:,} | {' | '.join(map(_seconds, totals))} |"
+def draw_schedules() -> Figure:
+    """Draw both schedules against ranks, a panel for each kind of stragglers."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    panels: Any = figure.subplots(1, len(stragglers()), sharey=True)
+    for axes, (name, uneven) in zip(panels, stragglers().items(), strict=True):
+        _draw_panel(axes, uneven)
+        axes.set(title=name, xlabel="ranks", xscale="log", yscale="log")
+        axes.title.set_fontsize(9)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:,g}")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("until the last rank is done, s")
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
 
 
-def slowed(n_ranks: int, schedule: str, uneven: Unevenness) -> float:
-    """Factor of the time until the last rank is done, if some are slow."""
-    slow, even = (
-        until_done(_split_file().predict(n_ranks, schedule=schedule, uneven=one, times=LONGER))
-        for one in (uneven, None)
-    )
-    return slow / even
-
-
-def slowed_by_events(n_ranks: int, uneven: Unevenness) -> float:
-    """Simulate the same with dynamic scheduling."""
-    even = _split_file().predict(n_ranks, times=LONGER)
-    block = usual_block(serial_cost("splitting"), LONGER * N_FRAMES, n_ranks)
-    n_blocks = round(LONGER * N_FRAMES / n_ranks / block)
-    return simulated(n_ranks, at_work(even), n_blocks, uneven) / until_done(even)
-
-
-def until_done(found: Prediction) -> float:
-    """From when ranks begin until the slowest is done, s."""
-    return at_work(found) + found.t_wait
-
-
-def _split_file() -> Reading:
-    return Reading(OURS, "one XTC file a rank", fit()[0])
+def _draw_panel(axes: Axes, uneven: Unevenness) -> None:
+    for schedule, (colour, label) in SCHEDULES.items():
+        times = [until_done(n, schedule, uneven) for n in CURVE]
+        axes.plot(CURVE, times, color=colour, label=label)
+    simulated = [until_done_by_events(n, uneven) for n in RANKS]
+    style = {"color": SCHEDULES["dynamic"][0], "markerfacecolor": "white"}
+    axes.plot(RANKS, simulated, "o", label="dynamic, event by event", **style)
+    even = [until_done(n, "dynamic") for n in CURVE]
+    axes.plot(CURVE, even, color="0.5", linestyle=":", label="no stragglers")
 
 
 def _seconds(value: float) -> str:

@@ -1,38 +1,179 @@
-"""The model's three constants, from Comet's rows alone."""
+"""Terms of the model, kept and rejected, and their constants from all clusters but one."""
 
 import math
-from dataclasses import astuple
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 from scipy.optimize import least_squares
 
-from benchmarks.model_rows import FACTOR, FITTED_ON, TOTALS, Constants, at_work, cases, stated
+from benchmarks.model_rows import (
+    CORES,
+    FRAME_BYTES,
+    LINKS,
+    N_FRAMES,
+    Case,
+    SharedH5MD,
+    Total,
+    at_work,
+    cases,
+    h5md_runs,
+    totals,
+)
+from paceline.model import Unevenness
+from paceline.scaling.predict import queued
 
-#: Where the search begins, and the size of a step: s.
-BEGIN = Constants(t_lock=10e-6, t_request=1e-6, t_open=0.1)
+#: An error that is small, as a part of the measured time.
+SMALL = 0.15
+
+
+@dataclass(frozen=True)
+class Term:
+    """Something that ranks use in turn while they read.
+
+    Attributes
+    ----------
+    service : callable
+        Time of use per frame, s, from a case and the term's constant.
+    n_sharing : callable
+        Number of ranks that share it.
+    begin : float
+        Where the search for the constant begins; None if it has none.
+    """
+
+    service: Callable[[Case, float], float]
+    n_sharing: Callable[[Case], int]
+    begin: float | None
+
+
+#: The lock is in the model. The others were, and are here to be compared.
+TERMS = {
+    "lock of a node": Term(
+        lambda case, held: held if case.access == "single" else 0.0,
+        lambda case: case.per_node,
+        20e-6,
+    ),
+    "time per request": Term(
+        lambda case, taken: taken / (case.n_ranks if case.access == "splitting" else 1),
+        lambda case: case.n_ranks,
+        1e-6,
+    ),
+    "link of a node": Term(
+        lambda case, _: FRAME_BYTES[case.access] / LINKS[case.cluster],
+        lambda case: case.per_node,
+        None,
+    ),
+    "bandwidth of a file": Term(
+        lambda case, per_byte: (
+            FRAME_BYTES[case.access] * per_byte if case.access != "splitting" else 0.0
+        ),
+        lambda case: case.n_ranks,
+        1e-10,
+    ),
+}
+LOCK = "lock of a node"
+
+Constants = dict[str, float]
+
+
+def seconds(case: Case, constants: Constants) -> float:
+    """The t_io + t_comp of a row, with some of the terms: the longest queue counts."""
+    alone = case.share * case.n_ranks / N_FRAMES
+    frame = max(
+        (
+            queued(alone, TERMS[name].service(case, value), TERMS[name].n_sharing(case))
+            for name, value in constants.items()
+        ),
+        default=alone,
+    )
+    return frame * N_FRAMES / case.n_ranks
+
+
+def fit(rows: Sequence[Case], terms: Sequence[str]) -> Constants:
+    """Least squares of the logarithms of predicted / measured."""
+    begin = [TERMS[name].begin for name in terms if TERMS[name].begin is not None]
+
+    def constants(scaled: Sequence[float]) -> Constants:
+        found = iter(a * b for a, b in zip(scaled, begin, strict=True))
+        return {name: 0.0 if TERMS[name].begin is None else next(found) for name in terms}
+
+    def residuals(scaled: Sequence[float]) -> list[float]:
+        chosen = constants(scaled)
+        return [math.log(seconds(row, chosen) / row.measured) for row in rows]
+
+    if not begin:
+        return constants([])
+    # Of queues only the longest counts: a search may end where another one is the longest.
+    found = [
+        least_squares(residuals, [scale] * len(begin), bounds=(0, math.inf))
+        for scale in (0.1, 1.0, 10.0)
+    ]
+    return constants(min(found, key=lambda one: one.cost).x)
 
 
 @cache
-def fit() -> tuple[Constants, Constants]:
-    """Least squares of what each row differs by, in units of what is allowed.
+def left_out(terms: tuple[str, ...]) -> dict[Case, float]:
+    """Predicted seconds of each row, with constants from the other two clusters."""
+    found = {}
+    for cluster in CORES:
+        constants = fit([case for case in cases() if case.cluster != cluster], terms)
+        found |= {case: seconds(case, constants) for case in cases() if case.cluster == cluster}
+    return {case: found[case] for case in cases()}
 
-    Returns
-    -------
-    tuple of Constants
-        The constants, and their standard errors, s.
-    """
-    rows = [case for case in cases() if case.cluster == FITTED_ON]
-    totals = [statement for statement in stated() if statement.what in TOTALS]
-    scale = np.array(astuple(BEGIN))
 
-    def residuals(scaled: np.ndarray) -> list[float]:
-        constants = Constants(*(scaled * scale))
-        times = [(at_work(row.predict(constants)) - row.measured) / row.allowed for row in rows]
-        ratios = [total.of(total.case.predict(constants)) / total.measured for total in totals]
-        return [*times, *(math.log(ratio) / math.log(FACTOR) for ratio in ratios)]
+@cache
+def t_lock(*, without: str = "") -> float:
+    """The lock's constant, s, from all clusters but one."""
+    return fit([case for case in cases() if case.cluster != without], (LOCK,))[LOCK]
 
-    found = least_squares(residuals, np.ones(3), bounds=(0, np.inf), xtol=1e-12, ftol=1e-12)
-    n_free = len(found.fun) - 3
-    variances = np.diag(np.linalg.inv(found.jac.T @ found.jac)) * 2 * found.cost / n_free
-    return Constants(*(found.x * scale)), Constants(*(np.sqrt(variances) * scale))
+
+def late(runs: Sequence[Total]) -> float:
+    """By how much the last rank is late, s: the geometric mean over runs."""
+    return statistics.geometric_mean(
+        run.measured - at_work(run.case.predict(t_lock())) for run in runs
+    )
+
+
+def total_left_out(run: Total) -> float:
+    """Predicted seconds of a whole run; how late its last rank is, from the other run."""
+    uneven = Unevenness(slow_fraction=1.0, late=late([one for one in totals() if one != run]))
+    return run.case.predict(t_lock(), uneven).t_total
+
+
+def bandwidth(runs: Sequence[SharedH5MD]) -> float:
+    """Bytes per second with which the logarithms of the runs' times differ least."""
+
+    def residuals(scaled: Sequence[float]) -> list[float]:
+        return [math.log(run.predict(scaled[0] * 1e9) / run.measured) for run in runs]
+
+    return 1e9 * least_squares(residuals, [1.0], bounds=(1e-3, math.inf)).x[0]
+
+
+def h5md_left_out(run: SharedH5MD) -> float:
+    """Predicted seconds, with the bandwidth of the other cluster."""
+    return run.predict(bandwidth([one for one in h5md_runs() if one.cluster != run.cluster]))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of some predictions: mean, as part of the measured times, and number of small ones."""
+
+    mean: float
+    n_small: int
+    n: int
+
+    @classmethod
+    def of(cls, predicted: dict[Case, float]) -> "Errors":
+        """Compare predictions with what was measured."""
+        parts = [abs(seconds / case.measured - 1) for case, seconds in predicted.items()]
+        return cls(
+            statistics.fmean(parts) if parts else 0.0,
+            sum(part <= SMALL for part in parts),
+            len(parts),
+        )
+
+
+def factor(ratios: Sequence[float]) -> float:
+    """By how many times predictions are off, up or down: the geometric mean."""
+    return math.exp(statistics.mean(abs(math.log(ratio)) for ratio in ratios))

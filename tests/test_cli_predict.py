@@ -27,34 +27,29 @@ def test_table_of_one_curve(capsys):
 
 
 def test_schedules_and_layouts_are_compared(capsys):
-    options = shlex.split("--n-workers 24 384 --per-node 24 --file-system comet --request-frames 1")
-    choices = shlex.split(
-        "--schedule static dynamic --layout shared split h5md --slow-fraction 0.1"
-    )
-    assert main([*JOB, *options, *choices, "--slow-factor", "3"]) == 0
+    options = shlex.split("--n-workers 24 384 --per-node 24 --file-system lustre")
+    choices = shlex.split("--request-frames 1 --schedule static dynamic --layout shared split")
+    stragglers = shlex.split("--slow-fraction 0.1 --slow-factor 3 --late 2s")
+    assert main([*JOB, *options, *choices, *stragglers]) == 0
     total = {
         (row["schedule"], row["layout"]): float(row["t_total (s)"])
         for row in rows_of(capsys.readouterr().out)
-        if row["workers"] == "384"
+        if row["workers"] == "24"
     }
-    assert len(total) == 6
-    for layout in ("shared", "split", "h5md"):
-        assert total["dynamic", layout] < total["static", layout]
-    assert total["dynamic", "split"] < total["dynamic", "shared"]
+    assert len(total) == 4
+    for layout in ("shared", "split"):
+        assert total["dynamic", layout] + 2 < total["static", layout]
+    for schedule in ("dynamic", "static"):
+        assert total[schedule, "split"] < total[schedule, "shared"]
 
 
 def test_figures_that_are_given_replace_those_of_the_profile(capsys):
     job = shlex.split("predict --frames 1000 --bytes 1MB --n-workers 1 --file-system ssd")
     read = []
-    for options in (
-        [],
-        ["--server-bandwidth", "1GB"],
-        ["--server-bandwidth", "1GB", "--latency=0s"],
-    ):
+    for options in ([], ["--server-bandwidth", "1GB"]):
         assert main([*job, *options]) == 0
         read.append(float(rows_of(capsys.readouterr().out)[0]["t_io (s)"]))
-    # 2 GB/s, and 0.1 ms for each 16 frames; then half as fast; then without latency.
-    assert read == pytest.approx([0.5 + 0.1 / 16, 1 + 0.1 / 16, 1.0], rel=1e-3)
+    assert read == pytest.approx([0.5, 1.0])
 
 
 def test_files_are_written(tmp_path, capsys):
@@ -72,12 +67,20 @@ def test_files_are_written(tmp_path, capsys):
 def test_what_is_fastest_is_told_in_words(capsys):
     assert main(["predict", "--frames", "1", "--bytes", "12kB", "--n-workers", "2"]) == 0
     found = capsys.readouterr()
-    assert "fastest with 1 worker, 0.022 ms; efficiency is 50 % or more" in found.err
+    assert "fastest with 1 worker, 0.006 ms; efficiency is 50 % or more" in found.err
 
 
-@pytest.mark.parametrize("option", ["--read=fast", "--bytes=12x", "--n-workers=0", "--latency=-1s"])
+@pytest.mark.parametrize("option", ["--read=fast", "--bytes=12x", "--n-workers=0", "--late=-1s"])
 def test_numbers_that_are_none_are_refused(option, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*JOB, option])
     assert stop.value.code == 2
     assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--network=infiniband", "--t-open=1s", "--file-system=comet"])
+def test_options_that_were_removed_are_refused_by_name(option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*JOB, option])
+    assert stop.value.code == 2
+    assert option.partition("=")[2] in capsys.readouterr().err

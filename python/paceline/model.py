@@ -11,20 +11,16 @@ if TYPE_CHECKING:
     from paceline.scaling.systems import (
         FILE_SYSTEMS,
         LAYOUTS,
-        NETWORKS,
         SCHEDULES,
         FileSystem,
-        Network,
     )
 
 __all__ = [
     "FILE_SYSTEMS",
     "LAYOUTS",
-    "NETWORKS",
     "SCHEDULES",
     "FileSystem",
     "FrameCost",
-    "Network",
     "Prediction",
     "Unevenness",
     "predict",
@@ -34,18 +30,23 @@ __all__ = [
 _HOMES = {
     "FILE_SYSTEMS": "paceline.scaling.systems",
     "LAYOUTS": "paceline.scaling.systems",
-    "NETWORKS": "paceline.scaling.systems",
     "SCHEDULES": "paceline.scaling.systems",
     "FileSystem": "paceline.scaling.systems",
     "FrameCost": "paceline.scaling.predict",
-    "Network": "paceline.scaling.systems",
     "Prediction": "paceline.scaling.predict",
     "Unevenness": "paceline.scaling.predict",
     "predict": "paceline.scaling.predict",
 }
+#: Names of earlier versions.
+_REMOVED = ("NETWORKS", "Network")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _REMOVED:
+        raise AttributeError(
+            f"paceline.model.{name} was removed: bringing results together takes milliseconds, and "
+            "changed no prediction; leave out network= and result_bytes="
+        )
     if name not in _HOMES:
         raise AttributeError(f"module 'paceline.model' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -27,7 +27,7 @@ from paceline.cli.options import (
     seconds,
     size,
 )
-from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, NETWORKS, SCHEDULES, FileSystem
+from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, SCHEDULES, FileSystem
 
 REPORT_EXAMPLES = """\
 examples:
@@ -49,9 +49,9 @@ PREDICT_EXAMPLES = """\
 examples:
   paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us --n-workers 16
   paceline predict --frames 2512200 --bytes 12kB --read 315us --compute 90us \\
-      --file-system lustre --network infiniband --per-node 24 --n-workers 384 --plot scaling.png
-  paceline predict --frames 1000000 --bytes 570kB --decode 1.5ms --compute 2ms \\
-      --file-system nfs --per-node 24 --n-workers 24 96 384 --layout shared split h5md
+      --file-system lustre --per-node 24 --n-workers 384 --plot scaling.png
+  paceline predict --frames 1000000 --bytes 12kB --read 0.3ms --compute 0.1ms --request-frames 1 \\
+      --file-system lustre --per-node 24 --n-workers 24 96 384 --layout shared split
   paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
       --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
 
@@ -90,15 +90,8 @@ ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", 
 
 #: Figures of a file system that can be given: option, reader, unit and meaning.
 FIGURES = (
-    ("servers", positive, "N", "servers or disks that hold data"),
-    ("stripe_count", positive, "N", "those among which one file is divided"),
-    ("server_bandwidth", size, "SIZE", "bytes per second from each of them"),
-    ("node_bandwidth", size, "SIZE", "bytes per second into one node"),
-    ("latency", seconds, "TIME", "from asking for bytes to the first of them"),
-    ("t_request", seconds, "TIME", "what a request costs a server, beside its bytes"),
+    ("server_bandwidth", size, "SIZE", "bytes per second to all workers together"),
     ("t_lock", seconds, "TIME", "how long a request to a shared file holds its node's lock"),
-    ("t_open", seconds, "TIME", "what a file takes that all open, one after another"),
-    ("t_metadata", seconds, "TIME", "what any open costs the metadata server"),
 )
 
 
@@ -266,7 +259,6 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     )
     add("--decode", type=seconds, default=0.0, metavar="TIME", help="decoding a frame [0s]")
     add("--compute", type=seconds, default=0.0, metavar="TIME", help="analysing a frame [0s]")
-    add("--result-bytes", type=size, default=16.0, metavar="SIZE", help="results of a frame [16]")
 
 
 def _add_workers(parser: argparse.ArgumentParser) -> None:
@@ -289,25 +281,18 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     )
     add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
     add("--start", type=seconds, default=0.0, metavar="TIME", help="until workers begin [0s]")
-    add(
-        "--t-deal",
-        type=seconds,
-        default=0.0,
-        metavar="TIME",
-        help="what a block costs the process that assigns [0s]",
-    )
-    add("--spread", type=float, default=0.0, metavar="X", help="workers' standard deviation [0]")
-    add("--slow-fraction", type=float, default=0.0, metavar="X", help="part that is slow [0]")
+    add("--slow-fraction", type=float, default=0.0, metavar="X", help="part of stragglers [0]")
     add("--slow-factor", type=float, default=1.0, metavar="X", help="times as long they take [1]")
+    add("--late", type=seconds, default=0.0, metavar="TIME", help="how much later they begin [0s]")
 
 
 def _add_file_system(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("file system and network").add_argument
+    add = parser.add_argument_group("file system").add_argument
     add(
         "--file-system",
         choices=FILE_SYSTEMS,
         default="ssd",
-        help="ready figures, of data sheets but for comet, which is fitted [%(default)s]",
+        help="ready figures, rough ones but for the lock of lustre [%(default)s]",
     )
     for name, read, metavar, what in FIGURES:
         add(f"--{name.replace('_', '-')}", type=read, metavar=metavar, help=what)
@@ -316,11 +301,10 @@ def _add_file_system(parser: argparse.ArgumentParser) -> None:
         choices=LAYOUTS,
         nargs="+",
         default=["shared"],
-        help="one file that all open, one file a worker, or one opened together; several: compared "
-        "[shared]",
+        help="one file that all open, or one without a lock: a file a worker, or MPI-IO; both: "
+        "compared [shared]",
     )
     add("--request-frames", type=positive, metavar="N", help="frames read at once [a block]")
-    add("--network", choices=NETWORKS, default="none", help="over which results come [%(default)s]")
 
 
 def run_predict(args: argparse.Namespace) -> None:
@@ -358,12 +342,9 @@ def run_predict(args: argparse.Namespace) -> None:
 def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     """Predict for each schedule and layout that was asked for."""
     from paceline.scaling.predict import FrameCost, Unevenness, doublings, sweep
-    from paceline.schedule.plan import LEAF_FRAMES
 
     system = _file_system(args)
-    read = args.read
-    if read is None:
-        read = system.read_time(args.bytes, args.request_frames or args.block_frames or LEAF_FRAMES)
+    read = args.bytes / system.server_bandwidth if args.read is None else args.read
     cost = FrameCost(read=read, decode=args.decode, compute=args.compute, bytes=args.bytes)
     # Efficiencies are relative to one worker.
     wanted = args.n_workers if len(args.n_workers) > 1 else doublings(args.n_workers[0])
@@ -376,13 +357,12 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
             per_node=args.per_node,
             schedule=schedule,
             layout=layout,
-            network=NETWORKS[args.network],
-            uneven=Unevenness(args.spread, args.slow_fraction, args.slow_factor),
+            uneven=Unevenness(
+                slow_fraction=args.slow_fraction, slow_factor=args.slow_factor, late=args.late
+            ),
             block_frames=args.block_frames,
             request_frames=args.request_frames,
-            result_bytes=args.result_bytes,
             t_start=args.start,
-            t_deal=args.t_deal,
         )
         for schedule, layout in itertools.product(args.schedule, args.layout)
     }

@@ -14,10 +14,8 @@ from paceline.performance.components import (
     ABANDONED,
     AROUND,
     AT_BLOCKS,
-    COMM,
     COMPUTE,
     DECODE,
-    OPEN,
     READ,
     STARTUP,
     WAIT,
@@ -42,12 +40,10 @@ SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUN
 #: Components by attribute of a `Prediction`.
 PREDICTED = {
     "t_start": STARTUP,
-    "t_open": OPEN,
     "t_io": READ,
     "t_decode": DECODE,
     "t_comp": COMPUTE,
     "t_wait": _WAIT,
-    "t_comm": COMM,
 }
 #: Colours of curves that are compared: Okabe and Ito's, which most can tell apart.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -1,9 +1,8 @@
 """Model of a run: predictions of its time for any number of workers."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, Self
 
 from paceline.errors import UnsupportedError
@@ -14,11 +13,9 @@ from paceline.scaling.systems import (
     SCHEDULES,
     FileSystem,
     Layout,
-    Network,
     Schedule,
 )
 from paceline.schedule.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
-from paceline.schedule.scheduler import OVERDUE, SHORTEST
 
 #: A worker should save at least so much of what it could.
 EFFICIENCY = 0.5
@@ -113,41 +110,36 @@ class FrameCost:
         return self.read + self.decode + self.compute
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unevenness:
-    """Differences between workers.
+    """Stragglers: workers that are slower than the others, or begin later.
 
     Attributes
     ----------
-    spread : float
-        Standard deviation of workers' time per frame, as a part of its mean.
     slow_fraction : float
-        Part of the workers that are slow.
+        Part of the workers that are stragglers.
     slow_factor : float
         How many times as long those take.
+    late : float
+        Seconds by which those begin later, or are held up once.
 
     Raises
     ------
     UnsupportedError
-        A part is not between 0 and 1, `spread` is negative, or who is slow is fast.
+        The part is not between 0 and 1, who is slow is fast, or who is late is early.
     """
 
-    spread: float = 0.0
     slow_fraction: float = 0.0
     slow_factor: float = 1.0
+    late: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.spread >= 0 and 0 <= self.slow_fraction <= 1 and self.slow_factor >= 1):
+        possible = 0 <= self.slow_fraction <= 1 and self.slow_factor >= 1
+        if not (possible and 0 <= self.late < math.inf):
             raise UnsupportedError(
-                "workers' unevenness: expected spread of 0 or more, slow_fraction from 0 to 1 and "
-                f"slow_factor of 1 or more, found {self.spread}, {self.slow_fraction} and "
-                f"{self.slow_factor}"
+                "stragglers: expected slow_fraction from 0 to 1, slow_factor of 1 or more and late "
+                f"of 0 s or more, found {self.slow_fraction}, {self.slow_factor} and {self.late}"
             )
-
-    @property
-    def pace(self) -> float:
-        """Mean number of frames that workers do while one that is not slow does one."""
-        return 1 - self.slow_fraction + self.slow_fraction / self.slow_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,32 +152,24 @@ class Prediction:
         Workers that share the work.
     t_start : float
         Until the first worker can begin.
-    t_open : float
-        Opening the file, as far as it delays the end.
     t_io, t_decode, t_comp : float
         Reading, decoding and computing, mean over the workers that find something to do. Waiting
         for one another at the file system is part of `t_io`.
     t_wait : float
-        Waiting to be assigned blocks, and from when a worker of mean pace is done until the slowest
-        is.
-    t_comm : float
-        Bringing results together.
+        From when a worker is done that has a mean share and is no straggler, until the last is.
     """
 
     n_workers: int
     t_start: float
-    t_open: float
     t_io: float
     t_decode: float
     t_comp: float
     t_wait: float
-    t_comm: float
 
     @property
     def t_total(self) -> float:
         """The whole run, s."""
-        at_work = self.t_io + self.t_decode + self.t_comp
-        return self.t_start + self.t_open + at_work + self.t_wait + self.t_comm
+        return self.t_start + self.t_io + self.t_decode + self.t_comp + self.t_wait
 
 
 def predict(
@@ -197,13 +181,10 @@ def predict(
     per_node: int | None = None,
     schedule: Schedule = "dynamic",
     layout: Layout = "shared",
-    network: Network | None = None,
     uneven: Unevenness | None = None,
     block_frames: int | None = None,
     request_frames: int | None = None,
-    result_bytes: float = 16.0,
     t_start: float = 0.0,
-    t_deal: float = 0.0,
 ) -> Prediction:
     """Predict how long a run takes.
 
@@ -221,22 +202,16 @@ def predict(
         Workers on one node; by default all are on one.
     schedule : {"dynamic", "static"}
         Blocks assigned as workers come free, or equal shares.
-    layout : {"shared", "split", "h5md"}
-        One file for all, one for each worker, or one that is opened together (MPI-IO).
-    network : Network, optional
-        Over which results come back; by default at no cost.
+    layout : {"shared", "split"}
+        One file for all, or one without a lock: a file for each worker, or one read through MPI-IO.
     uneven : Unevenness, optional
-        How workers differ; by default not at all.
+        Stragglers; by default none.
     block_frames : int, optional
         Frames of a block; by default as paceline cuts them.
     request_frames : int, optional
         Frames that are read at once; by default a block.
-    result_bytes : float
-        Of results per frame.
     t_start : float
         What starting the workers takes, s.
-    t_deal : float
-        Cost of a block for the process that assigns, s.
 
     Returns
     -------
@@ -251,7 +226,7 @@ def predict(
     --------
     >>> cost = FrameCost(read=0.0, decode=300e-6, compute=100e-6, bytes=12_000)
     >>> [f"{predict(cost, 100_000, n).t_total:.2f} s" for n in (1, 2, 4)]
-    ['40.00 s', '20.07 s', '10.12 s']
+    ['40.00 s', '20.10 s', '10.15 s']
     """
     _check_choices(schedule, layout)
     _check_numbers(
@@ -262,39 +237,28 @@ def predict(
         block_frames=block_frames,
         request_frames=request_frames,
     )
-    _check_numbers(0, result_bytes=result_bytes, t_start=t_start, t_deal=t_deal)
+    _check_numbers(0, t_start=t_start)
     uneven = uneven or Unevenness()
-    network = network or Network()
     busy = min(n_workers, n_frames)
     block_frames = block_frames or usual_block(cost, n_frames, busy)
-    requests = 1 / (request_frames or block_frames)
-
-    def frame_time(n: int) -> float:
-        return _frame_time(cost, file_system, layout, n, min(n, per_node or n), requests)
-
-    t_each = file_system.t_metadata + (file_system.t_open if layout == "shared" else 0.0)
-    if schedule == "static":
-        t_open = busy * t_each
-    else:
-        busy = opened_in_time(lambda n: n_frames * frame_time(n), busy, t_each)
-        t_open = (busy + 1) / 2 * t_each
-    frame = frame_time(busy)
+    held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
+    # Who waits in the longest queue comes to the other when it is short.
+    frame = max(
+        queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
+        queued(cost.seconds, held, min(busy, per_node or busy)),
+    )
     share = n_frames / busy * frame
     if schedule == "static":
-        slowest = static_time(math.ceil(n_frames / busy) * frame, busy, uneven)
+        last = static_time(math.ceil(n_frames / busy) * frame, busy, uneven)
     else:
-        dealt = queued(frame + t_deal / block_frames, t_deal / block_frames, busy)
-        block = min(block_frames * frame, share)
-        slowest = dynamic_time(n_frames / busy * dealt, block, busy, uneven)
+        last = dynamic_time(share, min(block_frames * frame, share), busy, uneven)
     return Prediction(
         n_workers=n_workers,
         t_start=t_start,
-        t_open=t_open,
         t_io=n_frames / busy * (cost.read + frame - cost.seconds),
         t_decode=n_frames / busy * cost.decode,
         t_comp=n_frames / busy * cost.compute,
-        t_wait=slowest - share,
-        t_comm=_gathering(network, n_frames * result_bytes, n_workers, per_node),
+        t_wait=last - share,
     )
 
 
@@ -396,29 +360,6 @@ def _check_numbers(least: int, **numbers: float | None) -> None:
             raise UnsupportedError(f"{name}: expected {least} or more, found {value}")
 
 
-def _frame_time(
-    cost: FrameCost,
-    system: FileSystem,
-    layout: Layout,
-    n_workers: int,
-    on_a_node: int,
-    requests: float,
-) -> float:
-    """Time of a frame, waiting for others included; `requests` are those of a frame."""
-    servers = system.stripe_count
-    if layout == "split":
-        servers = min(system.servers, n_workers * system.stripe_count)
-    at_server = cost.bytes / system.server_bandwidth + requests * system.t_request
-    queues = [
-        (at_server / servers, n_workers),
-        (cost.bytes / system.node_bandwidth, on_a_node),
-    ]
-    if layout == "shared":
-        queues.append((requests * system.t_lock, on_a_node))
-    # Who waits in the longest queue comes to the others when they are short.
-    return max(queued(cost.seconds, service, n) for service, n in queues)
-
-
 def queued(alone: float, service: float, n_workers: float) -> float:
     """Time of a frame where workers take turns at something for a part of it.
 
@@ -444,61 +385,30 @@ def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
 
     Examples
     --------
-    >>> static_time(10.0, 100, Unevenness(slow_fraction=0.5, slow_factor=3))
-    30.0
+    >>> static_time(10.0, 100, Unevenness(slow_fraction=0.5, slow_factor=3, late=4.0))
+    34.0
     """
     some_slow = 1 - (1 - uneven.slow_fraction) ** n_workers
-    # Blom's approximation: the largest of so many normal deviates.
-    largest = NormalDist().inv_cdf((n_workers - 0.375) / (n_workers + 0.25))
-    return share * (1 + uneven.spread * largest + (uneven.slow_factor - 1) * some_slow)
+    return share + some_slow * ((uneven.slow_factor - 1) * share + uneven.late)
 
 
 def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
     """Expected time until the last block is done, s, if workers take blocks as they come free.
 
-    `share` is all work divided by the workers, `block` a block, s of a worker that is not slow.
+    `share` is all work divided by the workers, `block` a block, s of a worker that is no straggler.
 
-    Nobody is idle until no block is left; then workers are in the midst of one each. The last of
-    them to end is almost a block's time away, and a slow one's block is done once more by another
-    when it is overdue.
+    Nobody is idle until no block is left, but stragglers that begin when the others are done. Then
+    workers are in the midst of one block each, and wait for the last: half a block, on average,
+    since the blocks of slow workers are done once more by others.
 
     Examples
     --------
     >>> dynamic_time(10.0, 0.1, 1, Unevenness())
     10.0
     """
-    none_left = (share - block / 2) / uneven.pace
-    n_slow = uneven.slow_fraction * n_workers
-    n_others = n_workers - n_slow
-    repeated = max(OVERDUE * block, SHORTEST) + block
-    last_slow = min(uneven.slow_factor * block, repeated) * n_slow / (n_slow + 1)
-    last = max(block * n_others / (n_others + 1), last_slow)
-    return none_left + last
-
-
-def opened_in_time(work: Callable[[int], float], n_workers: int, t_open: float) -> int:
-    """Number of workers that find blocks left to do, where they open the file one after another.
-
-    A worker that has opened it works while others wait for their turn. The last of n that is in
-    time opens it when the others are done: n (n - 1) / 2 opens take as long as all work.
-
-    Examples
-    --------
-    >>> opened_in_time(lambda n: 100.0, 1000, 1.0), opened_in_time(lambda n: 100.0, 1000, 0.0)
-    (14, 1000)
-    """
-    in_time = 1
-    while True:
-        more = n_workers
-        if t_open > 0:
-            more = min(n_workers, int(0.5 + math.sqrt(0.25 + 2 * work(in_time) / t_open)))
-        if more <= in_time:
-            return in_time
-        in_time = more
-
-
-def _gathering(network: Network, n_bytes: float, n_workers: int, per_node: int | None) -> float:
-    """Bring results to one process, over a tree; a node's own cross no network."""
-    if n_workers <= (per_node or n_workers):
-        return 0.0
-    return math.ceil(math.log2(n_workers)) * network.latency + n_bytes / network.bandwidth
+    others = 1 - uneven.slow_fraction
+    slow = uneven.slow_fraction / uneven.slow_factor
+    none_left = (share + slow * uneven.late) / (others + slow)
+    if others > 0:
+        none_left = min(none_left, share / others)
+    return none_left + block / 2 * (1 - 1 / n_workers)
