@@ -2,6 +2,7 @@
 
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -175,12 +176,16 @@ class Chain:
             slices.append(self.files[k].slice_of(numbers[rows]))
         return Extents(files, numbers, offsets, sizes, tuple(slices))
 
+    def locate(self, frame: int) -> tuple[int, int]:
+        """Find the file of one frame, and its number there."""
+        k = bisect_right(self._stops, frame)
+        kept, number = self._kept[k], frame - int(self._begins[k])
+        return k, number if kept is None else int(kept[number])
+
     def extent(self, frame: int) -> tuple[int, Extents]:
         """Find one frame, faster than `extents` does: its file, and its extents."""
-        k = int(np.searchsorted(self._stops, frame, side="right"))
-        kept, number = self._kept[k], frame - self._begins[k]
-        numbers = np.array([number if kept is None else kept[number]], dtype=np.uint64)
-        return k, extents_in(k, self.files[k], numbers)
+        k, number = self.locate(frame)
+        return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
     def times(self) -> np.ndarray:
         """Times of all frames in the files, ps, float64; NaN where a time is not known."""

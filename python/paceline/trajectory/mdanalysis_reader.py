@@ -6,8 +6,6 @@ MDAnalysis would register it for everybody who merely imports this module.
 
 import math
 import time
-import weakref
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,22 +23,17 @@ from paceline.hdf5.trajectory import Hdf5File, collective_specs
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file, read_headers, warn
+from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
     FileSpec,
-    FrameReader,
     FrameSource,
     TimeAxis,
     TrajectoryFile,
+    limit_open_files,
 )
-
-#: Readers that have files open at the same time.
-OPEN_READERS = 16
 
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
-
-#: Readers that have files open, those that read last at the end.
-_open_readers: OrderedDict[int, weakref.ref[FrameReader]] = OrderedDict()
 
 
 class Reader(ReaderBase):
@@ -195,6 +188,10 @@ class Reader(ReaderBase):
             specs = collective_specs(self.chain.files, self._together)
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
+        self._fields = [(field_bits([field]), field) for field in FIELDS]
+        # MPI-IO is asked by one thread alone.
+        alone = self._kwargs.get("driver") is not None
+        self._read_ahead = None if alone else ReadAhead(self.chain, source)
 
     @property
     def is_collective(self) -> bool:
@@ -317,39 +314,50 @@ class Reader(ReaderBase):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Any:
-        decoded = self._decoded
+        found = self._read_ahead.find(frame) if self._read_ahead is not None else None
+        number, in_file = self.chain.locate(frame)
+        decoded, row = (self._read_alone(frame), 0) if found is None else found
+        file = self.chain.files[number]
+        if file.format == "DCD" and not _REUSES_DCD:
+            # Each frame has its own, there; copying the arrays would be in vain.
+            data, self.ts = self.ts.data, self._Timestep(self.n_atoms, **self._ts_kwargs)
+            self.ts.data.update(data)
+        ts = self.ts
+        bits = decoded.fields[row]
+        for bit, field in self._fields:
+            held = bool(bits & bit)
+            setattr(ts, f"has_{field}", held)
+            if held:
+                values = getattr(decoded, field)[row]
+                setattr(ts, field, values if self._columns is None else values[self._columns])
+        ts.dimensions = decoded.dimensions[row]
+        self._frame = ts.frame = frame
+        self.filename = self.chain.names[number]
+        self._observe(file, in_file, int(decoded.steps[row]), decoded.lambdas[row])
+        # The Timestep adds `time_offset` itself.
+        ts.time = float(self._time_axis(np.array([frame]), decoded.times[row : row + 1])[0])
+        return ts
+
+    def _read_alone(self, frame: int) -> Decoded:
+        """Read one frame in this thread."""
         number, extents = self.chain.extent(frame)
-        _limit_open_files(self._frame_reader)
+        limit_open_files(self._frame_reader)
+        reader = self._frame_reader.file_reader(number)
         try:
-            self._frame_reader.file_reader(number).read(extents, decoded, required=0, skip=False)
+            reader.read(extents, self._decoded, required=0, skip=False)
         except OSError as error:
             # MDAnalysis would take it for the end of the trajectory.
             raise ReadError(str(error)) from error
-        if self.chain.files[number].format == "DCD" and not _REUSES_DCD:
-            self.ts = self.ts.copy()
-        ts = self.ts
-        for field in FIELDS:
-            held = bool(decoded.fields[0] & field_bits([field]))
-            setattr(ts, f"has_{field}", held)
-            if held:
-                values = getattr(decoded, field)[0]
-                setattr(ts, field, values if self._columns is None else values[self._columns])
-        ts.dimensions = decoded.dimensions[0]
-        self._frame = ts.frame = frame
-        self.filename = self.chain.names[number]
-        self._observe(self.chain.files[number], int(extents.frames[0]))
-        # The Timestep adds `time_offset` itself.
-        ts.time = float(self._time_axis(np.array([frame]), decoded.times)[0])
-        return ts
+        return self._decoded
 
-    def _observe(self, file: TrajectoryFile, frame: int) -> None:
-        """Put the decoded frame's step, λ and observables on the Timestep."""
-        data, step = self.ts.data, int(self._decoded.steps[0])
+    def _observe(self, file: TrajectoryFile, frame: int, step: int, lambda_: float) -> None:
+        """Put a frame's step, λ and observables on the Timestep."""
+        data = self.ts.data
         for name in self._observed:
             data.pop(name, None)  # a user may have taken it
         found = file.observables.at(step, frame) if isinstance(file, Hdf5File) else {}
         if file.format == "TRR":
-            found = {"lambda": float(self._decoded.lambdas[0])}
+            found = {"lambda": float(lambda_)}
         # These names are MDAnalysis's own.
         self._observed = [name for name in found if name not in ("step", "time", "dt")]
         data.update((name, found[name]) for name in self._observed)
@@ -404,7 +412,7 @@ class Reader(ReaderBase):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_frame_reader", "_columns", "_decoded"):
+        for name in ("_frame_reader", "_read_ahead", "_columns", "_decoded"):
             del state[name]
         state["_together"] = None  # other processes read by themselves
         state["t_init"] = math.nan  # what it takes to reopen is part of other times
@@ -419,16 +427,6 @@ def _format_of(chain: Chain) -> str:
     """Name by which MDAnalysis calls the format of a chain's first file."""
     name = chain.files[0].format
     return "NCDF" if name == "NetCDF" else name
-
-
-def _limit_open_files(reader: FrameReader) -> None:
-    """Close the files of readers that were idle longest, before one more reads."""
-    _open_readers.pop(id(reader), None)
-    _open_readers[id(reader)] = weakref.ref(reader)
-    while len(_open_readers) > OPEN_READERS:
-        _, oldest = _open_readers.popitem(last=False)
-        if (other := oldest()) is not None:
-            other.close_files()
 
 
 def _read_positions(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:

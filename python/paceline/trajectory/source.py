@@ -6,6 +6,7 @@ trajectory, which may have several files.
 """
 
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ FORMATS = {format.name: format for format in _core.formats()}
 
 #: Files that one reader keeps open.
 OPEN_FILES = 2
+#: Readers of a user's process that have files open at the same time.
+OPEN_READERS = 16
+
+#: Those that have, the one that read last at the end.
+_open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +223,23 @@ class FrameReader:
             damaged.extend((rows.start + row, reason) for row, reason in left_out)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
         return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged)
+
+
+class ClosesFiles(Protocol):
+    """A reader that can do without its open files."""
+
+    def close_files(self) -> None:
+        """Close all files; each is opened again when it is needed."""
+
+
+def limit_open_files(reader: ClosesFiles) -> None:
+    """Close the files of readers that were idle longest, before one more reads."""
+    _open_readers.pop(id(reader), None)
+    _open_readers[id(reader)] = weakref.ref(reader)
+    while len(_open_readers) > OPEN_READERS:
+        _, oldest = _open_readers.popitem(last=False)
+        if (other := oldest()) is not None:
+            other.close_files()
 
 
 class TrajectoryFile(Protocol):
