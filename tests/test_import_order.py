@@ -26,10 +26,10 @@ ORDER = (
     ("runner",),
     ("analysis",),
     ("writers",),
-    ("convert", "h5md_writer", "snapshot"),
+    ("convert", "h5md_writer", "registration", "snapshot"),
     ("scaling",),
     ("timing", "report", "advice", "model"),
-    ("cli",),
+    ("__main__", "cli"),
 )
 #: Modules that call HDF5's library.
 KNOW_H5PY = {
@@ -40,7 +40,10 @@ KNOW_H5PY = {
     "snapshot/h5md.py",
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
-HEAVY = ("cli", "h5md_writer", "trajectory.mdanalysis", "trajectory.mdanalysis_reader", "universe")
+HEAVY = (
+    *("cli", "h5md_writer", "registration", "trajectory.mdanalysis"),
+    *("trajectory.mdanalysis_reader", "universe"),
+)
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -24,8 +24,7 @@ from paceline.errors import (
 )
 from paceline.trajectory import open as opening
 from paceline.trajectory.mdanalysis import open_trajectory
-from paceline.trajectory.mdanalysis_reader import Reader
-from paceline.universe import is_ours
+from paceline.trajectory.mdanalysis_reader import Reader, is_ours
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
+    from paceline.registration import register, unregister
     from paceline.runner import run
     from paceline.trajectory.dask_array import dask_array
     from paceline.trajectory.split_join import join, split
@@ -32,10 +33,12 @@ __all__ = [
     "dask_array",
     "errors",
     "join",
+    "register",
     "run",
     "snapshot",
     "split",
     "transform",
+    "unregister",
     "validate",
 ]
 
@@ -48,8 +51,10 @@ _HOMES = {
     "advise": "paceline.advice",
     "dask_array": "paceline.trajectory.dask_array",
     "join": "paceline.trajectory.split_join",
+    "register": "paceline.registration",
     "run": "paceline.runner",
     "split": "paceline.trajectory.split_join",
+    "unregister": "paceline.registration",
     "validate": "paceline.analysis.validate",
 }
 

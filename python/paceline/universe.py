@@ -2,27 +2,15 @@
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import MDAnalysis
-from MDAnalysis.lib.util import NamedStream
 
 from paceline import _core
 from paceline.errors import AtomCountError, PacelineError, UnsupportedError
-from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import is_hdf5
-from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.trajectory.mdanalysis_reader import Reader, is_name, is_ours
 from paceline.trajectory.open import files_named
-from paceline.trajectory.source import FORMATS
-
-#: Endings of files that our reader decodes, which are MDAnalysis's names of their formats.
-_ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
-    ending.upper() for ending in HDF5_ENDINGS
-}
-
-#: Names of such files that have no ending.
-_FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
@@ -143,30 +131,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         return "load the topology that the trajectory was written with"
 
 
-def is_ours(filename: Any, format: Any = None) -> bool:
-    """Tell whether our reader is for a trajectory, by its content or, if damaged, its name.
-
-    `filename` and `format` are as MDAnalysis was given them.
-    """
-    if not _is_name(filename):
-        return False
-    if format is not None:
-        return isinstance(format, str) and format.upper() in _ENDINGS
-    if Path(filename).suffix[1:].upper() in _ENDINGS or Path(filename).name in _FILE_NAMES:
-        return True
-    if not os.path.isfile(filename):
-        return False
-    return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
-
-
 def _is_hdf5_topology(topology: Any, format: Any) -> bool:
     """Tell whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
-    return format is None and _is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
+    return format is None and is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
 
 
 def _dl_poly_format(topology: Any, format: Any) -> str | None:
     """Name in MDAnalysis of the format of a topology that is one of DL_POLY's files."""
-    if format is not None or not _is_name(topology) or not os.path.isfile(topology):
+    if format is not None or not is_name(topology) or not os.path.isfile(topology):
         return None
     found = _core.detect_format(os.fspath(topology))
     if found == "HISTORY":
@@ -185,10 +157,6 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
         )
 
 
-def _is_name(given: Any) -> bool:
-    return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
-
-
 def _one_by_one(filename: Any) -> list[Any]:
     """List the given trajectories, with patterns replaced by the files that match them."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
@@ -196,7 +164,7 @@ def _one_by_one(filename: Any) -> list[Any]:
     files: list[Any] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
-        if not _is_name(name):
+        if not is_name(name):
             files.append(given)
         elif format is None:
             files.extend(files_named(name))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -111,6 +111,23 @@ class InterRDF(AnalysisBase):
     def indices(self) -> np.ndarray:
         """Atoms of `g1`, then those of `g2`."""
         return np.concatenate([self.g1.indices, self.g2.indices])
+
+    #: Results that MDAnalysis's class of this name has too.
+    SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        attributes = {"resindices": "residue", "segindices": "segment", "chainIDs": "chain"}
+        return cls(
+            theirs.g1,
+            theirs.g2,
+            nbins=theirs.rdf_settings["bins"],
+            range=theirs.rdf_settings["range"],
+            norm=theirs.norm,
+            exclusion_block=theirs._exclusion_block,
+            exclude_same=attributes.get(theirs.exclude_same),
+        )
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""

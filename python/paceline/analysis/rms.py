@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -104,6 +104,23 @@ class RMSD(AnalysisBase):
         self._weights = self._resolve_weights(weights, weights_groupselections)
         super().__init__(self._pairs[0][0])
 
+    #: Results that MDAnalysis's class of this name has too.
+    SHARED_RESULTS = ("rmsd",)
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        return cls(
+            theirs.mobile_atoms,
+            theirs.ref_atoms,
+            select=None,
+            groupselections=theirs.groupselections,
+            weights=theirs.weights,
+            weights_groupselections=theirs.weights_groupselections,
+            tol_mass=theirs.tol_mass,
+            ref_frame=theirs.ref_frame,
+        )
+
     def _resolve_weights(self, weights: Any, of_groups: Any) -> list[np.ndarray | None]:
         mobile, *groups = (mobile for mobile, _ in self._pairs)
         if of_groups is False:
@@ -186,6 +203,14 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     >>> RMSF(u.select_atoms("name CA")).run().results.rmsf[:3].round(2)
     array([1.28, 1.13, 0.96])
     """
+
+    #: Results that MDAnalysis's class of this name has too.
+    SHARED_RESULTS = ("rmsf",)
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        return cls(theirs.atomgroup)
 
     def prepare(self) -> Reduction:
         """Moments need nothing but the atoms."""

@@ -180,7 +180,7 @@ def check_decodable(path: str) -> None:
     """Raise `UnsupportedError` for a file that, by its name, only MDAnalysis can read."""
     from MDAnalysis.coordinates.core import get_reader_for
 
-    from paceline.universe import is_ours
+    from paceline.trajectory.mdanalysis_reader import is_ours
 
     try:
         if is_ours(path):

@@ -10,12 +10,13 @@ from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.backends.dask import Dask
 from paceline.backends.executor import Pool
 from paceline.backends.mpi import MPI, active_session
-from paceline.backends.processes import Processes
+from paceline.backends.processes import Adaptive, Processes
 from paceline.backends.serial import Serial
 from paceline.backends.threads import Threads
 
 __all__ = [
     "MPI",
+    "Adaptive",
     "Backend",
     "CollectiveRun",
     "Dask",

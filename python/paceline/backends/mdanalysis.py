@@ -32,6 +32,10 @@ PARTS = 64
 FEWEST_FRAMES = 16
 
 
+class NotPicklableError(WorkerError):
+    """A function, or what it needs, cannot be sent to workers."""
+
+
 class RemoteCall:
     """A function of one item that is sent to workers, with Universes opened once per worker.
 
@@ -165,30 +169,37 @@ class ForMDAnalysis:
             return self._analyse(analysis, func, computations)
         items = enumerate(computations)
         calls = [FunctionTask(0, k, k, k, 1, f"item {k}", item) for k, item in items]
-        return self._call_all(func, getattr(func, "__name__", repr(func)), calls, "item", None)
+        with Progress(len(calls), unit="item") as bar:
+            return self._call_all(func, getattr(func, "__name__", repr(func)), calls, bar)
 
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
         if compute.keywords["progressbar_kwargs"]:
             raise UnsupportedError(
                 "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
             )
-        parts = _cut(parts, self.n_workers)
+        parts = cut_frames(parts, self.n_workers)
         if len(parts[0]) == 0:
             return [compute(parts[0])]
-        function, verbose = partial(_part, compute), compute.keywords["verbose"]
-        name, calls = type(analysis).__name__, list(_calls(parts))
-        done = self._call_all(function, name, calls, "frame", verbose)
+        show = compute.keywords["verbose"]
+        with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
+            done = self.compute_parts(analysis, compute, parts, bar)
         # As after MDAnalysis's own loop over frames; what concludes may look at the first.
         analysis._trajectory.rewind()
         return done
+
+    def compute_parts(
+        self, analysis: Any, compute: partial, parts: Sequence[np.ndarray], bar: Progress
+    ) -> list[Any]:
+        """Compute parts of the frames of one of MDAnalysis's analyses on the workers."""
+        function, name = partial(_part, compute), type(analysis).__name__
+        return self._call_all(function, name, list(_calls(parts)), bar)
 
     def _call_all(
         self,
         function: Callable,
         name: str,
         calls: Sequence[FunctionTask],
-        unit: str,
-        progress: bool | None,
+        bar: Progress,
     ) -> list[Any]:
         self.timings = Timings(
             self.name,
@@ -199,7 +210,7 @@ class ForMDAnalysis:
         remote, job = _remote_call(function, name)
         with collective_run_of(self) as collective:
             if collective.is_coordinator:
-                values = self._values(job, calls, unit, progress)
+                values = self._values(job, calls, bar)
             else:
                 collective.work()
             begun = time.monotonic_ns()
@@ -208,16 +219,11 @@ class ForMDAnalysis:
         self.timings.t_comm += (self.timings.end - begun) / 1e9
         return done
 
-    def _values(
-        self, job: FunctionJob, calls: Sequence[FunctionTask], unit: str, progress: bool | None
-    ) -> list[Any]:
+    def _values(self, job: FunctionJob, calls: Sequence[FunctionTask], bar: Progress) -> list[Any]:
         """Run all calls; return their pickled results, and keep their timings."""
         values: list[Any] = [None] * len(calls)
         self.timings.dealt = time.monotonic_ns()
-        with (
-            Progress(sum(call.n_frames for call in calls), unit=unit, show=progress) as bar,
-            closing(self.run([job], calls)) as results,
-        ):
+        with closing(self.run([job], calls)) as results:
             for result in results:
                 if isinstance(result, DuplicateAttempt):
                     self.timings.abandoned.append(result)
@@ -244,7 +250,7 @@ def _analysis_of(func: partial) -> Any:
     return analysis if isinstance(analysis, AnalysisBase) else None
 
 
-def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
+def cut_frames(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
     """Cut frames into our number of parts, unless the user asked for one."""
     frames = np.concatenate(parts)
     n_parts = min(PARTS, len(frames) // FEWEST_FRAMES)
@@ -271,7 +277,7 @@ def _remote_call(function: Callable, name: str) -> tuple[RemoteCall, FunctionJob
         remote = RemoteCall(function)
         return remote, FunctionJob(name, cloudpickle.dumps(remote))
     except Exception as error:  # pickling runs code of every object's own
-        raise WorkerError(
+        raise NotPicklableError(
             f"{name} cannot be pickled, and each worker needs one of its own: "
             f"{type(error).__name__}: {error}"
         ) from error

@@ -1,6 +1,7 @@
 """Processes of this machine, by loky: they need no `__main__` guard and import no user's script."""
 
 import contextlib
+import copy
 import os
 import re
 import signal
@@ -9,12 +10,15 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from functools import partial
 from multiprocessing import resource_tracker
+from types import SimpleNamespace
 from typing import Any
 
+from paceline._util.progress import Progress
 from paceline.backends.base import worker_count
 from paceline.backends.executor import BATCH_SECONDS, run_batches
-from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, cut_frames
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
@@ -25,6 +29,11 @@ from paceline.schedule.worker import pickle_jobs
 PARENT_INTERVAL = 0.5
 #: Time that a worker has to end a block that others have done, seconds.
 GRACE = 0.1
+#: Seconds of work by which the time left is estimated.
+SAMPLE = 0.3
+#: Seconds left, at least, for which starting processes pays: they take about one to import
+#: MDAnalysis.
+WORTH = 3.0
 
 
 class Processes(ForMDAnalysis):
@@ -131,3 +140,68 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_INTERVAL)
     os._exit(1)
+
+
+class Adaptive(ForMDAnalysis):
+    """Compute parts of an analysis of MDAnalysis here; the rest in processes, where that pays.
+
+    The parts are the same whatever is decided, so results have the same bits.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        Number of processes; by default the CPUs that this process may use.
+
+    Attributes
+    ----------
+    description : str
+        How the last analysis was computed.
+    """
+
+    name = "adaptive"
+    description = "not run"
+
+    def __init__(self, n_workers: int | None = None):
+        self.n_workers = worker_count(n_workers)
+
+    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[Any]) -> list[Any]:
+        parts = cut_frames(parts, self.n_workers)
+        verbose = compute.keywords["verbose"]
+        show = analysis._verbose if verbose is None else verbose
+        with Progress(sum(map(len, parts)), show=bool(show)) as bar:
+            done = self.compute_parts(analysis, compute, parts, bar)
+        analysis._trajectory.rewind()
+        return done
+
+    def compute_parts(
+        self, analysis: Any, compute: partial, parts: Sequence[Any], bar: Progress
+    ) -> list[Any]:
+        """Compute parts of the frames, here or in processes."""
+        self.description = "in this process"
+        n_left, n_done = sum(map(len, parts)), 0
+        done: list[Any] = []
+        begun, may_send = time.monotonic(), self.n_workers > 1
+        for number, part in enumerate(parts):
+            done.append(_computed_here(compute, part))
+            bar.add(len(part))
+            n_done, n_left = n_done + len(part), n_left - len(part)
+            spent = time.monotonic() - begun
+            if may_send and spent > SAMPLE and spent / n_done * n_left > WORTH:
+                may_send, processes = False, Processes(self.n_workers)
+                try:
+                    rest = processes.compute_parts(analysis, compute, parts[number + 1 :], bar)
+                except NotPicklableError as error:
+                    self.description += f": {error}"
+                    continue
+                self.description = f"on {self.n_workers} processes"
+                self.timings = processes.timings
+                return done + rest
+        return done
+
+
+def _computed_here(compute: partial, part: Any) -> SimpleNamespace:
+    """Compute a part by a copy of the analysis; return what MDAnalysis needs of it."""
+    analysis = copy.copy(compute.func.__self__)  # type: ignore[attr-defined]
+    analysis.results = copy.copy(analysis.results)
+    done = analysis._compute(part, verbose=False)
+    return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)

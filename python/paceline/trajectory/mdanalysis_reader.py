@@ -5,32 +5,45 @@ MDAnalysis would register it for everybody who merely imports this module.
 """
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.base import ReaderBase
 from MDAnalysis.core._get_readers import get_writer_for
-from MDAnalysis.lib.util import store_init_arguments
+from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
+from paceline import _core
 from paceline.block import FIELDS, Decoded, field_bits, fields_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.hdf5.read_options import Hdf5Options
-from paceline.hdf5.trajectory import Hdf5File, collective_specs
+from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
+from paceline.hdf5.trajectory import Hdf5File, collective_specs, is_hdf5
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file, read_headers, warn
 from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
+    FORMATS,
     FileSpec,
     FrameSource,
     TimeAxis,
     TrajectoryFile,
     limit_open_files,
 )
+
+#: Endings of files that our reader decodes, which are MDAnalysis's names of their formats.
+_ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
+    ending.upper() for ending in HDF5_ENDINGS
+}
+
+#: Names of such files that have no ending.
+_FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
@@ -421,6 +434,27 @@ class Reader(ReaderBase):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._connect()
+
+
+def is_ours(filename: Any, format: Any = None) -> bool:
+    """Tell whether our reader is for a trajectory, by its content or, if damaged, its name.
+
+    `filename` and `format` are as MDAnalysis was given them.
+    """
+    if not is_name(filename):
+        return False
+    if format is not None:
+        return isinstance(format, str) and format.upper() in _ENDINGS
+    if Path(filename).suffix[1:].upper() in _ENDINGS or Path(filename).name in _FILE_NAMES:
+        return True
+    if not os.path.isfile(filename):
+        return False
+    return is_hdf5(filename) or _core.detect_format(os.fspath(filename)) is not None
+
+
+def is_name(given: Any) -> bool:
+    """Check for the name of a file, rather than a stream or arrays."""
+    return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 
 
 def _format_of(chain: Chain) -> str:

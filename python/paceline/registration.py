@@ -1,0 +1,381 @@
+"""Make plain MDAnalysis use paceline: our reader in its Universes, our workers in its analyses.
+
+All changes to MDAnalysis are in this file: three functions, put in place by `register` and taken
+away by `unregister`.
+"""
+
+import functools
+import inspect
+import logging
+import threading
+from abc import ABCMeta
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing import parent_process
+from types import TracebackType
+from typing import Any, Self
+
+from MDAnalysis.analysis.base import AnalysisBase
+from MDAnalysis.coordinates.base import ProtoReader
+from MDAnalysis.coordinates.chain import ChainReader
+from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.coordinates.DLPoly import ConfigReader, HistoryReader
+from MDAnalysis.coordinates.H5MD import H5MDReader
+from MDAnalysis.coordinates.TRJ import NCDFReader
+from MDAnalysis.coordinates.TRR import TRRReader
+from MDAnalysis.coordinates.XTC import XTCReader
+
+from paceline.backends import Adaptive, make_backend
+from paceline.backends.mpi import active_session
+from paceline.errors import UnsupportedError
+from paceline.hdf5.read_options import ExternalFileError
+from paceline.trajectory.mdanalysis_reader import Reader, is_ours
+from paceline.trajectory.open import warn
+
+_log = logging.getLogger("paceline")
+
+#: Formats of the files that MDAnalysis's readers read, as we name them.
+_FORMATS: dict[type, frozenset[str]] = {
+    XTCReader: frozenset({"XTC"}),
+    TRRReader: frozenset({"TRR"}),
+    DCDReader: frozenset({"DCD"}),
+    NCDFReader: frozenset({"NetCDF"}),
+    H5MDReader: frozenset({"H5MD"}),
+    HistoryReader: frozenset({"HISTORY"}),
+    ConfigReader: frozenset({"CONFIG"}),
+}
+#: Their arguments that mean nothing to ours.
+_MEANINGLESS = ("self", "mmap", "skip", "kwargs")
+
+#: The metaclass of all of MDAnalysis's readers.
+_ReaderMeta: Any = type(ProtoReader)
+
+_lock = threading.RLock()
+#: Registrations in force; the last one counts.
+_active: "list[Registration]" = []
+#: Threads in which a run of an analysis is going on: one within it is part of its work.
+_running = threading.local()
+
+
+class Registration:
+    """MDAnalysis uses paceline, until `unregister`, or the end of a ``with`` block.
+
+    Attributes
+    ----------
+    opened : list of str
+        Trajectories that our reader opened.
+    left : list of str
+        Trajectories that were left to MDAnalysis's own readers, each with the reason.
+    runs : list of (str, str)
+        Runs of analyses: the class, and how it was computed.
+    """
+
+    def __init__(self, native: bool, n_workers: int | None, strict: bool):
+        self.native = native
+        self.n_workers = n_workers
+        self.strict = strict
+        self.opened: list[str] = []
+        self.left: list[str] = []
+        self.runs: list[tuple[str, str]] = []
+
+    def summary(self) -> str:
+        """Describe in a line or a few what was read and run how.
+
+        Returns
+        -------
+        str
+            For people.
+        """
+        n_files = len(set(self.opened))
+        lines = [f"paceline: its reader opened {n_files} trajector{'y' if n_files == 1 else 'ies'}"]
+        lines += [f"paceline: left to MDAnalysis's reader: {reason}" for reason in self.left]
+        runs = Counter(f"{name} {how}" for name, how in self.runs)
+        lines += [
+            f"paceline: {run}" + (f" ({n} times)" if n > 1 else "") for run, n in runs.items()
+        ]
+        return "\n".join(lines)
+
+    def __enter__(self) -> Self:
+        """Return this registration, which is in force already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _remove(self)
+
+
+def register(
+    *, native: bool = True, n_workers: int | None = None, strict: bool = False
+) -> Registration:
+    """Make plain MDAnalysis use paceline.
+
+    `MDAnalysis.Universe` and MDAnalysis's readers open what paceline decodes by its reader, and
+    everything else as before. `run()` of MDAnalysis's analyses, without `backend=`, uses the cores
+    of this machine, or the ranks in a script of ``python -m paceline`` under ``mpirun``; an
+    analysis that cannot be split computes in this process, while the reader decodes ahead.
+
+    It holds for the whole process, until `unregister` has been called as often as `register`, or,
+    in a ``with`` statement, until its end.
+
+    Parameters
+    ----------
+    native : bool
+        Compute `RMSD`, `RMSF` and `InterRDF` by paceline's own classes. Their results differ from
+        MDAnalysis's by rounding.
+    n_workers : int, optional
+        Number of workers; by default the CPUs that this process may use.
+    strict : bool
+        Raise for a trajectory that paceline could decode but for its options; by default
+        MDAnalysis's reader opens it, with a warning that says why.
+
+    Returns
+    -------
+    Registration
+        Lists of trajectories and runs; and a context manager that ends it.
+
+    Examples
+    --------
+    >>> import MDAnalysis
+    >>> import paceline
+    >>> from MDAnalysis.analysis.rms import RMSD
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> with paceline.register() as registration:
+    ...     u = MDAnalysis.Universe(PSF, DCD)
+    ...     rmsd = RMSD(u, select="name CA").run()
+    >>> rmsd.results.rmsd.shape
+    (98, 3)
+    >>> registration.runs
+    [('RMSD', 'native')]
+    """
+    registration = Registration(native, n_workers, strict)
+    with _lock:
+        if not _active:
+            _install()
+        _active.append(registration)
+    return registration
+
+
+def unregister() -> None:
+    """End the last registration.
+
+    Raises
+    ------
+    RuntimeError
+        None is in force.
+    """
+    with _lock:
+        if not _active:
+            raise RuntimeError("paceline is not registered with MDAnalysis")
+        _remove(_active[-1])
+
+
+def _remove(registration: Registration) -> None:
+    with _lock:
+        if registration in _active:
+            _active.remove(registration)
+            if not _active:
+                _uninstall()
+
+
+def _install() -> None:
+    """Put our functions in place."""
+    # Python looks both up in the class of a class.
+    _ReaderMeta.__call__ = _make_reader
+    _ReaderMeta.__instancecheck__ = _is_instance
+    AnalysisBase.run = _wrapped_run(AnalysisBase.run)
+
+
+def _uninstall() -> None:
+    """Take our functions away."""
+    del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
+    AnalysisBase.run = AnalysisBase.run.__wrapped__
+
+
+def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """Make one of MDAnalysis's readers, or ours in its place."""
+    registration = _active[-1] if _active else None
+    if registration is not None:
+        reader = None
+        if cls in _FORMATS:
+            reader = _open_file(registration, cls, args, kwargs)
+        elif cls is ChainReader:
+            reader = _open_chain(registration, args, kwargs)
+        if reader is not None:
+            registration.opened.append(", ".join(reader.filenames))
+            return reader
+    return ABCMeta.__call__(cls, *args, **kwargs)
+
+
+def _is_instance(cls: Any, instance: Any) -> bool:
+    """Take our reader for the one of MDAnalysis in whose place it is."""
+    if ABCMeta.__instancecheck__(cls, instance):
+        return True
+    if type(instance) is not Reader:
+        return False
+    if len(instance.filenames) > 1:
+        return cls is ChainReader
+    return instance.chain.files[0].format in _FORMATS.get(cls, ())
+
+
+def _open_file(
+    registration: Registration, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Reader | None:
+    """Open a file by our reader; None where MDAnalysis's is to do it."""
+    given = _bind(cls, args, kwargs)
+    name = None if given is None else given.pop("filename")
+    if given is None or not is_ours(name):
+        return None
+    reader = _open(registration, name, given)
+    if reader is not None and reader.chain.files[0].format not in _FORMATS[cls]:
+        return None
+    return reader
+
+
+def _open_chain(
+    registration: Registration, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Reader | None:
+    """Open several files as one trajectory by our reader; None where MDAnalysis's is to do it."""
+    given = _bind(ChainReader, args, kwargs)
+    if given is None or kwargs.get("skip", 1) != 1:
+        return None
+    names = given.pop("filenames")
+    if isinstance(names, str) or not all(is_ours(name) for name in names):
+        return None
+    return _open(registration, list(names), given)
+
+
+def _open(registration: Registration, name: Any, options: dict[str, Any]) -> Reader | None:
+    """Open files; None where we refuse them for their options or structure, not for safety."""
+    try:
+        return Reader(name, **options)
+    except ExternalFileError:
+        raise
+    except UnsupportedError as error:
+        if registration.strict:
+            raise
+        reason = (
+            f"{error}; MDAnalysis's own reader opens it (paceline.register(strict=True) raises)"
+        )
+        registration.left.append(str(error))
+        warn(reason)
+        return None
+
+
+def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments by their names; None if they do not fit, which MDAnalysis's class says better."""
+    try:
+        bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs).arguments
+    except TypeError:
+        return None
+    given = {name: value for name, value in bound.items() if name not in _MEANINGLESS}
+    rest = bound.get("kwargs", {})
+    return {**given, **{name: value for name, value in rest.items() if name not in _MEANINGLESS}}
+
+
+def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the function that takes the place of `AnalysisBase.run`."""
+
+    @functools.wraps(original)
+    def run(
+        analysis: Any,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        frames: Any = None,
+        verbose: bool | None = None,
+        n_workers: int | None = None,
+        n_parts: int | None = None,
+        backend: Any = None,
+        **options: Any,
+    ) -> Any:
+        chosen = {"start": start, "stop": stop, "step": step, "frames": frames}
+        registration = _active[-1] if _active else None
+        may_split = (
+            registration is not None
+            and backend is n_parts is None
+            and not options
+            and not getattr(_running, "here", False)
+            and parent_process() is None
+        )
+        if not may_split:
+            return original(
+                analysis, **chosen, verbose=verbose, n_workers=n_workers,
+                n_parts=n_parts, backend=backend, **options,
+            )  # fmt: skip
+        assert registration is not None
+        _running.here = True
+        try:
+            n_workers = registration.n_workers if n_workers is None else n_workers
+            how = "native"
+            if not _run_natively(registration, analysis, chosen, n_workers, verbose):
+                workers = _workers_for(analysis, n_workers)
+                original(analysis, **chosen, verbose=verbose, backend=workers)
+                how = getattr(workers, "description", None) or (
+                    "in this process, in order" if workers is None else f"on {workers.name}"
+                )
+        finally:
+            _running.here = False
+        registration.runs.append((type(analysis).__name__, how))
+        _log.info("%s: %s", type(analysis).__name__, how)
+        return analysis
+
+    return run
+
+
+def _run_natively(
+    registration: Registration,
+    analysis: Any,
+    chosen: dict[str, Any],
+    n_workers: int | None,
+    verbose: bool | None,
+) -> bool:
+    """Run our own class in place of MDAnalysis's; False where that is not possible."""
+    if not registration.native or not isinstance(analysis._trajectory, Reader):
+        return False
+    cls = native_class(type(analysis))
+    if cls is None:
+        return False
+    try:
+        native = cls.like(analysis)
+        show = analysis._verbose if verbose is None else verbose
+        native.run(**chosen, n_workers=n_workers, progress=bool(show))
+    except UnsupportedError as error:
+        _log.info("%s is left to MDAnalysis: %s", type(analysis).__name__, error)
+        return False
+    analysis._setup_frames(analysis._trajectory, **chosen)
+    analysis.frames, analysis.times = native.frames, native.times
+    for name in native.SHARED_RESULTS:
+        if hasattr(native.results, name):
+            setattr(analysis.results, name, getattr(native.results, name))
+    analysis._trajectory.rewind()
+    return True
+
+
+def native_class(theirs: type) -> Any:
+    """Find our class that does the work of one of MDAnalysis's: of the same name, with `like`."""
+    package, _, module = theirs.__module__.partition(".analysis.")
+    # Subclasses, which may compute anything, are in modules of other packages.
+    if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
+        return None
+    ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
+    return ours if hasattr(ours, "like") else None
+
+
+def _workers_for(analysis: Any, n_workers: int | None) -> Any:
+    """Make the workers for an analysis; None where it must see all frames in order."""
+    trajectory = analysis._trajectory
+    splits = (
+        analysis.parallelizable
+        and isinstance(trajectory, Reader)
+        and not trajectory._auxs
+        and all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
+    )
+    if not splits:
+        return None
+    return make_backend("mpi") if active_session() is not None else Adaptive(n_workers)

@@ -1,0 +1,359 @@
+"""`paceline.register` and ``python -m paceline``: scripts written for MDAnalysis, unchanged."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import MDAnalysis as mda
+import numpy as np
+import pytest
+from helpers.mpi import mpirun, needs_mpi
+from MDAnalysis.analysis import align, contacts, rdf, rms
+from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
+from MDAnalysis.coordinates.chain import ChainReader
+from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.coordinates.H5MD import H5MDReader
+from MDAnalysis.coordinates.TRJ import NCDFReader
+from MDAnalysis.coordinates.TRR import TRRReader
+from MDAnalysis.coordinates.XTC import XTCReader
+from MDAnalysisTests.datafiles import (
+    DCD,
+    GRO,
+    NCDF,
+    PSF,
+    TRR,
+    XTC,
+    H5MD_xvf,
+    PDB_small,
+    PRMncdf,
+    TPR_xvf,
+)
+
+import paceline
+from paceline.backends import processes
+from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
+from paceline.trajectory.mdanalysis_reader import Reader
+
+FILES = [
+    (GRO, XTC, XTCReader),
+    (GRO, TRR, TRRReader),
+    (PSF, DCD, DCDReader),
+    (PRMncdf, NCDF, NCDFReader),
+    (TPR_xvf, H5MD_xvf, H5MDReader),
+]
+RUN, CALL = AnalysisBase.run, type(XTCReader).__call__
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Each test ends with MDAnalysis as it was."""
+    yield
+    assert AnalysisBase.run is RUN
+    assert "__call__" not in vars(type(XTCReader))
+    assert "__instancecheck__" not in vars(type(XTCReader))
+
+
+@pytest.mark.parametrize(("topology", "trajectory", "theirs"), FILES)
+def test_universes_are_read_by_our_reader(topology, trajectory, theirs) -> None:
+    before = mda.Universe(topology, trajectory)
+    with paceline.register() as registration:
+        universe = mda.Universe(topology, trajectory)
+        assert type(universe) is mda.Universe
+        assert type(universe.trajectory) is Reader
+        assert isinstance(universe.trajectory, theirs)
+        others = {one for *_, one in FILES} - {theirs}
+        assert not any(isinstance(universe.trajectory, one) for one in others)
+        assert type(theirs(trajectory)) is Reader
+        assert type(universe.copy().trajectory) is Reader
+    assert registration.opened[0] == trajectory
+    for ts, other in zip(universe.trajectory, before.trajectory, strict=True):
+        np.testing.assert_allclose(ts.positions, other.positions, rtol=0, atol=2e-4)
+        assert ts.time == pytest.approx(other.time)
+    assert type(mda.Universe(topology, trajectory).trajectory) is theirs
+
+
+def test_chains() -> None:
+    with paceline.register():
+        ours = mda.Universe(PSF, [DCD, DCD])
+        assert type(ours.trajectory) is Reader
+        assert isinstance(ours.trajectory, ChainReader)
+        mixed = mda.Universe(PSF, [DCD, PDB_small])
+        assert type(mixed.trajectory) is ChainReader
+        assert [type(one).__name__ for one in mixed.trajectory.readers] == ["Reader", "PDBReader"]
+    assert len(ours.trajectory) == 196
+
+
+def test_other_formats_stay_mdanalysis_own() -> None:
+    with paceline.register() as registration:
+        assert type(mda.Universe(PDB_small).trajectory).__name__ == "PDBReader"
+        in_memory = mda.Universe(PSF, DCD, in_memory=True)
+        assert type(in_memory.trajectory).__name__ == "MemoryReader"
+    assert registration.left == []
+
+
+def test_count_of_registrations() -> None:
+    outer = paceline.register()
+    with paceline.register():
+        with paceline.register(strict=True):
+            pass
+        assert type(mda.Universe(PSF, DCD).trajectory) is Reader
+    assert type(mda.Universe(PSF, DCD).trajectory) is Reader
+    paceline.unregister()
+    assert type(mda.Universe(PSF, DCD).trajectory) is DCDReader
+    assert len(outer.opened) == 1
+    with pytest.raises(RuntimeError, match="not registered"):
+        paceline.unregister()
+
+
+def test_refusals_are_left_to_mdanalysis_with_a_reason() -> None:
+    with paceline.register() as registration:
+        with pytest.warns(PacelineWarning, match="convert_units=False"):
+            universe = mda.Universe(GRO, XTC, convert_units=False)
+        assert type(universe.trajectory) is XTCReader
+        assert len(registration.left) == 1
+    with paceline.register(strict=True), pytest.raises(UnsupportedError, match="convert_units"):
+        mda.Universe(GRO, XTC, convert_units=False)
+
+
+def test_damage_is_not_left_to_mdanalysis(tmp_path: Path) -> None:
+    path = tmp_path / "md.xtc"
+    path.write_bytes(b"\0\0\7\xcb" + b"\xff" * 200)
+    with paceline.register() as registration, pytest.raises(DamagedFileError):
+        mda.Universe(GRO, str(path))
+    assert registration.left == []
+
+
+def atoms(universe):
+    return universe.select_atoms("name CA")
+
+
+class Radius(AnalysisBase):
+    """A user's analysis that cannot be split."""
+
+    def __init__(self, group):
+        super().__init__(group.universe.trajectory)
+        self.group = group
+
+    def _prepare(self):
+        self.results.radius = []
+
+    def _single_frame(self):
+        self.results.radius.append(self.group.radius_of_gyration())
+
+    def _conclude(self):
+        self.results.radius = np.array(self.results.radius)
+
+
+def pair(universe):
+    return atoms(universe)[:60], atoms(universe)[100:160]
+
+
+ANALYSES = {
+    "RMSD": (lambda u: rms.RMSD(u, select="name CA", groupselections=["resid 1-50"]), "rmsd"),
+    "RMSD of masses": (lambda u: rms.RMSD(u.atoms, weights="mass", ref_frame=5), "rmsd"),
+    "RMSF": (lambda u: rms.RMSF(atoms(u)), "rmsf"),
+    "InterRDF": (lambda u: rdf.InterRDF(*pair(u), nbins=20, norm="density"), "rdf"),
+    "Contacts": (
+        lambda u: contacts.Contacts(
+            u, select=("name CA and resid 1-60", "name CA and resid 101-160"), refgroup=pair(u)
+        ),
+        "timeseries",
+    ),
+    "AnalysisFromFunction": (
+        lambda u: AnalysisFromFunction(lambda group: group.center_of_mass(), atoms(u)),
+        "timeseries",
+    ),
+    "AlignTraj": (lambda u: align.AlignTraj(u, u, select="name CA", in_memory=False), "rmsd"),
+    "AverageStructure": (lambda u: align.AverageStructure(u, u, select="name CA"), "positions"),
+    "Radius": (lambda u: Radius(atoms(u)), "radius"),
+}
+FRAMES = [{}, {"start": 5, "stop": 80, "step": 3}, {"frames": [3, 50, 7]}]
+
+
+@pytest.mark.parametrize("frames", FRAMES, ids=["all", "slice", "list"])
+@pytest.mark.parametrize("name", ANALYSES)
+def test_analyses_give_what_mdanalysis_gives(name, frames, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # AlignTraj writes a file
+    make, result = ANALYSES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = make(mda.Universe(PSF, DCD)).run(**frames)
+        with paceline.register():
+            universe = mda.Universe(PSF, DCD)
+            ours = make(universe).run(**frames)
+    assert type(ours) is type(theirs)
+    np.testing.assert_allclose(
+        getattr(ours.results, result), getattr(theirs.results, result), rtol=1e-5, atol=1e-5
+    )
+    for attribute in ("frames", "times", "n_frames", "start", "stop", "step"):
+        np.testing.assert_array_equal(getattr(ours, attribute), getattr(theirs, attribute))
+    assert universe.trajectory.frame == theirs._trajectory.frame
+
+
+def test_results_of_native_classes_are_complete() -> None:
+    with paceline.register():
+        ours = rdf.InterRDF(*pair(mda.Universe(PSF, DCD)), nbins=20, norm="density").run()
+    theirs = rdf.InterRDF(*pair(mda.Universe(PSF, DCD)), nbins=20, norm="density").run()
+    assert set(ours.results) >= set(theirs.results)
+
+
+def test_native_can_be_turned_off() -> None:
+    with paceline.register(native=False) as registration:
+        first = rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run().results.rmsd
+    assert registration.runs == [("RMSD", "in this process")]
+    np.testing.assert_array_equal(
+        first, rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run().results.rmsd
+    )
+
+
+def test_named_backends_stay_as_they_are() -> None:
+    with paceline.register(native=False) as registration:
+        universe = mda.Universe(PSF, DCD)
+        rms.RMSD(universe, select="name CA").run(backend="serial")
+        rms.RMSD(universe, select="name CA").run(backend="multiprocessing", n_workers=2)
+    assert registration.runs == []
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_long_analyses_go_on_in_processes_with_equal_bits(n_workers, monkeypatch) -> None:
+    with paceline.register(native=False, n_workers=n_workers) as registration:
+        make = ANALYSES["InterRDF"][0]
+        here = make(mda.Universe(PSF, DCD)).run().results
+        monkeypatch.setattr(processes, "SAMPLE", 0.0)
+        monkeypatch.setattr(processes, "WORTH", 0.0)
+        there = make(mda.Universe(PSF, DCD)).run().results
+    how = "in this process" if n_workers == 1 else f"on {n_workers} processes"
+    assert registration.runs == [("InterRDF", "in this process"), ("InterRDF", how)]
+    for name in ("rdf", "count", "bins"):
+        np.testing.assert_array_equal(here[name], there[name])
+
+
+def test_what_cannot_be_sent_is_computed_here(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "SAMPLE", 0.0)
+    monkeypatch.setattr(processes, "WORTH", 0.0)
+    lock = threading.Lock()  # it cannot be pickled
+
+    def first(group):
+        with lock:
+            return group.positions[0]
+
+    with paceline.register(n_workers=2) as registration:
+        found = AnalysisFromFunction(first, atoms(mda.Universe(PSF, DCD))).run()
+    assert found.results.timeseries.shape == (98, 3)
+    assert "cannot be pickled" in registration.runs[0][1]
+
+
+def test_errors_are_the_users_own() -> None:
+    def fail(group):
+        raise KeyError("mine")
+
+    with paceline.register(), pytest.raises(KeyError, match="mine"):
+        AnalysisFromFunction(fail, atoms(mda.Universe(PSF, DCD))).run()
+
+
+class Nested(AnalysisBase):
+    """Runs another analysis within its own frames."""
+
+    def __init__(self, universe):
+        super().__init__(universe.trajectory)
+        self.other = mda.Universe(PSF, DCD)
+
+    def _single_frame(self):
+        self.results.rmsd = rms.RMSD(self.other, select="name CA").run(stop=3).results.rmsd
+
+
+def test_run_within_a_run_is_mdanalysis_own() -> None:
+    with paceline.register() as registration:
+        found = Nested(mda.Universe(PSF, DCD)).run(stop=2).results.rmsd
+    assert registration.runs == [("Nested", "in this process, in order")]
+    assert found.shape == (3, 3)
+
+
+def test_universes_travel_to_processes_that_know_nothing_of_it() -> None:
+    with paceline.register():
+        universe = mda.Universe(PSF, DCD)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found = pool.map(_center, [universe.atoms])
+    np.testing.assert_array_equal(found[0], universe.atoms.center_of_geometry())
+
+
+def _center(group):
+    return group.center_of_geometry()
+
+
+SCRIPT = """
+import sys
+import MDAnalysis as mda
+from MDAnalysis.analysis import rms
+from beside import SELECTION
+
+universe = mda.Universe(sys.argv[1], sys.argv[2])
+rmsd = rms.RMSD(universe, select=SELECTION).run().results.rmsd
+print(type(universe.trajectory).__name__, rmsd.shape)
+if len(sys.argv) > 3:
+    sys.exit(int(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("SELECTION = 'name CA'\n")
+    return path
+
+
+def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+PYTHON = [sys.executable, "-m", "paceline"]
+
+
+def test_whole_script(script: Path, tmp_path: Path) -> None:
+    done = run(*PYTHON, script, PSF, DCD, cwd=tmp_path)
+    assert done.stdout == "Reader (98, 3)\n"
+    assert "RMSD native" in done.stderr
+    done = run(*PYTHON, "--quiet", "--no-native", "-j", "1", script, PSF, DCD, 7, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (7, "")
+    done = run(*PYTHON, "-q", "-m", "script", PSF, DCD, cwd=tmp_path)
+    assert done.stdout == "Reader (98, 3)\n"
+
+
+def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
+    done = run(*PYTHON, "missing.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "missing.py" in done.stderr
+    assert run(*PYTHON, cwd=tmp_path).returncode == 2
+    assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
+    script.write_text("def f():\n    1 / 0\n\nf()\n")
+    done = run(*PYTHON, script, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert "runpy" not in done.stderr
+
+
+@needs_mpi
+def test_ranks_work_in_a_script(script: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, output, _ = mpirun(2, "-m", "paceline", script, PSF, DCD)
+    assert (status, output) == (0, "Reader (98, 3)\n")
+    script.write_text("from mpi4py import MPI\nprint('rank', MPI.COMM_WORLD.rank)\n")
+    status, _, errors = mpirun(2, "-m", "paceline", script)
+    assert status == 2
+    assert "--every-rank" in errors
+    status, output, _ = mpirun(2, "-m", "paceline", "--every-rank", script)
+    assert sorted(output.split("\n")) == ["", "rank 0", "rank 1"]
