@@ -41,7 +41,7 @@ KNOW_H5PY = {
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
 HEAVY = (
-    *("cli", "h5md_writer", "registration", "trajectory.mdanalysis"),
+    *("analysis.mdanalysis", "cli", "h5md_writer", "registration", "trajectory.mdanalysis"),
     *("trajectory.mdanalysis_reader", "universe"),
 )
 

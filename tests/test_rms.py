@@ -155,8 +155,9 @@ def test_parameters_are_mdanalysis_s():
     assert parameters(RMSD.__init__) == [
         *parameters(theirs_rms.RMSD.__init__),
         ("superposition", True),
+        ("verbose", False),
     ]
-    assert parameters(RMSF.__init__) == parameters(theirs_rms.RMSF.__init__)
+    assert parameters(RMSF.__init__) == [*parameters(theirs_rms.RMSF.__init__), ("verbose", False)]
 
 
 def test_an_mdanalysis_universe_works_too(theirs, expected):

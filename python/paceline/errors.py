@@ -4,6 +4,8 @@ Each error also derives from the built-in that a Python user would catch. None d
 `OSError`: MDAnalysis takes an `OSError` while iterating for the end of the trajectory.
 """
 
+import sys
+
 
 class PacelineError(Exception):
     """Base of every error that paceline raises of its own accord."""
@@ -87,7 +89,18 @@ class AtomCountError(PacelineError, ValueError):
 
 
 class SelectionError(PacelineError, ValueError):
-    """A selection holds no atoms, or two selections that should correspond do not."""
+    """A selection holds no atoms, or two selections that should correspond do not.
+
+    Where MDAnalysis is imported, it is also an `MDAnalysis.SelectionError`.
+    """
+
+    def __new__(cls, *args: object) -> "SelectionError":
+        """Make it, as one of both kinds."""
+        theirs = getattr(sys.modules.get("MDAnalysis.exceptions"), "SelectionError", None)
+        if cls is SelectionError and theirs is not None:
+            names = {"__module__": __name__, "__reduce__": lambda self: (SelectionError, self.args)}
+            cls = type("SelectionError", (SelectionError, theirs), names)
+        return super().__new__(cls, *args)
 
 
 class TransformError(PacelineError, ValueError):

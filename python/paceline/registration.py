@@ -6,14 +6,10 @@ away by `unregister`.
 
 import functools
 import inspect
-import logging
 import threading
 from abc import ABCMeta
 from collections import Counter
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
-from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,14 +23,11 @@ from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 
-from paceline.backends import Adaptive, make_backend
-from paceline.backends.mpi import active_session
+from paceline.analysis.mdanalysis import RUN_ARGUMENTS, run_on_workers
 from paceline.errors import UnsupportedError
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
 from paceline.trajectory.open import warn
-
-_log = logging.getLogger("paceline")
 
 #: Formats of the files that MDAnalysis's readers read, as we name them.
 _FORMATS: dict[type, frozenset[str]] = {
@@ -55,8 +48,6 @@ _ReaderMeta: Any = type(ProtoReader)
 _lock = threading.RLock()
 #: Registrations in force; the last one counts.
 _active: "list[Registration]" = []
-#: Threads in which a run of an analysis is going on: one within it is part of its work.
-_running = threading.local()
 
 
 class Registration:
@@ -282,100 +273,20 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make the function that takes the place of `AnalysisBase.run`."""
 
     @functools.wraps(original)
-    def run(
-        analysis: Any,
-        start: int | None = None,
-        stop: int | None = None,
-        step: int | None = None,
-        frames: Any = None,
-        verbose: bool | None = None,
-        n_workers: int | None = None,
-        n_parts: int | None = None,
-        backend: Any = None,
-        **options: Any,
-    ) -> Any:
-        chosen = {"start": start, "stop": stop, "step": step, "frames": frames}
-        registration = _active[-1] if _active else None
-        may_split = (
-            registration is not None
-            and backend is n_parts is None
-            and not options
-            and not getattr(_running, "here", False)
-            and parent_process() is None
+    def run(analysis: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _active:  # it ended in another thread
+            return original(analysis, *args, **kwargs)
+        registration = _active[-1]
+        options = dict(zip(RUN_ARGUMENTS, args, strict=False)) | kwargs
+        how = run_on_workers(
+            original,
+            analysis,
+            options,
+            native=registration.native,
+            n_workers=registration.n_workers,
         )
-        if not may_split:
-            return original(
-                analysis, **chosen, verbose=verbose, n_workers=n_workers,
-                n_parts=n_parts, backend=backend, **options,
-            )  # fmt: skip
-        assert registration is not None
-        _running.here = True
-        try:
-            n_workers = registration.n_workers if n_workers is None else n_workers
-            how = "native"
-            if not _run_natively(registration, analysis, chosen, n_workers, verbose):
-                workers = _workers_for(analysis, n_workers)
-                original(analysis, **chosen, verbose=verbose, backend=workers)
-                how = getattr(workers, "description", None) or (
-                    "in this process, in order" if workers is None else f"on {workers.name}"
-                )
-        finally:
-            _running.here = False
-        registration.runs.append((type(analysis).__name__, how))
-        _log.info("%s: %s", type(analysis).__name__, how)
+        if how is not None:
+            registration.runs.append((type(analysis).__name__, how))
         return analysis
 
     return run
-
-
-def _run_natively(
-    registration: Registration,
-    analysis: Any,
-    chosen: dict[str, Any],
-    n_workers: int | None,
-    verbose: bool | None,
-) -> bool:
-    """Run our own class in place of MDAnalysis's; False where that is not possible."""
-    if not registration.native or not isinstance(analysis._trajectory, Reader):
-        return False
-    cls = native_class(type(analysis))
-    if cls is None:
-        return False
-    try:
-        native = cls.like(analysis)
-        show = analysis._verbose if verbose is None else verbose
-        native.run(**chosen, n_workers=n_workers, progress=bool(show))
-    except UnsupportedError as error:
-        _log.info("%s is left to MDAnalysis: %s", type(analysis).__name__, error)
-        return False
-    analysis._setup_frames(analysis._trajectory, **chosen)
-    analysis.frames, analysis.times = native.frames, native.times
-    for name in native.SHARED_RESULTS:
-        if hasattr(native.results, name):
-            setattr(analysis.results, name, getattr(native.results, name))
-    analysis._trajectory.rewind()
-    return True
-
-
-def native_class(theirs: type) -> Any:
-    """Find our class that does the work of one of MDAnalysis's: of the same name, with `like`."""
-    package, _, module = theirs.__module__.partition(".analysis.")
-    # Subclasses, which may compute anything, are in modules of other packages.
-    if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
-        return None
-    ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
-    return ours if hasattr(ours, "like") else None
-
-
-def _workers_for(analysis: Any, n_workers: int | None) -> Any:
-    """Make the workers for an analysis; None where it must see all frames in order."""
-    trajectory = analysis._trajectory
-    splits = (
-        analysis.parallelizable
-        and isinstance(trajectory, Reader)
-        and not trajectory._auxs
-        and all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
-    )
-    if not splits:
-        return None
-    return make_backend("mpi") if active_session() is not None else Adaptive(n_workers)

@@ -1,1 +1,64 @@
-"""Analyses, under the module names of MDAnalysis.analysis."""
+"""Analyses, under the module names of MDAnalysis.analysis.
+
+Modules and names that are not ours are MDAnalysis's own; their classes run on our workers.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+_OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds modules that MDAnalysis has and we have not."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(_OURS):
+            return None
+        theirs = find_spec(_THEIRS + fullname.removeprefix(_OURS))
+        if theirs is None:
+            return None
+        is_package = theirs.submodule_search_locations is not None
+        return ModuleSpec(fullname, self, is_package=is_package)
+
+    def exec_module(self, module: ModuleType) -> None:
+        theirs = import_module(_THEIRS + module.__name__.removeprefix(_OURS))
+        module.__doc__ = theirs.__doc__
+        module.__dict__["__getattr__"] = lambda name: name_of_mdanalysis(module.__name__, name)
+        public = getattr(theirs, "__all__", [name for name in dir(theirs) if name[0] != "_"])
+        module.__dict__["__all__"] = list(public)
+
+
+# After Python's own finders, which find our modules.
+sys.meta_path.append(_Finder())
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    try:
+        return import_module(_OURS + name)
+    except ModuleNotFoundError as error:
+        if error.name != _OURS + name:
+            raise
+        raise AttributeError(f"module 'paceline.analysis' has no attribute {name!r}") from None
+
+
+def name_of_mdanalysis(module: str, name: str) -> Any:
+    """Get a name of the module of MDAnalysis that one of ours is like."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from paceline.analysis.mdanalysis import on_our_workers
+
+    found = getattr(import_module(_THEIRS + module.removeprefix(_OURS)), name)
+    found = on_our_workers(found, module)
+    setattr(sys.modules[module], name, found)
+    return found

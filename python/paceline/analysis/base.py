@@ -7,12 +7,14 @@ frames give one result.
 """
 
 import platform
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from paceline._core import __version__
+from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
 from paceline.performance.timings import Timings
@@ -91,11 +93,34 @@ class AnalysisBase:
     damaged: list[tuple[int, str]]
     timings: Timings
     provenance: dict[str, Any]
+    #: Results that MDAnalysis's class of the same name has too.
+    SHARED_RESULTS: tuple[str, ...] = ()
+    start: int | None
+    stop: int | None
+    step: int | None
 
-    def __init__(self, atomgroup: Any):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
+        super().__init_subclass__(**kwargs)
+        if "_single_frame" in vars(cls) and AnalysisBase in cls.__bases__:
+            from paceline.analysis.mdanalysis import SingleFrameAnalysis
+
+            cls.__bases__ = tuple(
+                SingleFrameAnalysis if base is AnalysisBase else base for base in cls.__bases__
+            )
+
+    def __init__(self, atomgroup: Any, *, verbose: bool = False):
+        self._verbose = verbose
         check_static(atomgroup, type(self).__name__)
         self.atomgroup = atomgroup.atoms
         self.results = Results()
+
+    def __getattr__(self, name: str) -> Any:
+        """Find results under the names that MDAnalysis had for them before its version 2."""
+        if name not in type(self).SHARED_RESULTS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{name} is deprecated; use results.{name}", DeprecationWarning, stacklevel=2)
+        return self.results[name]
 
     @property
     def name(self) -> str:
@@ -152,14 +177,36 @@ class AnalysisBase:
         start: int | None = None,
         stop: int | None = None,
         step: int | None = None,
+        frames: Sequence[int] | np.ndarray | None = None,
+        verbose: bool | None = None,
+        n_workers: int | None = None,
+        n_parts: int | None = None,
+        backend: Any = None,
+        *,
+        unsupported_backend: bool = False,
+        progressbar_kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Self:
         """Run this analysis alone.
+
+        Arguments and their order are those of MDAnalysis's analyses.
 
         Parameters
         ----------
         start, stop, step : int, optional
             Frames, as in a slice.
+        frames : sequence of int or of bool, optional
+            Frames one by one, instead of a slice.
+        verbose : bool, optional
+            Show progress; by default as given to the analysis, or as `paceline.run` does.
+        n_workers : int, optional
+            Number of workers; by default the CPUs that this process may use.
+        backend : str or object, optional
+            As for `paceline.run`; MDAnalysis's "multiprocessing" and its objects
+            (`BackendSerial`, `BackendMultiprocessing`, `BackendDask`) name ours of that kind.
+        n_parts, unsupported_backend, progressbar_kwargs : optional
+            Taken from calls that were written for MDAnalysis, and not needed: blocks are chosen by
+            their size, and all backends are supported.
         **options
             The other options of `paceline.run`.
 
@@ -168,8 +215,40 @@ class AnalysisBase:
         AnalysisBase
             This analysis, with its results.
         """
-        run(self, start=start, stop=stop, step=step, **options)
+        backend, n_workers = _backend_of_mdanalysis(backend, n_workers)
+        if verbose is None and self._verbose:
+            verbose = True
+        options.setdefault("progress", verbose)
+        run(
+            self,
+            start=start,
+            stop=stop,
+            step=step,
+            frames=frames,
+            n_workers=n_workers,
+            backend=backend,
+            **options,
+        )
+        n_frames = self.atomgroup.universe.trajectory.n_frames
+        bounds = slice(start, stop, step).indices(n_frames)
+        self.start, self.stop, self.step = bounds if frames is None else (None, None, None)
         return self
+
+    @classmethod
+    def get_supported_backends(cls) -> tuple[str, ...]:
+        """Names that `run` takes as `backend`.
+
+        Returns
+        -------
+        tuple of str
+            All of them, for each analysis.
+        """
+        return ("serial", "threads", "processes", "multiprocessing", "dask", "mpi")
+
+    @property
+    def parallelizable(self) -> bool:
+        """True: every analysis can be split."""
+        return True
 
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""
@@ -183,6 +262,21 @@ class AnalysisBase:
             "frames analysed": describe_frames(self.frames),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",
         }
+
+
+def _backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int | None]:
+    """Our backend for one that MDAnalysis's `run` takes, and the number of workers."""
+    if backend == "multiprocessing":
+        return "processes", n_workers
+    names = {
+        "BackendSerial": "serial",
+        "BackendMultiprocessing": "processes",
+        "BackendDask": "dask",
+    }
+    name = names.get(type(backend).__name__)
+    if name is None or not type(backend).__module__.startswith("MDAnalysis."):
+        return backend, n_workers
+    return name, backend.n_workers if n_workers is None else n_workers
 
 
 def describe_atoms(atomgroup: Any) -> str:
@@ -326,3 +420,7 @@ class _Function:
 
     def compute(self, block: Block) -> np.ndarray:
         return self._function(block)
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from paceline import _core
+from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
@@ -47,6 +48,10 @@ class InterRDF(AnalysisBase):
         Leave out pairs within a molecule, of which so many atoms in a row are in `g1` and `g2`.
     exclude_same : {"residue", "segment", "chain"}, optional
         Leave out pairs that share it. Unlike `exclusion_block`, it does not change the norm.
+    backend : str
+        Taken from calls that were written for MDAnalysis, and not needed.
+    verbose : bool
+        Show progress.
 
     Attributes
     ----------
@@ -90,8 +95,10 @@ class InterRDF(AnalysisBase):
         norm: str = "rdf",
         exclusion_block: Sequence[int] | None = None,
         exclude_same: str | None = None,
+        backend: str = "serial",
+        verbose: bool = False,
     ):
-        super().__init__(g1)
+        super().__init__(g1, verbose=verbose)
         check_static(g2, type(self).__name__)
         self.g1, self.g2 = g1.atoms, g2.atoms
         if self.g1.universe is not self.g2.universe:
@@ -112,7 +119,6 @@ class InterRDF(AnalysisBase):
         """Atoms of `g1`, then those of `g2`."""
         return np.concatenate([self.g1.indices, self.g2.indices])
 
-    #: Results that MDAnalysis's class of this name has too.
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
 
     @classmethod
@@ -276,3 +282,7 @@ def _edges(nbins: Any, range: Sequence[float]) -> np.ndarray:
             f"range must be two finite numbers, the second above 0 and the first, not {range!r}"
         )
     return np.histogram_bin_edges([], int(nbins), (limits[0], limits[1]))
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline._util.files import new_file
+from paceline.analysis import name_of_mdanalysis
 from paceline.errors import UnsupportedError
 
 #: Style of a figure for one column of a journal: inches, and points.
@@ -70,6 +72,11 @@ class Results(dict[str, Any]):
         super().__init__(arrays)
         # Past `__setattr__`, which would make results of them.
         self.__dict__.update(_table_or_none=table, _provenance=dict(provenance or {}))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Class for `isinstance`, beside the type: MDAnalysis's, where that is imported."""
+        return getattr(sys.modules.get("MDAnalysis.analysis.results"), "Results", type(self))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -255,3 +262,7 @@ def _ending(path: str | os.PathLike) -> str:
 
 def _restore(arrays: dict, table: Table | None, provenance: Mapping[str, Any]) -> Results:
     return Results(table=table, provenance=provenance, **arrays)
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

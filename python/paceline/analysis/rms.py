@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline import _core
+from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
@@ -49,6 +50,8 @@ class RMSD(AnalysisBase):
         transformed as all others are.
     superposition : bool
         False compares positions as they are, without moving anything.
+    verbose : bool
+        Show progress.
 
     Attributes
     ----------
@@ -87,6 +90,7 @@ class RMSD(AnalysisBase):
         tol_mass: float = 0.1,
         ref_frame: int = 0,
         superposition: bool = True,
+        verbose: bool = False,
     ):
         reference = atomgroup if reference is None else reference
         self.select = select
@@ -102,9 +106,8 @@ class RMSD(AnalysisBase):
         self.groupselections = list(groupselections or ())
         self.weights = weights
         self._weights = self._resolve_weights(weights, weights_groupselections)
-        super().__init__(self._pairs[0][0])
+        super().__init__(self._pairs[0][0], verbose=verbose)
 
-    #: Results that MDAnalysis's class of this name has too.
     SHARED_RESULTS = ("rmsd",)
 
     @classmethod
@@ -189,6 +192,8 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     ----------
     atomgroup : AtomGroup or Universe
         The atoms.
+    verbose : bool
+        Show progress.
 
     Attributes
     ----------
@@ -204,7 +209,6 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     array([1.28, 1.13, 0.96])
     """
 
-    #: Results that MDAnalysis's class of this name has too.
     SHARED_RESULTS = ("rmsf",)
 
     @classmethod
@@ -337,3 +341,7 @@ def _weights(atoms: Any, weights: Any) -> np.ndarray | None:
     if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
         raise ValueError("weights must be finite, none negative, and not all zero")
     return values / values.mean()
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,183 @@
+"""`paceline.analysis` has every name of `MDAnalysis.analysis`, and takes its calls."""
+
+import importlib
+import inspect
+import pickle
+import pkgutil
+import types
+import warnings
+
+import MDAnalysis as mda
+import MDAnalysis.analysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import backends as theirs_backends
+from MDAnalysis.analysis.base import AnalysisBase as TheirsBase
+from MDAnalysis.analysis.results import Results as TheirsResults
+from MDAnalysisTests.datafiles import DCD, PSF
+
+import paceline
+import paceline.analysis
+from paceline.analysis.mdanalysis import SingleFrameAnalysis
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    NAMES = [
+        one.name
+        for one in pkgutil.walk_packages(MDAnalysis.analysis.__path__, "MDAnalysis.analysis.")
+        if ".legacy" not in one.name
+    ]
+
+
+def pair(name: str) -> tuple[types.ModuleType, types.ModuleType]:
+    """A module of MDAnalysis, and ours of that name; skip what MDAnalysis cannot import here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            theirs = importlib.import_module(name)
+        except ImportError as error:
+            pytest.skip(f"{name} needs a package: {error}")
+        return theirs, importlib.import_module(name.replace("MDAnalysis.", "paceline."))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_every_module(name: str) -> None:
+    theirs, ours = pair(name)
+    public = [one for one in dir(theirs) if not one.startswith("_")]
+    for one in public:
+        value, other = getattr(theirs, one), getattr(ours, one)
+        if isinstance(value, type) and issubclass(value, TheirsBase):
+            assert_same_calls(value, other)
+        elif inspect.isfunction(value):
+            assert parameters(value) == parameters(other)[: len(parameters(value))]
+
+
+def parameters(function) -> list[str]:
+    return [
+        p.name for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD
+    ]
+
+
+def assert_same_calls(theirs: type, ours: type) -> None:
+    """Ours takes the arguments of theirs, at the same places."""
+    if theirs is TheirsBase:
+        return
+    theirs_init = parameters(theirs.__init__)
+    assert parameters(ours.__init__)[: len(theirs_init)] == theirs_init
+    theirs_run = parameters(theirs.run)
+    assert parameters(ours.run)[: len(theirs_run)] == theirs_run
+
+
+@pytest.fixture
+def universe():
+    return paceline.Universe(PSF, DCD)
+
+
+def test_classes_of_mdanalysis_run_on_our_workers(universe) -> None:
+    from paceline.analysis.align import AlignTraj
+    from paceline.analysis.dihedrals import Ramachandran
+
+    assert issubclass(Ramachandran, MDAnalysis.analysis.dihedrals.Ramachandran)
+    ours = Ramachandran(universe.select_atoms("resid 2:10"))
+    theirs = MDAnalysis.analysis.dihedrals.Ramachandran(universe.select_atoms("resid 2:10"))
+    np.testing.assert_array_equal(ours.run().results.angles, theirs.run().results.angles)
+    for backend in ("serial", "multiprocessing"):
+        ours.run(backend=backend, n_workers=None if backend == "serial" else 2)
+        np.testing.assert_array_equal(ours.results.angles, theirs.results.angles)
+    assert pickle.loads(pickle.dumps(Ramachandran)) is Ramachandran
+    assert AlignTraj.__module__ == "paceline.analysis.align"
+
+
+def test_modules_are_found_in_every_way() -> None:
+    import paceline.analysis.contacts
+    from paceline.analysis import pca, rms
+    from paceline.analysis.base import AnalysisFromFunction
+    from paceline.analysis.rdf import InterRDF, InterRDF_s
+
+    assert rms.rmsd is MDAnalysis.analysis.rms.rmsd
+    assert InterRDF is not MDAnalysis.analysis.rdf.InterRDF
+    assert issubclass(InterRDF_s, MDAnalysis.analysis.rdf.InterRDF_s)
+    assert paceline.analysis.contacts.Contacts.__module__ == "paceline.analysis.contacts"
+    assert pca.PCA
+    assert AnalysisFromFunction
+    with pytest.raises(ImportError):
+        importlib.import_module("paceline.analysis.nothing")
+    with pytest.raises(AttributeError, match="nothing"):
+        paceline.analysis.nothing  # noqa: B018
+    with pytest.raises(ImportError, match="nothing"):
+        from paceline.analysis.rms import nothing  # noqa: F401
+
+
+class Frames(paceline.AnalysisBase):
+    """Written for MDAnalysis's base class."""
+
+    def __init__(self, group, **options):
+        super().__init__(group.universe.trajectory, **options)
+        self.group = group
+
+    def _prepare(self):
+        self.results.radius = np.zeros(self.n_frames)
+
+    def _single_frame(self):
+        self.results.radius[self._frame_index] = self.group.radius_of_gyration()
+
+    def _conclude(self):
+        self.results.mean = self.results.radius.mean()
+
+
+def test_subclasses_with_the_methods_of_mdanalysis(universe) -> None:
+    assert issubclass(Frames, SingleFrameAnalysis)
+    ours = Frames(universe.atoms, verbose=False).run(step=10)
+    expected = [universe.atoms.radius_of_gyration() for _ in universe.trajectory[::10]]
+    np.testing.assert_array_equal(ours.results.radius, expected)
+    assert ours.results.mean == np.mean(expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"verbose": True},
+        {"n_parts": 4, "n_workers": 2},
+        {"backend": "multiprocessing", "n_workers": 2},
+        {"backend": theirs_backends.BackendSerial(1)},
+        {"backend": theirs_backends.BackendMultiprocessing(n_workers=2)},
+        {"backend": "serial", "unsupported_backend": True},
+        {"progressbar_kwargs": {"desc": "RMSD"}},
+    ],
+    ids=str,
+)
+def test_our_analyses_take_the_calls_of_mdanalysis(universe, options) -> None:
+    from paceline.analysis.rms import RMSD
+
+    rmsd = RMSD(universe, select="name CA", verbose=False).run(2, 50, 4, **options)
+    again = RMSD(universe, select="name CA").run(start=2, stop=50, step=4)
+    np.testing.assert_array_equal(rmsd.results.rmsd, again.results.rmsd)
+    assert (rmsd.start, rmsd.stop, rmsd.step, rmsd.n_frames) == (2, 50, 4, 12)
+    assert "multiprocessing" in RMSD.get_supported_backends()
+    assert rmsd.parallelizable
+
+
+def test_what_scripts_touch_after_a_run(universe) -> None:
+    from paceline.analysis.rms import RMSD, RMSF
+
+    rmsd = RMSD(universe, select="name CA").run(frames=[1, 5])
+    assert isinstance(rmsd.results, TheirsResults)
+    assert (rmsd.start, rmsd.stop, rmsd.step) == (None, None, None)
+    with pytest.warns(DeprecationWarning, match=r"results\.rmsd"):
+        assert rmsd.rmsd is rmsd.results.rmsd
+    with pytest.raises(AttributeError, match="nothing"):
+        rmsd.nothing  # noqa: B018
+    with pytest.raises(AttributeError, match="rmsd"):
+        RMSF(universe.atoms).rmsd  # noqa: B018
+    copy = pickle.loads(pickle.dumps(rmsd.results))
+    np.testing.assert_array_equal(copy.rmsd, rmsd.results.rmsd)
+    assert type(copy) is type(rmsd.results)
+
+
+def test_selection_errors_are_mdanalysis_own(universe) -> None:
+    from paceline.analysis.rms import RMSD
+
+    with pytest.raises(mda.SelectionError, match="atoms") as caught:
+        RMSD(universe, universe.atoms[:5])
+    assert isinstance(caught.value, paceline.errors.SelectionError)
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), mda.SelectionError)
