@@ -40,8 +40,8 @@ pub trait Format: Debug + Sync {
     /// Recognise a file by its first [`HEAD_LEN`] bytes, or fewer.
     fn probe(&self, head: &[u8]) -> bool;
 
-    /// Places in the head that a growing file rewrites, such as the number of frames. `head` may
-    /// belong to a file of another format.
+    /// Places in a head that `probe` recognised that a growing file rewrites, such as the number of
+    /// frames.
     fn counts(&self, _head: &[u8]) -> Vec<Range<usize>> {
         Vec::new()
     }
@@ -209,6 +209,12 @@ impl PartialEq for Layout {
     }
 }
 
+/// The number of atoms that a layout of nothing else saved, which formats count in 31 bits.
+pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
+    let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
+    Some(i32::try_from(n_atoms).ok()? as usize)
+}
+
 /// The choices of an encoder.
 #[derive(Debug, Clone, Copy)]
 pub struct EncoderSettings<'a> {
@@ -306,9 +312,8 @@ impl Registry {
     }
 
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
-        self.formats()
-            .flat_map(|format| format.counts(head))
-            .collect()
+        let format = self.detect(head);
+        format.map_or_else(Vec::new, |format| format.counts(head))
     }
 }
 

@@ -319,12 +319,6 @@ impl Known {
     }
 }
 
-/// The number of atoms that a layout of nothing else saved, which formats count in 31 bits.
-pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
-    let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
-    Some(i32::try_from(n_atoms).ok()? as usize)
-}
-
 fn borders_and_times(chain: Chain, end: u64) -> (Vec<u64>, Times) {
     let mut borders = chain.starts;
     borders.push(end);

@@ -8,6 +8,7 @@ use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{
     Abilities, EncoderSettings, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times,
+    n_atoms_of,
 };
 use crate::index::header_scan::{FrameHeader, Framed};
 use crate::index::scanned;
@@ -53,7 +54,7 @@ impl Format for Trr {
     }
 
     fn layout(&self, bytes: &[u8]) -> Option<Layout> {
-        let n_atoms = scanned::n_atoms_of(bytes)?;
+        let n_atoms = n_atoms_of(bytes)?;
         Some(Layout::new(TrrLayout { n_atoms }))
     }
 

@@ -7,6 +7,7 @@ use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
 use crate::format::{
     Abilities, EncoderSettings, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times,
+    n_atoms_of,
 };
 use crate::index::header_scan::{FrameHeader, Framed};
 use crate::index::scanned;
@@ -50,7 +51,7 @@ impl Format for Xtc {
     }
 
     fn layout(&self, bytes: &[u8]) -> Option<Layout> {
-        let n_atoms = scanned::n_atoms_of(bytes)?;
+        let n_atoms = n_atoms_of(bytes)?;
         Some(Layout::new(XtcLayout { n_atoms }))
     }
 
