@@ -26,10 +26,10 @@ from paceline._util.digest import digest
 from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, how_to_go_on
+from paceline.analysis.interfaces import Analysis
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
-from paceline.schedule.analysis_interfaces import Analysis
 from paceline.schedule.collect import Cursor, Record, RowRange
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds

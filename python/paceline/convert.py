@@ -10,10 +10,10 @@ from paceline._core import __version__
 from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
+from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.analysis.results import Results
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.schedule.analysis_interfaces import PerBlock, Receiver
 from paceline.trajectory import source
 from paceline.writers.frames import FrameFile
 from paceline.writers.h5md import H5MDFile

@@ -16,15 +16,16 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import check_distinct
 from paceline._util.progress import Progress
-from paceline.backends import make_backend
+from paceline.analysis.interfaces import Analysis
+from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.checkpoint import Checkpoint
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.analysis_interfaces import Analysis, Transform
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import BlockResult, CollectedResult
 from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.transform.base import Transform
 
 #: Attributes of an analysis that a run sets.
 RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
@@ -200,10 +201,12 @@ def _compute(
     alone = [one for one in runs if not one.trajectory.shareable]
     n_frames = sum(len(one.plan.frames) for one in runs)
     done = sum(one.collected.n_frames for one in runs)
+    # Called even if it has nothing to do: other ranks wait for the run.
+    results = [_results(workers, shared, checkpoint)]
+    if alone:
+        results.append(_results(Serial(), alone, None))
     with Progress(n_frames, show=show, done=done) as bar:
-        for result in chain(
-            _results(workers, shared, checkpoint), _results(make_backend("serial"), alone, None)
-        ):
+        for result in chain.from_iterable(results):
             bar.add(result.n_frames)
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
 from paceline.analysis.results import Results, Table
 from paceline.block import Block, field_bits
 from paceline.performance.timings import Timings
 from paceline.runner import run
-from paceline.schedule.analysis_interfaces import PerBlock, PerFrame, Reduction, Transform
-from paceline.transform.base import check_static
+from paceline.transform.base import Transform, check_static
 
 
 class AnalysisBase:

@@ -9,10 +9,10 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import Reduction
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.schedule.analysis_interfaces import Reduction
 from paceline.transform.base import check_static
 
 #: Titles of `rdf` in tables and figures, by its norm.

@@ -9,10 +9,10 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
-from paceline.schedule.analysis_interfaces import PerFrame, Reduction
 from paceline.transform.base import check_masses, check_static, reference_positions
 
 

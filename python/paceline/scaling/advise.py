@@ -27,9 +27,9 @@ from paceline.scaling.sample_forecast import (
     recoded,
 )
 from paceline.scaling.sample_run import Costs, SampleRun, disk_rates
-from paceline.schedule.analysis_interfaces import Transform
 from paceline.schedule.plan import choose_frames
 from paceline.trajectory.chain import Chain
+from paceline.transform.base import Transform
 
 #: More workers pay off as long as each does so much of what one alone does.
 EFFICIENT = 0.7

@@ -12,15 +12,16 @@ from typing import Any, Self
 import numpy as np
 
 from paceline._util.page_cache import cached_share, cached_share_of_all, drop_from_cache
+from paceline.analysis.interfaces import Analysis
 from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
-from paceline.schedule.analysis_interfaces import Analysis, Transform
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.transform.base import Transform
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from paceline._util.files import writing_to
+from paceline.analysis.interfaces import Receiver
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
-from paceline.schedule.analysis_interfaces import Receiver
 from paceline.schedule.plan import Plan
-from paceline.schedule.reduce import TreeReduction, check_rows_match, merge_function
+from paceline.schedule.reduce import TreeReduction
 from paceline.schedule.tasks import BlockResult, CollectedResult, LongBonds, WorkerAnalysis
 
 #: Arrays larger than this are kept in a file that vanishes with them, bytes.
@@ -250,7 +250,7 @@ class _Rows:
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
-        self._name = analysis.name
+        self._analysis = analysis
         self.value: np.ndarray | None = None
 
     def add(self, result: BlockResult, rows: np.ndarray) -> None:
@@ -260,7 +260,7 @@ class _Rows:
         """Write rows of neighbouring frames, the first of them at `first`."""
         if self.value is None:
             self.value = allocate((self._n_rows, *rows.shape[1:]), rows.dtype)
-        check_rows_match(self._name, rows, self.value)
+        self._analysis.check_rows_match(rows, self.value)
         self.value[first : first + len(rows)] = rows
 
     def rows(self, first: int, stop: int) -> np.ndarray:
@@ -287,7 +287,7 @@ class _Merged:
     """One result for all frames, merged over the tree of blocks."""
 
     def __init__(self, n_blocks: int, analysis: WorkerAnalysis):
-        self.tree = TreeReduction(n_blocks, merge_function(analysis))
+        self.tree = TreeReduction(n_blocks, analysis.merge)
 
     def add(self, result: BlockResult, partial: Any) -> None:
         self.tree.add(result.number, partial, result.level)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from paceline.errors import AnalysisError
 from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
 
 
@@ -91,35 +90,7 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
     if analysis.per_block:
         return {number: value for of_block in values for number, value in of_block.items()}
     if analysis.reduces:
-        return tree_reduce(values, merge_function(analysis))
+        return tree_reduce(values, analysis.merge)
     for rows in values:
-        check_rows_match(analysis.name, rows, values[0])
+        analysis.check_rows_match(rows, values[0])
     return np.concatenate(values)
-
-
-def merge_function(analysis: WorkerAnalysis) -> Callable[[Any, Any], Any]:
-    """Wrap the `merge` of a reduction so that its errors name the analysis."""
-
-    def merge(left: Any, right: Any) -> Any:
-        try:
-            return analysis.computation.merge(left, right)  # type: ignore[union-attr]
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(
-                f"{analysis.name} raised when blocks were merged: {reason}"
-            ) from error
-
-    return merge
-
-
-def check_rows_match(name: str, rows: np.ndarray, others: np.ndarray) -> None:
-    """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""
-    # Were some differences allowed, the order in which blocks come would decide.
-    for what, found, expected in (
-        ("rows of shape ", rows.shape[1:], others.shape[1:]),
-        ("", rows.dtype, others.dtype),
-    ):
-        if found != expected:
-            raise AnalysisError(
-                f"{name}: expected {what}{expected} as from the other blocks, found {found}"
-            )

@@ -6,15 +6,18 @@ a *batch* is a subtree of neighbouring tasks for one worker.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from paceline.block import Decoded
+from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
+from paceline.errors import AnalysisError
 from paceline.performance.records import BlockTiming
-from paceline.schedule.analysis_interfaces import PerBlock, PerFrame, Reduction, WorkerTransform
 from paceline.schedule.plan import Leaves
 from paceline.trajectory.source import Extents, FrameSource
+
+if TYPE_CHECKING:
+    from paceline.transform.base import WorkerTransform
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,32 @@ class WorkerAnalysis:
         """True if each block's result is passed on by itself."""
         return hasattr(self.computation, "compute_block")
 
+    @property
+    def checks_validity(self) -> bool:
+        """True if frames are checked while they are decoded."""
+        return getattr(self.computation, "checks_validity", False)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Merge the partial results of two neighbours; an error names the analysis."""
+        try:
+            return self.computation.merge(left, right)  # type: ignore[union-attr]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise AnalysisError(f"{self.name} raised when blocks were merged: {reason}") from error
+
+    def check_rows_match(self, rows: np.ndarray, others: np.ndarray) -> None:
+        """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""
+        # Were some differences allowed, the order in which blocks come would decide.
+        for what, found, expected in (
+            ("rows of shape ", rows.shape[1:], others.shape[1:]),
+            ("", rows.dtype, others.dtype),
+        ):
+            if found != expected:
+                raise AnalysisError(
+                    f"{self.name}: expected {what}{expected} as from the other blocks, found "
+                    f"{found}"
+                )
+
 
 @dataclass(frozen=True)
 class Job:
@@ -46,20 +75,11 @@ class Job:
     """
 
     source: FrameSource
-    transforms: Sequence[WorkerTransform]
+    transforms: "Sequence[WorkerTransform]"
     analyses: Sequence[WorkerAnalysis]
     leaves: Leaves
     skip_damaged: bool
     streamed: bool = False
-
-    def room_for(self, frames: np.ndarray) -> Decoded:
-        """Allocate the arrays that a block's frames are read into."""
-        check_validity = any(
-            getattr(one.computation, "checks_validity", False) for one in self.analyses
-        )
-        return Decoded.room_for(
-            frames, self.source.n_wanted, self.source.fields, check_validity=check_validity
-        )
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.timings import Timings
-from paceline.schedule.analysis_interfaces import Analysis, Receiver, Transform, prepare_transforms
 from paceline.schedule.collect import Collected
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import Job, LongBonds, Task, WorkerAnalysis, sum_long_bonds
 from paceline.trajectory.open import warn
+from paceline.transform.base import Transform, prepare_transforms
 
 if TYPE_CHECKING:
     from paceline.trajectory.mdanalysis import Trajectory

@@ -155,9 +155,15 @@ class Worker:
 
     def _read(self, task: Task) -> tuple[Decoded, ReadStats]:
         """Read the frames of a block, and measure the cost."""
-        decoded = self._job.room_for(task.frames)
+        source = self._job.source
+        decoded = Decoded.room_for(
+            task.frames,
+            source.n_wanted,
+            source.fields,
+            check_validity=any(analysis.checks_validity for analysis in self._job.analyses),
+        )
         cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
-        decoded.times[:] = self._job.source.time_axis(decoded.frames, decoded.times)
+        decoded.times[:] = source.time_axis(decoded.frames, decoded.times)
         return decoded, cost
 
     def _transform(

@@ -5,7 +5,7 @@ atoms that it needs (`atoms`) and makes the worker's half (`prepare`), which cha
 of a block in place (`apply`).
 """
 
-from paceline.schedule.analysis_interfaces import Transform
+from paceline.transform.base import Transform
 from paceline.transform.periodic import center, unwrap, wrap
 from paceline.transform.superpose import fit
 

@@ -1,13 +1,101 @@
-"""Helpers of transformations: selections, masses, bonds; and reference frames."""
+"""Interfaces of transformations, and what they share: selections, masses, reference frames."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from paceline import _core
 from paceline.errors import SelectionError, TransformError, UnsupportedError
-from paceline.schedule.analysis_interfaces import Transform, WorkerTransform, prepare_transforms
+
+
+class WorkerTransform(Protocol):
+    """Worker's half of a transformation.
+
+    With a method `apply_noting`, this is called instead of `apply`: it returns the same, and rows
+    with bonds that are longer than half the cell afterwards (row, number of bonds, the longest
+    one's atoms, its length in Å).
+    """
+
+    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        """Transform a block in place; return rows that cannot be transformed, with the reason."""
+
+
+class Transform(Protocol):
+    """User's half of a transformation; it serves any number of runs."""
+
+    @property
+    def turns(self) -> bool:
+        """True if it rotates positions, so that velocities and forces no longer match them."""
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        """Find the atoms to be decoded so that those of `wanted` can be transformed.
+
+        Parameters
+        ----------
+        wanted : numpy.ndarray of int64, shape (n_wanted,)
+            Indices, increasing.
+        universe : Universe
+            The system.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_atoms,)
+            Indices, increasing; those of `wanted` among them.
+        """
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
+        """Make the worker's half.
+
+        Parameters
+        ----------
+        atoms : numpy.ndarray of int64, shape (n_atoms,)
+            Indices of all atoms that are decoded, increasing.
+        universe : Universe
+            The system.
+        before : sequence of WorkerTransform
+            Transformations that are applied before this one.
+
+        Returns
+        -------
+        WorkerTransform
+            Without any MDAnalysis object.
+        """
+
+    def parameters(self) -> str:
+        """Describe the call in one line, for the record that is saved with results."""
+
+
+def prepare_transforms(
+    transforms: Sequence[Transform], wanted: np.ndarray, universe: Any
+) -> tuple[np.ndarray, list[WorkerTransform]]:
+    """Make the worker's halves of transformations, applied in this order.
+
+    Parameters
+    ----------
+    transforms : sequence of Transform
+        User's halves.
+    wanted : numpy.ndarray of int64, shape (n_wanted,)
+        Indices of the atoms to be analysed, increasing.
+    universe : Universe
+        The system.
+
+    Returns
+    -------
+    atoms : numpy.ndarray of int64, shape (n_atoms,)
+        Indices of all atoms that must be decoded for that, increasing.
+    prepared : list of WorkerTransform
+        The worker's halves.
+    """
+    atoms = wanted
+    for transform in reversed(transforms):
+        atoms = transform.atoms(atoms, universe)
+    prepared: list[WorkerTransform] = []
+    for transform in transforms:
+        prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
+    return atoms, prepared
 
 
 class CoreTransform:

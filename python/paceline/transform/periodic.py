@@ -8,9 +8,16 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError
-from paceline.schedule.analysis_interfaces import Transform, WorkerTransform
 from paceline.trajectory.open import warn
-from paceline.transform.base import CoreTransform, describe, known_weights, masses_of, select
+from paceline.transform.base import (
+    CoreTransform,
+    Transform,
+    WorkerTransform,
+    describe,
+    known_weights,
+    masses_of,
+    select,
+)
 
 
 def bonds_of(universe: Any, name: str) -> np.ndarray:

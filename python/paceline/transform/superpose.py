@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import SelectionError
-from paceline.schedule.analysis_interfaces import Transform, WorkerTransform
 from paceline.transform.base import (
     CoreTransform,
+    Transform,
+    WorkerTransform,
     check_masses,
     check_static,
     describe,

@@ -10,9 +10,9 @@ from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 
+from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.block import FIELDS, Block
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.schedule.analysis_interfaces import PerBlock, Receiver
 
 #: Bytes of blocks that wait in memory for one before them; more wait in a file.
 WAITING = 256 * 2**20

@@ -18,13 +18,8 @@ from mpi4py import MPI
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
 from paceline.schedule.collect import allocate
-from paceline.schedule.reduce import TreeReduction, check_rows_match, merge_function
-from paceline.schedule.tasks import (
-    AnyJob,
-    BlockResult,
-    CollectedResult,
-    Job,
-)
+from paceline.schedule.reduce import TreeReduction
+from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
 ROUND = 2**25
@@ -40,7 +35,7 @@ class LocalResults:
     """Rows and merged partial results of one rank.
 
     A block's result is held back until it is known that no other rank did the block sooner.
-    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's.
+    `clock_offset` (ns) is added to this host's clock to give the coordinator's.
     """
 
     def __init__(self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], clock_offset: int = 0):
@@ -91,7 +86,7 @@ class JobResults:
         }
         #: Partial results, by the number of their analysis.
         self.trees = {
-            k: TreeReduction(n_blocks, merge_function(part))
+            k: TreeReduction(n_blocks, part.merge)
             for k, part in enumerate(job.analyses)
             if part.reduces
         }
@@ -102,7 +97,7 @@ class JobResults:
         assert result.times is not None
         for k, rows in self._rows.items():
             if rows:
-                check_rows_match(self.parts[k].name, result.values[k], rows[0])
+                self.parts[k].check_rows_match(result.values[k], rows[0])
             rows.append(result.values[k])
         for k, tree in self.trees.items():
             tree.add(result.number, result.values[k], result.level)
@@ -213,7 +208,7 @@ def _layouts(
         alike = [rows for of_rank in columns if (rows := of_rank[number, k]) is not None]
         if k is not None:
             for rows in alike:
-                check_rows_match(results.jobs[number].parts[k].name, rows, alike[0])
+                results.jobs[number].parts[k].check_rows_match(rows, alike[0])
         n_rows = [int(of_rank[number][:, 1].sum()) for of_rank in ranges]
         row = alike[0]
         layouts[number, k] = ColumnLayout(row.shape[1:], row.dtype, sum(n_rows), max(n_rows))

@@ -1,0 +1,95 @@
+"""Interfaces of analyses.
+
+An analysis has two halves. The user's half (`Analysis`) knows MDAnalysis's objects and stays in the
+calling process; `prepare` makes the worker's half, which is pickled and sent to the workers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from paceline.block import Block
+from paceline.performance.timings import Timings
+
+if TYPE_CHECKING:
+    from paceline.transform.base import Transform
+
+
+class PerFrame(Protocol):
+    """Worker's half of an analysis that gives one row per frame.
+
+    With an attribute `checks_validity` that is true, its blocks have `validity` and no coordinates:
+    each frame is checked while it is decoded.
+    """
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Compute the rows of a block's frames, shape (n_frames, …)."""
+
+
+class Reduction(Protocol):
+    """Worker's half of an analysis that gives one result for all frames.
+
+    Partial results must merge exactly: carry counts and moments, never means alone.
+    """
+
+    def compute(self, block: Block) -> Any:
+        """Compute the partial result of one leaf."""
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Merge the partial results of two neighbours."""
+
+
+class PerBlock(Protocol):
+    """Worker's half of an analysis with a result for each block, such as a writer.
+
+    Its user's half has `receiver()`: a context manager of a `Receiver`, left when all blocks are
+    done or by an error. Errors of writing are raised unchanged.
+    """
+
+    def compute_block(self, block: Block, first: int) -> Any:
+        """Compute the result of a block without its unreadable frames.
+
+        `first` is the block's first row in the results, counting unreadable frames.
+        """
+
+
+class Receiver(Protocol):
+    """Takes the results of a `PerBlock`, in the calling thread, in any order."""
+
+    def add(self, number: int, value: Any) -> None:
+        """Take the result of block `number`."""
+
+
+class Analysis(Protocol):
+    """User's half of an analysis, as `run` needs it; see `paceline.analysis.base.AnalysisBase`."""
+
+    atomgroup: Any
+    fields: Sequence[str]
+    optional_fields: Sequence[str]
+    frames_together: int
+    transforms: "Sequence[Transform]"
+    skip_damaged: bool
+    frames: np.ndarray
+    times: np.ndarray
+    damaged: list[tuple[int, str]]
+    timings: Timings
+    provenance: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name in error messages."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms in the order in which the computation needs them."""
+
+    @property
+    def attributes(self) -> Mapping[str, np.ndarray]:
+        """Attributes of the atoms that the computation needs, beside positions."""
+
+    def prepare(self) -> PerFrame | Reduction | PerBlock:
+        """Make the worker's half, with all that is the same for every frame."""
+
+    def finish(self, value: Any) -> None:
+        """Turn all rows, or the merged partial result, into results."""
