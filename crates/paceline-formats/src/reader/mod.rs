@@ -1,20 +1,20 @@
 //! A block of frames: few large reads, each frame decoded straight into its place.
 
-mod block;
 pub mod chunks;
+mod destination;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::block::Rows;
+use self::destination::Rows;
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::source::{GAP, Source};
 use crate::{Decoder, Fields, Layout};
 
-pub use self::block::{BlockOut, BlockReport, Extents, Numbers, Visitor};
+pub use self::destination::{BlockOut, Numbers, Visitor};
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +22,48 @@ mod tests;
 /// The most that one call reads of a row of frames. In memory 64 KiB to 4 MiB were measured to
 /// cost the same; a distant file system wants them large.
 const CHUNK: u64 = 1024 * 1024;
+
+/// Places of the frames of a block: number, first byte and size of each, in the order wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Extents<'a> {
+    pub frames: &'a [u64],
+    pub offsets: &'a [u64],
+    pub sizes: &'a [u64],
+}
+
+impl Extents<'_> {
+    /// # Errors
+    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
+    fn check(&self, file_size: u64) -> Result<()> {
+        let n = self.frames.len();
+        if self.offsets.len() != n || self.sizes.len() != n {
+            return Err(Error::Argument(format!(
+                "expected {n} offsets and sizes, one for each frame, found {} and {}",
+                self.offsets.len(),
+                self.sizes.len()
+            )));
+        }
+        for (&offset, &size) in self.offsets.iter().zip(self.sizes) {
+            if offset.checked_add(size).is_none_or(|end| end > file_size) {
+                return Err(Error::Argument(format!(
+                    "{size} bytes from byte {offset} on are not within a file of {file_size} bytes"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cost of a block, and which of its frames could not be read.
+#[derive(Debug, Default)]
+pub struct BlockReport {
+    pub read: Duration,
+    pub decode: Duration,
+    pub bytes: u64,
+    pub calls: u64,
+    /// Row in the block and reason; only where skipping was asked for.
+    pub skipped: Vec<(usize, Error)>,
+}
 
 /// Per-worker reader of a trajectory: a source, a decoder and a buffer that is used again.
 pub struct BlockReader {

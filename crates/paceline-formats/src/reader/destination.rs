@@ -1,40 +1,7 @@
-//! A block's frames: where they are in the file, and where they go.
-
-use std::time::Duration;
+//! Destination of a block's frames: arrays with a row for each, or a visitor.
 
 use crate::error::{Error, Result};
 use crate::{Fields, FrameOut};
-
-/// Places of the frames of a block: number, first byte and size of each, in the order wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Extents<'a> {
-    pub frames: &'a [u64],
-    pub offsets: &'a [u64],
-    pub sizes: &'a [u64],
-}
-
-impl Extents<'_> {
-    /// # Errors
-    /// [`Error::Argument`] where a frame has no place, or one outside a file of `file_size` bytes.
-    pub(super) fn check(&self, file_size: u64) -> Result<()> {
-        let n = self.frames.len();
-        if self.offsets.len() != n || self.sizes.len() != n {
-            return Err(Error::Argument(format!(
-                "expected {n} offsets and sizes, one for each frame, found {} and {}",
-                self.offsets.len(),
-                self.sizes.len()
-            )));
-        }
-        for (&offset, &size) in self.offsets.iter().zip(self.sizes) {
-            if offset.checked_add(size).is_none_or(|end| end > file_size) {
-                return Err(Error::Argument(format!(
-                    "{size} bytes from byte {offset} on are not within a file of {file_size} bytes"
-                )));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Destination of a block: one row a frame.
 pub struct BlockOut<'a> {
@@ -133,17 +100,6 @@ pub enum Numbers<'a> {
     },
     /// They are shown, frame by frame, while the processor has them at hand, and then forgotten.
     Visited(Box<Visitor<'a>>),
-}
-
-/// Cost of a block, and which of its frames could not be read.
-#[derive(Debug, Default)]
-pub struct BlockReport {
-    pub read: Duration,
-    pub decode: Duration,
-    pub bytes: u64,
-    pub calls: u64,
-    /// Row in the block and reason; only where skipping was asked for.
-    pub skipped: Vec<(usize, Error)>,
 }
 
 /// The rows of a block while they are filled.
