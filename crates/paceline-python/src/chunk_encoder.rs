@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::encoder::{failed, unwritable};
 use paceline_formats::exact_vectors;
 use paceline_formats::hdf5_chunks::encode::{self, Float, Settings};
-use paceline_formats::writer::chunks::{with_room, write};
+use paceline_formats::writer::allocated_chunks::{with_room, write};
 
 /// Encodes the chunks of one dataset of (frames, atoms, 3).
 #[pyclass(frozen, module = "paceline._core")]

@@ -18,8 +18,8 @@ use paceline_formats::source::FileSource;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
 use paceline_snapshot::reading::{
-    AtomSource, ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners, POSITIONS,
-    ReadingCost, Settings, Table, Text, distribute, widths,
+    AtomSource, AtomTable, ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners,
+    POSITIONS, ReadingCost, Settings, Text, distribute, widths,
 };
 
 /// Exception that Python raised while the core called it.
@@ -214,7 +214,7 @@ struct Hand<'a> {
 }
 
 impl AtomSource for Hand<'_> {
-    fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
+    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
         match (&self.frame.text, &mut self.text) {
             (None, _) => self.decode(places, table),
             (Some(_), Some(opened)) => opened.read(places, table),
@@ -242,7 +242,7 @@ struct Decoded<'py> {
 }
 
 impl Decoded<'_> {
-    fn append_to(&self, places: Range<u64>, table: &mut Table) -> PyResult<()> {
+    fn append_to(&self, places: Range<u64>, table: &mut AtomTable) -> PyResult<()> {
         let column = table.column_mut(IDS);
         match &self.ids {
             Some(ids) => column.extend_from_slice(bytemuck::cast_slice(ids.as_slice()?)),
@@ -269,7 +269,7 @@ impl Decoded<'_> {
 
 impl Hand<'_> {
     /// Append what Python decodes.
-    fn decode(&self, places: Range<u64>, table: &mut Table) -> Result<()> {
+    fn decode(&self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
         let read = Python::attach(|py| {
             let read = self.frame.read.bind(py);
             let atoms: Decoded<'_> = read.call1((places.start, places.end))?.extract()?;
@@ -286,7 +286,7 @@ struct Function<'a> {
 }
 
 impl Owners for Function<'_> {
-    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
         let called = Python::attach(|py| {
             let ids = PyArray1::from_iter(py, table.ids());
             let bytes = PyArray1::from_slice(py, table.column(POSITIONS));

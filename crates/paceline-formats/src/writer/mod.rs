@@ -1,7 +1,7 @@
 //! Blocks of frames encoded, into memory or into their place in a file: the only place that writes
 //! trajectories.
 
-pub mod chunks;
+pub mod allocated_chunks;
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;

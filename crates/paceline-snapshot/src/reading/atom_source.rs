@@ -7,7 +7,7 @@ use paceline_formats::dlpoly::{FrameHead, Layout, Record, Records};
 use paceline_formats::error::{Error, Fault, Result};
 use paceline_formats::source::{FileSource, Source};
 
-use super::table::{CHARGES, IDS, MASSES, NAMES, POSITIONS, Table};
+use super::atom_table::{AtomTable, CHARGES, IDS, MASSES, NAMES, POSITIONS};
 
 /// Divisor of a buffer: one part in so many is for bytes from which atoms are decoded.
 pub const PART: usize = 8;
@@ -36,7 +36,7 @@ pub trait AtomSource {
     ///
     /// # Errors
     /// Any error of reading and decoding.
-    fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()>;
+    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()>;
 
     /// Bytes that it holds beside the table.
     fn held(&self) -> usize {
@@ -170,7 +170,7 @@ impl Text {
 }
 
 impl AtomSource for Text {
-    fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
+    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
         self.seek(places.start)?;
         let n_atoms = self.layout.n_atoms() as u64;
         let widths = *table.widths();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use paceline_formats::error::{Error, Result};
 
 use super::ReadingCost;
-use super::table::{View, Widths};
+use super::atom_table::{View, Widths};
 use crate::Communicator;
 
 /// Outgoing and incoming atoms, in buffers that are used again.

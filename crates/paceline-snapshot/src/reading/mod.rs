@@ -5,9 +5,9 @@
 //! HPCxTR0806, section 5).
 
 mod atom_source;
+mod atom_table;
 mod exchange;
 mod owners;
-mod table;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use paceline_formats::error::{Error, Result};
 
 use self::atom_source::PART;
+use self::atom_table::{OWNERS, Widths};
 use self::exchange::Exchange;
 use self::owners::check_ranks;
-use self::table::{OWNERS, Widths};
 use crate::check::check_ids;
 use crate::{Communicator, Failure, Reduce};
 
 pub use self::atom_source::{AtomSource, Moment, Text};
+pub use self::atom_table::{AtomTable, CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, widths};
 pub use self::owners::{ById, Grid, Owners};
-pub use self::table::{CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, Table, widths};
 
 #[cfg(test)]
 mod tests;
@@ -92,7 +92,7 @@ pub fn distribute(
     settings: Settings<'_>,
     mut supply: Option<&mut dyn AtomSource>,
     owners: &mut dyn Owners,
-) -> Result<Option<(Table, ReadingCost)>> {
+) -> Result<Option<(AtomTable, ReadingCost)>> {
     let mut distribution = Distribution::new(comm, settings);
     for batch in 0..distribution.partition.n_batches() {
         let decoded = match &mut supply {
@@ -128,8 +128,8 @@ struct Distribution<'a> {
     reader_of: Vec<usize>,
     /// The owners of the batch.
     ranks: Vec<i64>,
-    batch: Table,
-    own: Table,
+    batch: AtomTable,
+    own: AtomTable,
     post: Exchange<'a>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Distribution<'a> {
         // lain in stayed taken. Memory that is not used is not taken: room for all of few atoms,
         // and of many for what an equal share takes, and a little more. Columns of that size grow
         // without being copied.
-        let mut own = Table::new(settings.widths);
+        let mut own = AtomTable::new(settings.widths);
         let share = n_atoms.div_ceil(comm.size() as u64) as usize;
         let few = ROOM / settings.widths.iter().sum::<usize>();
         own.expect((share + share / 16).max(few).min(n_atoms as usize));
@@ -159,7 +159,7 @@ impl<'a> Distribution<'a> {
             reader: settings.readers.iter().position(|&reader| reader == rank),
             reader_of: settings.readers_of(comm.size()),
             ranks: Vec::new(),
-            batch: Table::new(travelling),
+            batch: AtomTable::new(travelling),
             own,
             post: Exchange::new(comm, travelling),
         }

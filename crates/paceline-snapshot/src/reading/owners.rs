@@ -1,7 +1,7 @@
 //! Map atoms to their owner ranks.
 
 use super::atom_source::Moment;
-use super::table::Table;
+use super::atom_table::AtomTable;
 use paceline_formats::error::{Error, Result};
 
 /// Tells the rank that owns an atom.
@@ -10,7 +10,7 @@ pub trait Owners {
     ///
     /// # Errors
     /// Any error that keeps an atom from having an owner.
-    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()>;
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()>;
 }
 
 /// Each rank owns an equal range of numbers.
@@ -30,7 +30,7 @@ impl ById {
 }
 
 impl Owners for ById {
-    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
         ranks.extend(table.ids().map(|id| i64::from(self.owner(id))));
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Grid {
 }
 
 impl Owners for Grid {
-    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
         for (atom, id) in table.ids().enumerate() {
             let position = table.position(atom);
             let Some(rank) = self.owner(position) else {
@@ -120,7 +120,12 @@ impl Owners for Grid {
 ///
 /// # Errors
 /// [`Error::Unsupported`], with the first atom of which this is so.
-pub fn check_ranks(moment: &Moment, table: &Table, ranks: &[i64], n_ranks: usize) -> Result<()> {
+pub fn check_ranks(
+    moment: &Moment,
+    table: &AtomTable,
+    ranks: &[i64],
+    n_ranks: usize,
+) -> Result<()> {
     if ranks.len() != table.len() {
         return Err(moment.unsupported(format!(
             "expected an owner for each of {} atoms, found {}",

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::Partition;
 use super::atom_source::{AtomSource, Moment};
-use super::owners::{ById, Grid, Owners};
-use super::table::{
-    CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, Table, VELOCITIES, Widths, widths,
+use super::atom_table::{
+    AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, Widths, widths,
 };
+use super::owners::{ById, Grid, Owners};
 use super::{ReadingCost, Settings, distribute};
 use crate::tests::threads::on_ranks;
 use paceline_formats::Fields;
@@ -39,7 +39,7 @@ fn all() -> Widths {
 }
 
 /// Append all that is known of an atom to a table.
-fn put(id: u64, table: &mut Table) {
+fn put(id: u64, table: &mut AtomTable) {
     let number = |k: u64| (mixed(9 * id + k) % 100_000) as f64 / 100_000.0 * SIDE;
     let vector = |k: u64| [0, 1, 2].map(|axis| number(3 * k + axis).to_ne_bytes());
     table.column_mut(IDS).extend((id as i64).to_ne_bytes());
@@ -72,7 +72,7 @@ impl File {
 }
 
 impl AtomSource for File {
-    fn read(&mut self, places: Range<u64>, table: &mut Table) -> Result<()> {
+    fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()> {
         assert!(table.is_empty());
         assert!(self.next <= places.start, "it went back");
         self.next = places.end;
@@ -88,7 +88,7 @@ impl AtomSource for File {
 struct Rule(fn(i64) -> i64);
 
 impl Owners for Rule {
-    fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+    fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
         ranks.extend(table.ids().map(self.0));
         Ok(())
     }
@@ -133,9 +133,9 @@ fn read(
         );
         read.unwrap().unwrap()
     });
-    let mut expected = vec![Table::new(all()); case.n_ranks];
+    let mut expected = vec![AtomTable::new(all()); case.n_ranks];
     for id in 1..=case.n_atoms {
-        let mut atom = Table::new(all());
+        let mut atom = AtomTable::new(all());
         put(id, &mut atom);
         let mut ranks = Vec::new();
         owners().find(&atom, &mut ranks).unwrap();
@@ -301,7 +301,7 @@ fn owners_that_are_no_ranks_are_named() {
 fn a_function_must_answer_for_every_atom() {
     struct Few;
     impl Owners for Few {
-        fn find(&mut self, table: &Table, ranks: &mut Vec<i64>) -> Result<()> {
+        fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()> {
             ranks.resize(table.len() - 1, 0);
             Ok(())
         }

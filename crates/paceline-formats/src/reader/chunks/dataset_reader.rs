@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::io_context::{Flaw, SkippedFrames};
 use super::io_context::{IoContext, Run};
-use super::plan::Plan;
+use super::selection::Selection;
 use super::{Chunk, Element, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::source::GAP;
 
 /// A dataset, and what is at hand of it.
 pub(super) struct DatasetReader {
-    pub plan: Plan,
+    pub selection: Selection,
     known: Known,
     rows: Vec<Wanted>,
 }
@@ -31,7 +31,7 @@ impl DatasetReader {
         per_atom: usize,
     ) -> Result<DatasetReader> {
         Ok(DatasetReader {
-            plan: Plan::new(io, element, atoms, per_atom)?,
+            selection: Selection::new(io, element, atoms, per_atom)?,
             known: Known::default(),
             rows: Vec::new(),
         })
@@ -40,7 +40,7 @@ impl DatasetReader {
     /// # Errors
     /// [`crate::error::Error::Argument`] where a slice does not fit the dataset, or `n` frames.
     pub fn check(&self, slice: Slice<'_>, n: usize) -> Result<()> {
-        slice.check(&self.plan.grid, !self.plan.is_contiguous(), n)
+        slice.check(&self.selection.grid, !self.selection.is_contiguous(), n)
     }
 
     /// Decode some frames of a block, one after another.
@@ -54,11 +54,11 @@ impl DatasetReader {
         skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
         slice.wanted(frames, &mut self.rows);
-        if self.plan.pipeline.is_empty() {
-            return Plain::new(&self.plan, io, skipped, out).fill(slice, &self.rows);
+        if self.selection.pipeline.is_empty() {
+            return Plain::new(&self.selection, io, skipped, out).fill(slice, &self.rows);
         }
         let packed = Packed {
-            plan: &self.plan,
+            selection: &self.selection,
             skipped,
             known: &mut self.known,
             whole,
@@ -70,22 +70,22 @@ impl DatasetReader {
     /// Bytes that a block will want, in the order in which it reads them.
     pub fn ranges(&mut self, io: &IoContext, slice: Slice<'_>) -> Vec<Range<u64>> {
         slice.wanted(0..slice.rows.len(), &mut self.rows);
-        let plan = &self.plan;
+        let selection = &self.selection;
         let mut ranges = Vec::new();
         for group in self
             .rows
-            .chunk_by(|a, b| plan.place(a.0) == plan.place(b.0))
+            .chunk_by(|a, b| selection.place(a.0) == selection.place(b.0))
         {
-            let place = plan.place(group[0].0);
-            for column in &plan.grid.columns {
-                let chunk = plan.chunk(slice, place, column.index);
-                if !plan.is_contiguous() && !io.holds(chunk.offset, chunk.size) {
+            let place = selection.place(group[0].0);
+            for column in &selection.grid.columns {
+                let chunk = selection.chunk(slice, place, column.index);
+                if !selection.is_contiguous() && !io.holds(chunk.offset, chunk.size) {
                     continue;
                 }
-                if plan.pipeline.is_empty() {
-                    ranges.extend(plan.ranges(chunk, place, column, group));
+                if selection.pipeline.is_empty() {
+                    ranges.extend(selection.ranges(chunk, place, column, group));
                 } else {
-                    ranges.push(plan.packed_range(place, column, chunk));
+                    ranges.push(selection.packed_range(place, column, chunk));
                 }
             }
         }
@@ -98,7 +98,7 @@ impl DatasetReader {
 
 /// Reads wanted rows into a block.
 pub(super) struct Plain<'a, 'f, T> {
-    plan: &'a Plan,
+    selection: &'a Selection,
     io: &'a mut IoContext,
     skipped: &'a mut SkippedFrames<'f>,
     out: &'a mut [T],
@@ -110,13 +110,13 @@ pub(super) struct Plain<'a, 'f, T> {
 
 impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     pub fn new(
-        plan: &'a Plan,
+        selection: &'a Selection,
         io: &'a mut IoContext,
         skipped: &'a mut SkippedFrames<'f>,
         out: &'a mut [T],
     ) -> Self {
         Plain {
-            plan,
+            selection,
             io,
             skipped,
             out,
@@ -126,14 +126,15 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     }
 
     pub fn fill(mut self, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
-        let plan = self.plan;
-        for group in wanted.chunk_by(|a, b| plan.place(a.0) == plan.place(b.0)) {
-            let place = plan.place(group[0].0);
-            for column in &plan.grid.columns {
-                let chunk = plan.chunk(slice, place, column.index);
+        let selection = self.selection;
+        for group in wanted.chunk_by(|a, b| selection.place(a.0) == selection.place(b.0)) {
+            let place = selection.place(group[0].0);
+            for column in &selection.grid.columns {
+                let chunk = selection.chunk(slice, place, column.index);
                 if chunk.size == 0 {
-                    plan.fill(column, group, self.out);
-                } else if let Err(flaw) = plan.check_plain(self.io, place, column.index, chunk) {
+                    selection.fill(column, group, self.out);
+                } else if let Err(flaw) = selection.check_plain(self.io, place, column.index, chunk)
+                {
                     self.skipped
                         .note(group.iter().map(|&(_, row)| row), &flaw)?;
                 } else {
@@ -154,10 +155,10 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         group: &[Wanted],
     ) -> Result<()> {
         for &(row, k) in group {
-            let at = chunk.offset + self.plan.within(row, place);
-            let size = self.plan.grid.row_bytes as u64;
-            if self.plan.is_contiguous() && !self.io.holds(at, size) {
-                let flaw = self.plan.cut_row(row, at, self.io.file_size);
+            let at = chunk.offset + self.selection.within(row, place);
+            let size = self.selection.grid.row_bytes as u64;
+            if self.selection.is_contiguous() && !self.io.holds(at, size) {
+                let flaw = self.selection.cut_row(row, at, self.io.file_size);
                 self.skipped.note(std::iter::once(k), &flaw)?;
                 continue;
             }
@@ -170,12 +171,12 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     }
 
     fn want_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
-        let width = self.plan.frame_len;
+        let width = self.selection.frame_len;
         // A call for little would cost more than copying it.
-        let worth = part.len as u64 >= GAP || part.len == self.plan.grid.row_bytes;
+        let worth = part.len as u64 >= GAP || part.len == self.selection.grid.row_bytes;
         if let Some(place) = part.copies.straight()
             && worth
-            && T::as_stored(self.out, self.plan.dataset.number).is_some()
+            && T::as_stored(self.out, self.selection.dataset.number).is_some()
         {
             let target = row * width + place.start..row * width + place.end;
             let (waiting, out) = &mut self.straight;
@@ -198,12 +199,12 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     }
 
     fn read_run(&mut self) -> Result<()> {
-        let (plan, out) = (self.plan, &mut *self.out);
-        let width = plan.frame_len;
+        let (selection, out) = (self.selection, &mut *self.out);
+        let width = selection.frame_len;
         self.run.read(self.io, |_, bytes, (part, row)| {
             let frame = &mut out[row * width..(row + 1) * width];
             part.copies
-                .scatter(plan.dataset.number, plan.units, bytes, frame);
+                .scatter(selection.dataset.number, selection.units, bytes, frame);
             Ok(())
         })
     }
@@ -212,7 +213,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     /// hand.
     fn read_straight(&mut self) -> Result<()> {
         let (bytes, target) = std::mem::replace(&mut self.straight, (0..0, 0..0));
-        let number = self.plan.dataset.number;
+        let number = self.selection.dataset.number;
         let Some(values) = T::as_stored(&mut self.out[target], number) else {
             return Ok(());
         };
@@ -222,7 +223,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
             let len = room.len() as u64;
             self.io.read(at, room)?;
             at += len;
-            decode_in_place(number.big_endian, self.plan.units, values);
+            decode_in_place(number.big_endian, self.selection.units, values);
         }
         Ok(())
     }
@@ -262,7 +263,7 @@ struct Kept {
 
 /// Reads wanted rows into a block.
 pub(super) struct Packed<'a, 'f, T> {
-    pub plan: &'a Plan,
+    pub selection: &'a Selection,
     pub skipped: &'a mut SkippedFrames<'f>,
     pub known: &'a mut Known,
     pub whole: bool,
@@ -282,21 +283,21 @@ struct Task<'a> {
 
 impl<T: Value> Packed<'_, '_, T> {
     pub fn fill(mut self, io: &mut IoContext, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
-        let plan = self.plan;
+        let selection = self.selection;
         let mut run = Run::new();
-        for rows in wanted.chunk_by(|a, b| plan.place(a.0) == plan.place(b.0)) {
-            let place = plan.place(rows[0].0);
-            for column in &plan.grid.columns {
-                let chunk = plan.chunk(slice, place, column.index);
+        for rows in wanted.chunk_by(|a, b| selection.place(a.0) == selection.place(b.0)) {
+            let place = selection.place(rows[0].0);
+            for column in &selection.grid.columns {
+                let chunk = selection.chunk(slice, place, column.index);
                 if chunk.size == 0 {
-                    plan.fill(column, rows, self.out);
+                    selection.fill(column, rows, self.out);
                     continue;
                 }
                 if let Some(kept) = self.known.find(column.index, chunk, self.whole) {
-                    scatter(plan, place, column, rows, &kept.unpacked, io, self.out);
+                    scatter(selection, place, column, rows, &kept.unpacked, io, self.out);
                     continue;
                 }
-                if let Err(flaw) = plan.check_packed(io, place, column.index, chunk) {
+                if let Err(flaw) = selection.check_packed(io, place, column.index, chunk) {
                     self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)?;
                     continue;
                 }
@@ -305,9 +306,9 @@ impl<T: Value> Packed<'_, '_, T> {
                     column,
                     chunk,
                     rows,
-                    beginning: plan.beginning(place, column, chunk.mask, self.whole),
+                    beginning: selection.beginning(place, column, chunk.mask, self.whole),
                 };
-                let bytes = chunk.offset..chunk.offset + self.known.guess(plan, &task);
+                let bytes = chunk.offset..chunk.offset + self.known.guess(selection, &task);
                 if !run.accepts(&bytes) {
                     run.read(io, |io, bytes, task| self.take(io, bytes, task))?;
                 }
@@ -323,7 +324,7 @@ impl<T: Value> Packed<'_, '_, T> {
         let unpacked = match task.beginning {
             Some(len) => self.begin(io, bytes, &task, len, room)?,
             None => {
-                let pipeline = &self.plan.pipeline;
+                let pipeline = &self.selection.pipeline;
                 pipeline.unpack(task.chunk.mask, bytes, &mut io.inflater, room)
             }
         };
@@ -335,20 +336,20 @@ impl<T: Value> Packed<'_, '_, T> {
         } = task;
         match unpacked {
             Err((expected, found)) => {
-                let flaw = self
-                    .plan
-                    .flaw(place, column.index, task.chunk.offset, expected, found);
+                let flaw =
+                    self.selection
+                        .flaw(place, column.index, task.chunk.offset, expected, found);
                 self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)
             }
             Ok(unpacked) => {
-                scatter(self.plan, place, column, rows, &unpacked, io, self.out);
+                scatter(self.selection, place, column, rows, &unpacked, io, self.out);
                 let kept = Kept {
                     column: column.index,
                     chunk: task.chunk,
                     whole: task.beginning.is_none(),
                     unpacked,
                 };
-                self.known.keep(self.plan, place, kept, &mut io.rooms);
+                self.known.keep(self.selection, place, kept, &mut io.rooms);
                 Ok(())
             }
         }
@@ -381,10 +382,10 @@ impl<T: Value> Packed<'_, '_, T> {
                 }
                 Ok(false) => "one that breaks off".into(),
             };
-            let whole = self.plan.grid.chunk_bytes;
+            let whole = self.selection.grid.chunk_bytes;
             return Ok(Err((format!("a deflate stream of {whole} bytes"), found)));
         }
-        self.known.learn(self.plan, task, io.inflater.used());
+        self.known.learn(self.selection, task, io.inflater.used());
         Ok(Ok(Unpacked {
             bytes: room,
             shuffled: false,
@@ -397,7 +398,7 @@ const MORE: u64 = 16 * 1024;
 
 /// Bring the wanted numbers of an unpacked chunk to their places.
 fn scatter<T: Value>(
-    plan: &Plan,
+    selection: &Selection,
     place: u64,
     column: &Column,
     rows: &[Wanted],
@@ -405,14 +406,14 @@ fn scatter<T: Value>(
     io: &mut IoContext,
     out: &mut [T],
 ) {
-    let number = plan.dataset.number;
+    let number = selection.dataset.number;
     for &(row, k) in rows {
-        let at = plan.within(row, place) as usize;
-        let frame = &mut out[k * plan.frame_len..(k + 1) * plan.frame_len];
+        let at = selection.within(row, place) as usize;
+        let frame = &mut out[k * selection.frame_len..(k + 1) * selection.frame_len];
         for part in &column.parts {
             let range = at + part.start..at + part.start + part.len;
             let bytes = unpacked.numbers(range, number.width, &mut io.woven);
-            part.copies.scatter(number, plan.units, bytes, frame);
+            part.copies.scatter(number, selection.units, bytes, frame);
         }
     }
 }
@@ -425,7 +426,7 @@ impl Known {
     }
 
     /// Keep an unpacked chunk where other frames may want it; its room is used again otherwise.
-    fn keep(&mut self, plan: &Plan, place: u64, kept: Kept, rooms: &mut Vec<Vec<u8>>) {
+    fn keep(&mut self, selection: &Selection, place: u64, kept: Kept, rooms: &mut Vec<Vec<u8>>) {
         if place != self.place {
             rooms.extend(self.chunks.drain(..).map(|kept| kept.unpacked.bytes));
             self.place = place;
@@ -436,7 +437,7 @@ impl Known {
             .iter()
             .map(|kept| kept.unpacked.bytes.len())
             .sum();
-        if plan.grid.chunk_rows > 1 && bytes + kept.unpacked.bytes.len() <= KEPT {
+        if selection.grid.chunk_rows > 1 && bytes + kept.unpacked.bytes.len() <= KEPT {
             self.chunks.push(kept);
         } else {
             rooms.truncate(1);
@@ -445,25 +446,25 @@ impl Known {
     }
 
     /// Bytes to read of a chunk.
-    fn guess(&self, plan: &Plan, task: &Task<'_>) -> u64 {
+    fn guess(&self, selection: &Selection, task: &Task<'_>) -> u64 {
         let Some(len) = task.beginning else {
             return task.chunk.size;
         };
-        let share = len as f64 / plan.grid.chunk_bytes as f64;
+        let share = len as f64 / selection.grid.chunk_bytes as f64;
         let ratio = if self.ratio == 0.0 { 1.0 } else { self.ratio };
         let guess = task.chunk.size as f64 * share * ratio * 1.03;
         (guess as u64 + 512).min(task.chunk.size)
     }
 
-    fn learn(&mut self, plan: &Plan, task: &Task<'_>, used: u64) {
+    fn learn(&mut self, selection: &Selection, task: &Task<'_>, used: u64) {
         if let Some(len) = task.beginning {
-            let share = len as f64 / plan.grid.chunk_bytes as f64;
+            let share = len as f64 / selection.grid.chunk_bytes as f64;
             self.ratio = used as f64 / (task.chunk.size as f64 * share);
         }
     }
 }
 
-impl Plan {
+impl Selection {
     /// Rows that are unpacked together, where their chunks are too many to be kept.
     pub fn rows_not_kept(&self) -> Option<usize> {
         let grid = &self.grid;

@@ -141,14 +141,14 @@ impl Ids {
 
     /// Return the flaw in the numbers of a row of the block.
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
-        let plan = &self.reader.plan;
+        let selection = &self.reader.selection;
         let row = slice.rows[row].unsigned_abs();
-        let place = plan.place(row);
-        let offset = plan.chunk(slice, place, 0).offset;
+        let place = selection.place(row);
+        let offset = selection.chunk(slice, place, 0).offset;
         Flaw {
-            what: format!("row {row} of {}", plan.dataset.name),
-            offset: match plan.pipeline.is_empty() {
-                true => offset + plan.within(row, place),
+            what: format!("row {row} of {}", selection.dataset.name),
+            offset: match selection.pipeline.is_empty() {
+                true => offset + selection.within(row, place),
                 false => offset,
             },
             expected: "each atom's number once".into(),

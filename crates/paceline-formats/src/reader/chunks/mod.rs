@@ -3,7 +3,7 @@
 mod dataset_reader;
 mod ids;
 mod io_context;
-mod plan;
+mod selection;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -163,8 +163,8 @@ impl ChunkReader {
         }
         out.check(n, self.n_wanted, wanted)?;
         let ids = self.ids.as_ref().map(Ids::reader);
-        let hands = self.elements.iter().map(Option::as_ref).chain([ids]);
-        for (reader, slice) in hands.zip(request.slices.iter().chain([&request.ids])) {
+        let readers = self.elements.iter().map(Option::as_ref).chain([ids]);
+        for (reader, slice) in readers.zip(request.slices.iter().chain([&request.ids])) {
             match (reader, slice) {
                 (Some(reader), Some(slice)) => reader.check(*slice, n)?,
                 (None, None) => {}
@@ -209,11 +209,16 @@ impl ChunkReader {
         if self.ids.is_none() && matches!(numbers, Numbers::Kept { .. }) {
             return n.max(1);
         }
-        let hands = self.elements.iter().flatten();
-        let bytes: usize = hands.clone().map(|reader| 4 * reader.plan.frame_len).sum();
+        let readers = self.elements.iter().flatten();
+        let bytes: usize = readers
+            .clone()
+            .map(|reader| 4 * reader.selection.frame_len)
+            .sum();
         let bytes = bytes + self.ids.as_ref().map_or(0, |ids| 8 * ids.n_slots());
-        let hands = hands.chain(self.ids.as_ref().map(Ids::reader));
-        let rows = hands.filter_map(|reader| reader.plan.rows_not_kept()).max();
+        let readers = readers.chain(self.ids.as_ref().map(Ids::reader));
+        let rows = readers
+            .filter_map(|reader| reader.selection.rows_not_kept())
+            .max();
         let batch = match rows {
             None => BATCH / bytes.max(1),
             Some(rows) => {
@@ -244,7 +249,9 @@ impl ChunkReader {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         for (values, reader) in scratch.iter_mut().zip(&self.elements) {
-            let frame_len = reader.as_ref().map_or(0, |reader| reader.plan.frame_len);
+            let frame_len = reader
+                .as_ref()
+                .map_or(0, |reader| reader.selection.frame_len);
             values.resize(batch.len() * frame_len, 0.0);
         }
         let rooms = scratch.each_mut().map(|values| &mut values[..]);
@@ -272,7 +279,7 @@ impl ChunkReader {
         let elements = self.elements.iter_mut().zip(request.slices);
         for ((reader, slice), room) in elements.zip(rooms) {
             if let (Some(reader), Some(slice)) = (reader, slice) {
-                let frame_len = reader.plan.frame_len;
+                let frame_len = reader.selection.frame_len;
                 let room = match room.len() == batch.len() * frame_len {
                     true => room,
                     false => &mut room[batch.start * frame_len..batch.end * frame_len],
@@ -299,10 +306,11 @@ impl ChunkReader {
         numbers: &mut Numbers<'_>,
         skipped: &mut SkippedFrames<'_>,
     ) -> Result<()> {
-        let lens = self
-            .elements
-            .each_ref()
-            .map(|reader| reader.as_ref().map_or(0, |reader| reader.plan.frame_len));
+        let lens = self.elements.each_ref().map(|reader| {
+            reader
+                .as_ref()
+                .map_or(0, |reader| reader.selection.frame_len)
+        });
         let mut frame: [&[f32]; 3] =
             std::array::from_fn(|field| row_of(&scratch[field], k, lens[field]));
         if let (Some(ids), Some(slice)) = (&mut self.ids, request.ids) {

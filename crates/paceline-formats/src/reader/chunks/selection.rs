@@ -1,4 +1,4 @@
-//! Knowledge that one worker has of one dataset: what is wanted of it, and how to get at it.
+//! Selection of atoms in a dataset: the chunks that hold them, and the checks of these.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::hdf5_chunks::{
     Column, DEFLATE_MOST, Dataset, Grid, Pipeline, Units, Value, decode_one, tuple,
 };
 
-/// A dataset, and what is wanted of each of its rows.
-pub(super) struct Plan {
+/// The atoms that are wanted of each row of a dataset, and how its chunks hold them.
+pub(super) struct Selection {
     pub dataset: Dataset,
     pub units: Units,
     pub grid: Grid,
@@ -22,10 +22,15 @@ pub(super) struct Plan {
     pub frame_len: usize,
 }
 
-impl Plan {
+impl Selection {
     /// # Errors
     /// [`Error::Unsupported`] where there can be no such dataset in the file.
-    pub fn new(io: &IoContext, element: Element, atoms: &Atoms, per_atom: usize) -> Result<Plan> {
+    pub fn new(
+        io: &IoContext,
+        element: Element,
+        atoms: &Atoms,
+        per_atom: usize,
+    ) -> Result<Selection> {
         let Element { dataset, units } = element;
         let unsupported = |what| Error::Unsupported {
             path: io.source.path().to_owned(),
@@ -37,7 +42,7 @@ impl Plan {
         let grid = Grid::new(&dataset, atoms, per_atom);
         let pipeline = Pipeline::new(&dataset.filters, dataset.number.width, grid.chunk_bytes);
         let named = |what| unsupported(format!("{}: {what}", dataset.name));
-        Ok(Plan {
+        Ok(Selection {
             pipeline: pipeline.map_err(named)?,
             grid,
             frame_len: atoms.len() * per_atom,

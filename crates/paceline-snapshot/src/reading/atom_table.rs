@@ -1,4 +1,4 @@
-//! Atoms as they travel: a column of fixed width a quantity, copied and hardly ever looked into.
+//! Table of atoms: a column of fixed width for each property, copied and hardly ever looked into.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub fn widths(fields: Fields, is_wide: bool, known: Known) -> Widths {
 
 /// Atoms, column by column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct AtomTable {
     widths: Widths,
     columns: [Vec<u8>; N_COLUMNS],
 }
@@ -57,14 +57,14 @@ pub struct View<'a> {
     pub columns: [&'a [u8]; N_COLUMNS],
 }
 
-impl Table {
+impl AtomTable {
     /// No atoms.
     ///
     /// # Panics
     /// If ids have no column.
     pub fn new(widths: Widths) -> Self {
         assert_eq!(widths[IDS], 8, "atoms without numbers");
-        Table {
+        AtomTable {
             widths,
             columns: Default::default(),
         }
@@ -91,7 +91,7 @@ impl Table {
         }
     }
 
-    /// MemoryBudget for so many atoms, where there is as much: a file may claim any number.
+    /// Reserve memory for so many atoms, where there is as much: a file may claim any number.
     pub fn expect(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));
@@ -237,8 +237,8 @@ impl View<'_> {
 mod tests {
     use super::*;
 
-    fn table(ids: &[i64]) -> Table {
-        let mut table = Table::new([0, 8, 12, 0, 0, 8, 0, 0]);
+    fn table(ids: &[i64]) -> AtomTable {
+        let mut table = AtomTable::new([0, 8, 12, 0, 0, 8, 0, 0]);
         for id in ids {
             table.column_mut(IDS).extend(id.to_ne_bytes());
             let position = [*id as f32, 0.5, -1.0];

@@ -1,4 +1,4 @@
-//! Frames into the chunks, or the contiguous space, that a dataset of an HDF5 file has already.
+//! Write frames into chunks, or contiguous space, that a dataset of an HDF5 file has already.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
