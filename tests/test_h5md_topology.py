@@ -27,7 +27,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.conventions import read_topology
-from paceline.hdf5.quantities import find_observables, find_properties
+from paceline.hdf5.observables import find_observables, find_properties
 
 WATER = {
     "mass": [16.0, 1.0, 1.0],

@@ -17,7 +17,7 @@ import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.hdf5.layout import ROW_BYTES, choose_layout, parse_compression
+from paceline.hdf5.storage_layout import ROW_BYTES, choose_layout, parse_compression
 from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
 from paceline.trajectory.mdanalysis_reader import Reader

@@ -16,7 +16,7 @@ from paceline.cli.main import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
-from paceline.hdf5.quantities import find_observables
+from paceline.hdf5.observables import find_observables
 from paceline.hdf5.repack import repack
 from paceline.trajectory.mdanalysis_reader import Reader
 

@@ -38,13 +38,18 @@ KNOW_H5PY = {
     "hdf5/file.py",
     "hdf5/repack.py",
     "hdf5/writer.py",
-    "snapshot/deferred_file.py",
+    "snapshot/crash_safe_file.py",
     "snapshot/h5md.py",
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
 HEAVY = (
-    *("analysis.mdanalysis", "cli", "h5md_writer", "registration", "trajectory.mdanalysis"),
-    *("trajectory.mdanalysis_reader", "universe"),
+    "analysis.mdanalysis",
+    "cli",
+    "h5md_writer",
+    "registration",
+    "trajectory.mdanalysis_reader",
+    "trajectory.universe_trajectory",
+    "universe",
 )
 
 PYTHON_FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

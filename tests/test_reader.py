@@ -342,7 +342,7 @@ def test_importing_leaves_mdanalysis_alone():
     probe = """
 import MDAnalysis
 before = dict(MDAnalysis._READERS), dict(MDAnalysis._READER_HINTS)
-import paceline, paceline.universe, paceline.trajectory.mdanalysis
+import paceline, paceline.universe, paceline.trajectory.universe_trajectory
 assert (MDAnalysis._READERS, MDAnalysis._READER_HINTS) == before
 from MDAnalysisTests.datafiles import GRO, XTC
 from MDAnalysis.coordinates.core import get_reader_for

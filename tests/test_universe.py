@@ -23,8 +23,8 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.trajectory import open as opening
-from paceline.trajectory.mdanalysis import open_trajectory
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
+from paceline.trajectory.universe_trajectory import open_trajectory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),

@@ -24,7 +24,7 @@ from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
-from paceline.hdf5.layout import Storage, choose_layout, parse_compression
+from paceline.hdf5.storage_layout import Storage, choose_layout, parse_compression
 from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.

@@ -104,14 +104,14 @@ def bound(text: str) -> tuple[str, float]:
 
 def chunk(text: str) -> str:
     """Check the shape of chunks."""
-    from paceline.hdf5.layout import parse_chunk
+    from paceline.hdf5.storage_layout import parse_chunk
 
     return _checked(parse_chunk, text)
 
 
 def compression(text: str) -> str:
     """Check a way to compress."""
-    from paceline.hdf5.layout import parse_compression
+    from paceline.hdf5.storage_layout import parse_compression
 
     return _checked(parse_compression, text)
 
@@ -145,7 +145,7 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
     """Keywords for the layout of an H5MD file; `UnsupportedError` if they contradict each other."""
     if args.compress is not None:
-        from paceline.hdf5.layout import check_compressible, parse_compression
+        from paceline.hdf5.storage_layout import check_compressible, parse_compression
 
         check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
     return given(args, "chunk", "for_", "align", "compress")

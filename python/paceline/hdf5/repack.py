@@ -25,7 +25,8 @@ from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, SHUFFLE, Element, sli
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
-from paceline.hdf5.layout import (
+from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
+from paceline.hdf5.storage_layout import (
     Compression,
     DatasetLayout,
     check_precision,
@@ -33,7 +34,6 @@ from paceline.hdf5.layout import (
     chunk_encoder,
     parse_compression,
 )
-from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
 from paceline.hdf5.units import factor_of
 from paceline.hdf5.writer import (
     AllocatedDataset,
@@ -93,9 +93,9 @@ def repack(
     output : path-like, optional
         The new one; by default it takes the place of the old one, once it is whole.
     chunk, for_, align : optional
-        As for `paceline.hdf5.layout.choose_layout`.
+        As for `paceline.hdf5.storage_layout.choose_layout`.
     compress : str, optional
-        As for `paceline.hdf5.layout.parse_compression`; by default as it was, with gzip in
+        As for `paceline.hdf5.storage_layout.parse_compression`; by default as it was, with gzip in
         place of any other method.
     precision : float, optional
         Å, to which positions are rounded; by default all numbers stay the same to the last bit.

@@ -19,7 +19,7 @@ from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
-    from paceline.hdf5.quantities import Quantities
+    from paceline.hdf5.observables import Quantities
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -131,14 +131,14 @@ class Hdf5File:
     @cached_property
     def observables(self) -> "Quantities":
         """Energies and the like, by name."""
-        from paceline.hdf5.quantities import find_observables
+        from paceline.hdf5.observables import find_observables
 
         return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "Quantities":
         """Properties of the particles beside their motion, by name."""
-        from paceline.hdf5.quantities import find_properties
+        from paceline.hdf5.observables import find_properties
 
         group = self.chunk_index.facts.get("group")
         return run_in_sandbox(find_properties, self.path, group=group, external=self.external)

@@ -23,7 +23,7 @@ from paceline import _core
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
 from paceline.hdf5.h5md_tree import Description, FrameRows, create_tree, values_path
-from paceline.hdf5.layout import ChunkOffsets, Compression, DatasetLayout, Storage
+from paceline.hdf5.storage_layout import ChunkOffsets, Compression, DatasetLayout, Storage
 
 #: Frames that are copied together where a contiguous dataset is shortened.
 _COPIED_TOGETHER = 16

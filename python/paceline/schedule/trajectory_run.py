@@ -20,7 +20,7 @@ from paceline.trajectory.open import warn
 from paceline.transform.base import Transform, prepare_transforms
 
 if TYPE_CHECKING:
-    from paceline.trajectory.mdanalysis import Trajectory
+    from paceline.trajectory.universe_trajectory import Trajectory
 
 
 class TrajectoryRun:
@@ -50,7 +50,7 @@ class TrajectoryRun:
 
     def __init__(self, analyses: Sequence[Analysis], transforms: Sequence[Transform]):
         # Worker processes import the analyses, and so this, but never MDAnalysis.
-        from paceline.trajectory.mdanalysis import open_trajectory
+        from paceline.trajectory.universe_trajectory import open_trajectory
 
         self.analyses = analyses
         self.transforms = transforms

@@ -25,9 +25,9 @@ from paceline.hdf5.h5md_tree import (
     property_path,
     values_path,
 )
-from paceline.hdf5.layout import DatasetLayout
+from paceline.hdf5.storage_layout import DatasetLayout
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
-from paceline.snapshot.deferred_file import ALIGNMENT, DeferredFile, RowCount, superblock_end
+from paceline.snapshot.crash_safe_file import ALIGNMENT, CrashSafeFile, RowCount, superblock_end
 from paceline.snapshot.file_interface import (
     Container,
     Contents,
@@ -58,7 +58,7 @@ class H5MD(Container):
         self._heading: Heading | None = None
         self._last_step: int | None = None
         self._output: Output | None = None
-        self._deferred: DeferredFile
+        self._file_bytes: CrashSafeFile
         self._rows: list[RowCount] = []
         self._file: Any = None
         if settings.append and os.path.exists(settings.path):
@@ -113,9 +113,9 @@ class H5MD(Container):
     def _create_file(self, contents: Contents) -> None:
         """Create a file without frames."""
         self._output = Output.new(self._settings.path)
-        self._deferred = DeferredFile(self._output, 0)
+        self._file_bytes = CrashSafeFile(self._output, 0)
         self._file = h5py.File(
-            self._deferred, "w", alignment_threshold=1, alignment_interval=ALIGNMENT
+            self._file_bytes, "w", alignment_threshold=1, alignment_interval=ALIGNMENT
         )
         _create(self._file, self._settings, contents)
         self._contents = contents
@@ -129,16 +129,16 @@ class H5MD(Container):
         size = superblock_end(self._output.read(0, 48))
         if size is None and h5py.is_hdf5(path):
             raise _unlike(path, "has a newer superblock")
-        self._deferred = DeferredFile(self._output, self._output.size if size is None else size)
+        self._file_bytes = CrashSafeFile(self._output, self._output.size if size is None else size)
         self._file = h5py.File(
-            self._deferred, "r+", alignment_threshold=1, alignment_interval=ALIGNMENT
+            self._file_bytes, "r+", alignment_threshold=1, alignment_interval=ALIGNMENT
         )
 
     def _find_rows(self) -> None:
         """Find the counts of rows, which `commit` writes last."""
         assert self._contents is not None
         self._rows = [
-            RowCount.of(self._deferred, self._settings.path, dataset)
+            RowCount.of(self._file_bytes, self._settings.path, dataset)
             for dataset in frame_datasets(
                 self._file, self._contents.fields, has_cell=self._contents.has_cell
             )
@@ -167,9 +167,9 @@ class H5MD(Container):
         self._file.flush()
         for one in self._rows:
             # Contiguous datasets do not grow for the library, which counts all rows already.
-            self._deferred.seek(one.offset)
-            self._deferred.write((self.n_frames + 1).to_bytes(8, "little"))
-        self._deferred.apply([one.offset for one in self._rows])
+            self._file_bytes.seek(one.offset)
+            self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
+        self._file_bytes.apply([one.offset for one in self._rows])
         if self._settings.sync:
             self._output.sync()
         self._output.publish(overwrite=self._settings.overwrite)
@@ -187,7 +187,7 @@ class H5MD(Container):
             return
         self._forget()
         self._open()
-        self._output.cut(self._deferred.size)
+        self._output.cut(self._file_bytes.size)
 
     def close(self) -> None:
         """Close the file; contiguous datasets have room for no more frames then."""
@@ -214,7 +214,7 @@ class H5MD(Container):
     def _forget(self) -> None:
         """Close HDF5's file, and write nothing more of it."""
         if self._file is not None:
-            self._deferred.give_up()
+            self._file_bytes.give_up()
             with contextlib.suppress(OSError, RuntimeError):
                 self._file.close()
             self._file = None

@@ -17,8 +17,8 @@ from paceline.block import Decoded, field_bits, fields_in
 from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
+from paceline.snapshot.io_ranks import choose_readers
 from paceline.snapshot.local_atoms import AtomNumbering, angles_of, lengths_and_cosines
-from paceline.snapshot.ranks import choose_readers
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import (
     Extents,

@@ -13,6 +13,7 @@ from paceline import _core
 from paceline._util.files import writing_to
 from paceline.errors import PacelineWarning, UnwritableError
 from paceline.snapshot.file_interface import Container, Contents
+from paceline.snapshot.io_ranks import choose_writers, given_writers
 from paceline.snapshot.local_atoms import (
     STATIC_PROPERTIES,
     LocalAtoms,
@@ -27,7 +28,6 @@ from paceline.snapshot.options import (
     register_open_file,
     unregister,
 )
-from paceline.snapshot.ranks import choose_writers, given_writers
 
 if TYPE_CHECKING:
     from mpi4py import MPI

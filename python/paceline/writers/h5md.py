@@ -16,7 +16,7 @@ from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows
-from paceline.hdf5.layout import (
+from paceline.hdf5.storage_layout import (
     ChunkOffsets,
     Storage,
     choose_layout,

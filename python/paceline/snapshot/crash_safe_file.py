@@ -132,7 +132,7 @@ def superblock_end(head: bytes) -> int | None:
     return int.from_bytes(head[_END : _END + _WORD], "little")
 
 
-class DeferredFile(io.RawIOBase):
+class CrashSafeFile(io.RawIOBase):
     """File object for HDF5 over an output of which `size` bytes count; it is not closed with this.
 
     Writes to bytes that count wait for `apply`.

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from paceline.hdf5 import h5md_tree
-from paceline.snapshot.deferred_file import ALIGNMENT
+from paceline.snapshot.crash_safe_file import ALIGNMENT
 from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
 from paceline.snapshot.output import Output

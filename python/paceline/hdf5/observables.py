@@ -1,4 +1,4 @@
-"""Quantities beside positions, velocities and forces: observables, masses, charges."""
+"""Observables of a file, and properties of its particles, such as mass and charge."""
 
 import contextlib
 import os
