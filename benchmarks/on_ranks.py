@@ -215,7 +215,7 @@ def counting_comm(comm: Any) -> Any:
     """A communicator that counts what all ranks but the first send, and what is put."""
     from mpi4py import MPI
 
-    from paceline.backends.mpi import gather as gathering
+    import paceline.backends.mpi.gather
 
     class Counting(MPI.Intracomm):
         n_messages = 0
@@ -229,7 +229,7 @@ def counting_comm(comm: Any) -> Any:
 
     for name in ("Igather", "Ibcast", "Igatherv", "Isend"):
         setattr(Counting, name, counted(getattr(MPI.Intracomm, name)))
-    gathering._put = counted(gathering._put)
+    paceline.backends.mpi.gather._put = counted(paceline.backends.mpi.gather._put)
     return Counting(comm)
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.barrier import meet
 
 import paceline
-from paceline._util import machine as cpu_counts
+import paceline._util.machine
 from paceline.backends import available_cpus, make_backend
 
 SCRIPT = """
@@ -133,7 +133,7 @@ def machine(monkeypatch):
     """64 CPUs, all for this process, until a test says otherwise."""
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    monkeypatch.setattr(cpu_counts, "_cgroup_quotas", lambda: iter(()))
+    monkeypatch.setattr(paceline._util.machine, "_cgroup_quotas", lambda: iter(()))
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     return monkeypatch
 
@@ -153,7 +153,7 @@ def test_affinity_and_slurm_and_quota_limit(machine):
     assert available_cpus() == 3
     machine.setenv("SLURM_CPUS_PER_TASK", "nonsense")
     assert available_cpus() == 4
-    machine.setattr(cpu_counts, "_cgroup_quotas", lambda: iter([8, 2]))
+    machine.setattr(paceline._util.machine, "_cgroup_quotas", lambda: iter([8, 2]))
     assert available_cpus() == 2
     machine.setenv("SLURM_CPUS_PER_TASK", "0")
     assert available_cpus() == 1
@@ -161,7 +161,7 @@ def test_affinity_and_slurm_and_quota_limit(machine):
 
 
 def quotas(root, own):
-    return list(cpu_counts._cgroup_quotas(root, own))
+    return list(paceline._util.machine._cgroup_quotas(root, own))
 
 
 def test_quota_of_cgroup_version_2(tmp_path):

@@ -19,6 +19,7 @@ from helpers.barrier import meet
 from MDAnalysisTests import datafiles
 
 import paceline
+import paceline.trajectory.open
 from paceline import cli
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
@@ -28,8 +29,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.trajectory import open as opening
-from paceline.trajectory import source as indexed
+from paceline.trajectory import source
 from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import files_named, open_file, open_files
 
@@ -283,13 +283,13 @@ def test_converting_a_pattern(parts, tmp_path):
 def opens(monkeypatch):
     """Which worker opened which files, how often."""
     counts = defaultdict(int)
-    original = indexed._core.Reader
+    original = source._core.Reader
 
     def counted(path, *args, **options):
         counts[threading.get_ident(), path] += 1
         return original(path, *args, **options)
 
-    monkeypatch.setattr(indexed._core, "Reader", counted)
+    monkeypatch.setattr(source._core, "Reader", counted)
     return counts
 
 
@@ -501,7 +501,7 @@ def test_frames_without_a_time_are_kept(calpha, tmp_path):
 
 
 def test_a_missing_file_is_known_before_others_are_read(parts, monkeypatch):
-    monkeypatch.setattr(opening, "IndexedFile", None)
+    monkeypatch.setattr(paceline.trajectory.open, "IndexedFile", None)
     with pytest.raises(FileNotFoundError, match=r"part99\.xtc"):
         open_files([*parts.names, "part99.xtc"])
     monkeypatch.undo()
@@ -606,8 +606,8 @@ def test_the_first_error_ends_the_other_scans(monkeypatch, tmp_path):
         finally:
             ended.set()
 
-    monkeypatch.setattr(opening, "IndexedFile", slow)
-    monkeypatch.setattr(opening, "available_cpus", lambda: 2)
+    monkeypatch.setattr(paceline.trajectory.open, "IndexedFile", slow)
+    monkeypatch.setattr(paceline.trajectory.open, "available_cpus", lambda: 2)
     for name in ("bad", "slow"):
         (tmp_path / name).touch()
     with pytest.raises(DamagedFileError):

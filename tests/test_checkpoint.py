@@ -24,7 +24,7 @@ import pytest
 from MDAnalysis.coordinates.memory import MemoryReader
 
 import paceline
-from paceline import checkpoint as checkpoints
+import paceline.checkpoint
 from paceline import cli, transform
 from paceline._util.digest import digest
 from paceline._util.journal import MAGIC, Journal
@@ -42,8 +42,8 @@ from paceline.errors import (
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Whatever comes is kept at once."""
-    monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
-    monkeypatch.setattr(checkpoints, "SHARE", 0)
+    monkeypatch.setattr(paceline.checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(paceline.checkpoint, "SHARE", 0)
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +154,11 @@ KILLED = """
 import hashlib, os, signal, time
 import numpy as np
 import paceline
-from paceline import checkpoint as checkpoints
+import paceline.checkpoint
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.schedule.worker import Worker
 
-checkpoints.INTERVAL, checkpoints.SHARE = 0.0, 0
+paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE = 0.0, 0
 atoms = paceline.Universe(*{system!r}).select_atoms("name CA")
 frames = np.tile(np.arange(98), 4)
 do_block = Worker.run
@@ -514,20 +514,20 @@ def test_a_resumed_run_is_kept_once_there_is_room(atoms, broken, whole, monkeypa
 def test_the_journal_holds_little_of_no_use(atoms, tmp_path, monkeypatch):
     sizes, dead = [], []
     path = tmp_path / "checkpoint"
-    add = checkpoints.Checkpoint.add
+    add = paceline.checkpoint.Checkpoint.add
 
     def measured(self, outcome):
         add(self, outcome)
         sizes.append(path.stat().st_size)
         dead.append(self._dead)
 
-    monkeypatch.setattr(checkpoints.Checkpoint, "add", measured)
+    monkeypatch.setattr(paceline.checkpoint.Checkpoint, "add", measured)
     frames = np.tile(np.arange(98), 20)
     found = RMSF(atoms).run(checkpoint=path, frames=frames, block_frames=16, backend="serial")
     assert len(sizes) == 123
     assert max(dead) > 0
     for size, useless in zip(sizes, dead, strict=True):
-        assert size <= checkpoints.GROWTH * (size - useless) + 1
+        assert size <= paceline.checkpoint.GROWTH * (size - useless) + 1
     assert found.results.rmsf.tobytes() == RMSF(atoms).run(frames=frames).results.rmsf.tobytes()
 
 
@@ -741,7 +741,7 @@ def test_what_cannot_be_kept_is_told(atoms, tmp_path, monkeypatch):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
     assert list(tmp_path.iterdir()) == []
     # Nor does it hide another error.
-    monkeypatch.setattr(checkpoints, "INTERVAL", 60.0)
+    monkeypatch.setattr(paceline.checkpoint, "INTERVAL", 60.0)
     count.marker = ""
     with pytest.raises(AnalysisError, match="enough"):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial", block_frames=16)

@@ -12,7 +12,7 @@ import pytest
 import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import analysis_commands as rmsd
+from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between
 from paceline.cli.main import main
 from paceline.cli.options import bound
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_with_status_130(adk, run, monkeypatch):
     def interrupt(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rmsd, "run_rmsd", interrupt)
+    monkeypatch.setattr(analysis_commands, "run_rmsd", interrupt)
     status, out, err = run("rmsd", *adk)
     assert (status, out, err) == (130, "", "paceline: interrupted\n")
 

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import paceline
+import paceline.writers.frames
+import paceline.writers.h5md
 from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
@@ -27,9 +29,7 @@ from paceline.errors import (
     UnwritableError,
 )
 from paceline.trajectory.open import open_file
-from paceline.writers import frames as framewise
-from paceline.writers import h5md as chunks
-from paceline.writers import receivers as ordered
+from paceline.writers import receivers
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
@@ -227,10 +227,10 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
     expected = tmp_path / "expected.xtc"
     write(atoms, expected, backend="serial")
     encoded = expected.read_bytes()
-    monkeypatch.setattr(ordered, "WAITING", 100_000)
+    monkeypatch.setattr(receivers, "WAITING", 100_000)
     with (
         open(tmp_path / "out", "wb") as file,
-        ordered.OrderedReceiver(
+        receivers.OrderedReceiver(
             str(tmp_path / "out"), lambda block: file.write(block.data)
         ) as blocks,
     ):
@@ -238,7 +238,7 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
             blocks.add(
-                number, ordered.EncodedBlock(number, data, np.array([number]), np.array([number]))
+                number, receivers.EncodedBlock(number, data, np.array([number]), np.array([number]))
             )
         np.testing.assert_array_equal(blocks.time_axis()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
@@ -259,7 +259,11 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
-    writer = chunks.EncodeInPlace if ending == ".h5md" else framewise._EncodeInPlace
+    writer = (
+        paceline.writers.h5md.EncodeInPlace
+        if ending == ".h5md"
+        else paceline.writers.frames._EncodeInPlace
+    )
     compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
 
@@ -289,11 +293,11 @@ def test_workers_of_other_machines_send_their_frames(adk, tmp_path, monkeypatch)
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / "expected.dcd")
     names = map(str, itertools.count())
-    monkeypatch.setattr(framewise.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(paceline.writers.frames.socket, "gethostname", lambda: next(names))
     sent = []
-    add = ordered.BlockReceiver.add
+    add = receivers.BlockReceiver.add
     monkeypatch.setattr(
-        ordered.BlockReceiver, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
+        receivers.BlockReceiver, "add", lambda *args: (sent.append(len(args[2].data)), add(*args))
     )
     write(ca, tmp_path / "found.dcd", n_workers=2, block_frames=16)
     found = (tmp_path / "found.dcd").read_bytes()

@@ -16,7 +16,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers import trajectory_bytes as damage
+from helpers import trajectory_bytes
 from helpers.netcdf_bytes import netcdf
 from helpers.trajectory_bytes import DcdVariant, Trajectory
 from MDAnalysis.core.topology import Topology
@@ -77,17 +77,19 @@ def files(folder) -> dict[str, Trajectory]:
     toxin = written(folder, datafiles.PDB_sub_sol, datafiles.XTC_sub_sol, 48, 4)
     positions = from_dcd(written(folder, datafiles.PSF, datafiles.DCD, 30, 8))
     return {
-        "xtc": damage.xtc(water),
-        "toxin xtc": damage.xtc(toxin),
-        "dcd": damage.dcd(positions, DcdVariant()),
-        "dcd big-endian": damage.dcd(positions, DcdVariant(big_endian=True, wide=True, cell=False)),
-        "dcd fixed": damage.dcd(positions, DcdVariant(n_fixed=7, four_dims=True)),
-        "dcd count 0": damage.dcd(positions, DcdVariant(), n_claimed=0),
-        "dcd count 99": damage.dcd(positions, DcdVariant(), n_claimed=99),
-        "dcd count -1": damage.dcd(positions, DcdVariant(), n_claimed=-1),
-        "dcd without frames": damage.dcd(positions[:0], DcdVariant()),
-        "trr": damage.trr(positions),
-        "trr double": damage.trr(positions, double=True),
+        "xtc": trajectory_bytes.xtc(water),
+        "toxin xtc": trajectory_bytes.xtc(toxin),
+        "dcd": trajectory_bytes.dcd(positions, DcdVariant()),
+        "dcd big-endian": trajectory_bytes.dcd(
+            positions, DcdVariant(big_endian=True, wide=True, cell=False)
+        ),
+        "dcd fixed": trajectory_bytes.dcd(positions, DcdVariant(n_fixed=7, four_dims=True)),
+        "dcd count 0": trajectory_bytes.dcd(positions, DcdVariant(), n_claimed=0),
+        "dcd count 99": trajectory_bytes.dcd(positions, DcdVariant(), n_claimed=99),
+        "dcd count -1": trajectory_bytes.dcd(positions, DcdVariant(), n_claimed=-1),
+        "dcd without frames": trajectory_bytes.dcd(positions[:0], DcdVariant()),
+        "trr": trajectory_bytes.trr(positions),
+        "trr double": trajectory_bytes.trr(positions, double=True),
         "nc": netcdf(positions),
         "nc 1": netcdf(positions, version=1),
         "nc 5": netcdf(positions, version=5, motion=False),
@@ -188,7 +190,7 @@ def in_header(name: str, at: int, expected: str, found: str, **fields: object) -
     return Row(
         name,
         "xtc",
-        lambda file: damage.xtc_with(file, MIDDLE, **fields),
+        lambda file: trajectory_bytes.xtc_with(file, MIDDLE, **fields),
         ONE_OF_TEN,
         {MIDDLE: Fault(at, expected, found)},
         rf"1 of 10 frames is damaged: frame {MIDDLE} \(byte \d+\)",
@@ -212,7 +214,7 @@ def trr_header(name: str, at: int, expected: str, found: str, **fields: object) 
     return Row(
         name,
         "trr",
-        lambda file: damage.trr_with(file, MIDDLE, **fields),
+        lambda file: trajectory_bytes.trr_with(file, MIDDLE, **fields),
         ONE_OF_EIGHT,
         {MIDDLE: Fault(at, expected, found)},
         rf"1 of 8 frames is damaged: frame {MIDDLE} \(byte \d+\)",
@@ -273,7 +275,7 @@ ROWS = [
     Row(
         "four bytes too many",
         "xtc",
-        lambda file: damage.xtc_with(
+        lambda file: trajectory_bytes.xtc_with(
             file, MIDDLE, byte_count=file.borders[MIDDLE + 1] - file.borders[MIDDLE] - 88
         ),
         ONE_OF_TEN,
@@ -284,7 +286,7 @@ ROWS = [
         # What is behind the stated end is no frame's: an entry of its own.
         "fewer bytes",
         "xtc",
-        lambda file: damage.xtc_with(
+        lambda file: trajectory_bytes.xtc_with(
             file, MIDDLE, byte_count=file.borders[MIDDLE + 1] - file.borders[MIDDLE] - 100
         ),
         (*range(MIDDLE), None, None, *range(MIDDLE + 1, 10)),
@@ -296,7 +298,7 @@ ROWS = [
         "xtc",
         lambda file: (
             file.content[: file.borders[MIDDLE]]
-            + damage.plain_xtc_frame(3)
+            + trajectory_bytes.plain_xtc_frame(3)
             + file.content[file.borders[MIDDLE] :]
         ),
         (*range(MIDDLE), None, *range(MIDDLE, 10)),
@@ -334,7 +336,7 @@ ROWS = [
     Row(
         "magic of the last frame",
         "xtc",
-        lambda file: damage.xtc_with(file, 9, magic=0),
+        lambda file: trajectory_bytes.xtc_with(file, 9, magic=0),
         (*range(9), None),
         {9: Fault(0, "the magic number of XTC", "0")},
         "1 of 10 frames is damaged: frame 9",
@@ -342,7 +344,7 @@ ROWS = [
     Row(
         "absurd bytes in the last frame",
         "xtc",
-        lambda file: damage.xtc_with(file, 9, byte_count=500),
+        lambda file: trajectory_bytes.xtc_with(file, 9, byte_count=500),
         range(9),
         {},
         r"frame 9 \(byte \d+\) is cut: \d+ of 592 bytes are there; the 9 frames before",
@@ -350,7 +352,7 @@ ROWS = [
     Row(
         "first magic",
         "xtc",
-        lambda file: damage.xtc_with(file, 0, precision=0.0),
+        lambda file: trajectory_bytes.xtc_with(file, 0, precision=0.0),
         refused=Fault(56, PRECISION, "0"),
     ),
     marker("before x", "dcd", 56),
@@ -607,7 +609,7 @@ def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, conte
             expected = file.stored(file.frame(own, content))
             np.testing.assert_array_equal(positions[number], expected)
         else:
-            least, largest = damage.xtc_range(content, start)
+            least, largest = trajectory_bytes.xtc_range(content, start)
             assert ((least <= positions[number]) & (positions[number] <= largest)).all(), at
     if frame is not None:
         lost = set(range(file.n_frames)) - seen - {frame}
@@ -619,13 +621,13 @@ def test_a_changed_byte_harms_one_frame_at_most(name, files, folder):
     file = files[name]
     whole = original(folder, file)
     path = folder / f"changed{file.suffix}"
-    for at, content in damage.byte_changes(file, N_CHANGES, seed=7):
+    for at, content in trajectory_bytes.byte_changes(file, N_CHANGES, seed=7):
         check_change(path, file, whole, at, content)
 
 
 #: Bytes of a frame before its positions.
 HEADERS = {
-    "xtc": damage.XTC_PACKED,
+    "xtc": trajectory_bytes.XTC_PACKED,
     "dcd": 60,
     "trr": 120,
     "trr double": 164,
@@ -652,7 +654,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
     file = files[name]
     whole = original(folder, file)
     path = folder / f"analysed{file.suffix}"
-    for at, content in damage.byte_changes(file, N_CHANGES // 20, seed=8):
+    for at, content in trajectory_bytes.byte_changes(file, N_CHANGES // 20, seed=8):
         frame = file.frame_of(at)
         if frame is None or frame < 2:
             continue
@@ -791,22 +793,24 @@ def absurd_files(files: dict[str, Trajectory]) -> dict[str, bytes]:
     atoms = {"atoms": MOST, "atoms_again": MOST}
     # 2**31 - 1 atoms, alike in one place and at most 9 bits each.
     bytes_of_most = {"byte_count": MOST, "minimum": (0, 0, 0), "maximum": (0, 0, 0)}
-    first = damage.xtc_with(xtc, 0, **atoms)
-    one = damage.xtc_with(xtc, 0, **atoms, **bytes_of_most, small_index=9)
+    first = trajectory_bytes.xtc_with(xtc, 0, **atoms)
+    one = trajectory_bytes.xtc_with(xtc, 0, **atoms, **bytes_of_most, small_index=9)
     two = one[: xtc.borders[1]] + one
     return {
         "atoms.xtc": first,
         "one.xtc": one,
         "two.xtc": two,
-        "bytes.xtc": damage.xtc_with(xtc, 0, byte_count=MOST),
+        "bytes.xtc": trajectory_bytes.xtc_with(xtc, 0, byte_count=MOST),
         "atoms.dcd": dcd.with_bytes(268, i32(MOST)),
         "title.dcd": dcd.with_bytes(92, i32(2**20)),
         "frames.dcd": dcd.with_bytes(8, i32(MOST)),
         "free.dcd": fixed.with_bytes(40, i32(1)),
-        "atoms.trr": damage.trr_with(trr, 0, atoms=MOST),
-        "positions.trr": damage.trr_with(trr, 0, atoms=MOST // 12, x=MOST // 12 * 12, v=0, f=0),
-        "virial.trr": damage.trr_with(trr, 0, vir=MOST),
-        "later.trr": damage.trr_with(trr, MIDDLE, pres=MOST),
+        "atoms.trr": trajectory_bytes.trr_with(trr, 0, atoms=MOST),
+        "positions.trr": trajectory_bytes.trr_with(
+            trr, 0, atoms=MOST // 12, x=MOST // 12 * 12, v=0, f=0
+        ),
+        "virial.trr": trajectory_bytes.trr_with(trr, 0, vir=MOST),
+        "later.trr": trajectory_bytes.trr_with(trr, MIDDLE, pres=MOST),
         "list.nc": nc.with_bytes(12, big(MOST)),
         "name.nc": nc.with_bytes(16, big(MOST)),
         "atoms.nc": nc.with_bytes(at_atoms, big(MOST)),
@@ -909,7 +913,7 @@ def test_a_file_that_grows_while_it_is_read_is_the_same(suffix, files, tmp_path)
 def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
     path = tmp_path / "changing.xtc"
     path.write_bytes(files["xtc"].content)
-    other = damage.xtc_with(files["xtc"], 0, step=77)
+    other = trajectory_bytes.xtc_with(files["xtc"], 0, step=77)
     with pytest.raises(FileChangedError, match="other bytes among the first"):
         _core.Trajectory(path, progress=lambda done, total: overwrite(path, other))
     assert list(tmp_path.iterdir()) == [path]

@@ -18,7 +18,7 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers import trajectory_bytes as damage
+from helpers import trajectory_bytes
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -31,7 +31,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.schedule import collect as room
+from paceline.schedule import collect
 from paceline.schedule.worker import thread_name
 from paceline.trajectory.open import open_file
 
@@ -218,7 +218,7 @@ def test_a_full_disk_leaves_an_old_file_and_no_figure(adk, tmp_path, capsys):
 
 
 def test_large_results_need_their_room_before_they_are_computed(atoms, tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "LARGE", 1000)
+    monkeypatch.setattr(collect, "LARGE", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     analysis = paceline.TimeSeries(lambda block: block.positions, atoms)
     with full_disk(), pytest.raises(OSError, match=re.escape(str(tmp_path))):
@@ -323,7 +323,7 @@ def boxed(adk, path: Path, box: tuple[float, ...]) -> Path:
         for ts in universe.trajectory[:8]:
             ts.dimensions = [80, 80, 80, 90, 90, 90]
             writer.write(universe.atoms)
-    path.write_bytes(damage.xtc_with(damage.xtc(path.read_bytes()), 3, box=box))
+    path.write_bytes(trajectory_bytes.xtc_with(trajectory_bytes.xtc(path.read_bytes()), 3, box=box))
     return path
 
 

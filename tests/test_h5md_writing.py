@@ -14,6 +14,7 @@ import pytest
 from helpers.programs import HDF5_TOOLS
 
 import paceline
+import paceline.writers.h5md
 from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
@@ -21,7 +22,6 @@ from paceline.hdf5.storage_layout import ROW_BYTES, choose_layout, parse_compres
 from paceline.snapshot.file_interface import Contents, Heading, Settings
 from paceline.snapshot.h5md import H5MD
 from paceline.trajectory.mdanalysis_reader import Reader
-from paceline.writers import h5md as chunks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
 
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_no_file_open(chunk, compress, ca, tmp_path):
 def test_workers_of_other_machines_send_their_frames(ca, tmp_path, monkeypatch):
     write(ca, tmp_path / "expected.h5md", chunk="10x100")
     names = map(str, itertools.count())
-    monkeypatch.setattr(chunks.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(paceline.writers.h5md.socket, "gethostname", lambda: next(names))
     write(ca, tmp_path / "found.h5md", chunk="10x100", n_workers=2, block_frames=16)
     found = (tmp_path / "found.h5md").read_bytes()
     assert found == (tmp_path / "expected.h5md").read_bytes()

@@ -16,7 +16,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers import sandbox_calls as calls
+from helpers import sandbox_calls
 from helpers.netcdf_files import values, write_netcdf4
 
 import paceline
@@ -417,19 +417,19 @@ class TestSandbox:
     def test_a_file_that_keeps_hdf5_busy(self, monkeypatch):
         monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.2)
         with pytest.raises(DamagedFileError, match=r"md.h5: .* busy without end"):
-            sandbox.run_in_sandbox(calls.hang, "md.h5")
+            sandbox.run_in_sandbox(sandbox_calls.hang, "md.h5")
 
     def test_a_file_that_crashes_hdf5(self):
         with pytest.raises(DamagedFileError, match=r"md.h5: .* crashes HDF5's library \(SIGSEGV"):
-            sandbox.run_in_sandbox(calls.crash, "md.h5")
+            sandbox.run_in_sandbox(sandbox_calls.crash, "md.h5")
 
     def test_a_helper_that_is_ended(self):
         with pytest.raises(WorkerError, match="status 3"):
-            sandbox.run_in_sandbox(calls.end, "md.h5")
+            sandbox.run_in_sandbox(sandbox_calls.end, "md.h5")
 
     def test_an_answer_that_breaks_off(self):
         with pytest.raises(WorkerError, match="status -9"):
-            sandbox.run_in_sandbox(calls.break_off, "md.h5")
+            sandbox.run_in_sandbox(sandbox_calls.break_off, "md.h5")
         half = SimpleNamespace(stdin=io.BytesIO(), stdout=io.BytesIO(struct.pack("<Q", 9) + b"8"))
         with pytest.raises(EOFError):
             sandbox._Helper._exchange(half, b"")
@@ -437,40 +437,43 @@ class TestSandbox:
     @pytest.mark.parametrize(
         ("call", "words"),
         [
-            (calls.answer_with_a_lambda, "what was found cannot leave the process .* pickle"),
-            (calls.fail_in_two_words, r"the error Odd\('one', 'two'\) cannot leave"),
+            (
+                sandbox_calls.answer_with_a_lambda,
+                "what was found cannot leave the process .* pickle",
+            ),
+            (sandbox_calls.fail_in_two_words, r"the error Odd\('one', 'two'\) cannot leave"),
         ],
     )
     def test_what_cannot_travel_is_named(self, call, words):
         with pytest.raises(WorkerError, match=f"md.h5: {words}"):
             sandbox.run_in_sandbox(call, "md.h5")
-        assert sandbox.run_in_sandbox(calls.printed, "md.h5") == "md.h5"
+        assert sandbox.run_in_sandbox(sandbox_calls.printed, "md.h5") == "md.h5"
 
     def test_one_helper_serves_many(self):
-        first = sandbox.run_in_sandbox(calls.pid, "md.h5")
-        assert first == sandbox.run_in_sandbox(calls.pid, "other.h5") != os.getpid()
+        first = sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
+        assert first == sandbox.run_in_sandbox(sandbox_calls.pid, "other.h5") != os.getpid()
         with pytest.raises(UnsupportedError, match=r"^md.h5: of no use$"):
-            sandbox.run_in_sandbox(calls.fail, "md.h5")
-        assert sandbox.run_in_sandbox(calls.printed, "md.h5") == "md.h5"
-        assert sandbox.run_in_sandbox(calls.pid, "md.h5") == first
+            sandbox.run_in_sandbox(sandbox_calls.fail, "md.h5")
+        assert sandbox.run_in_sandbox(sandbox_calls.printed, "md.h5") == "md.h5"
+        assert sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5") == first
 
     def test_one_that_has_gone_is_followed_by_another(self):
-        first = sandbox.run_in_sandbox(calls.pid, "md.h5")
+        first = sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
         sandbox._helper._process.stdin.close()
         time.sleep(0.1)
         sandbox._helper.end()
-        assert sandbox.run_in_sandbox(calls.pid, "md.h5") != first
+        assert sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5") != first
 
     def test_ctrl_c_ends_what_keeps_hdf5_busy(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sandbox, "TIME_LIMIT", 20.0)
-        monkeypatch.setattr(Hdf5File, "_opened", calls.hang)
+        monkeypatch.setattr(Hdf5File, "_opened", sandbox_calls.hang)
         path = write(tmp_path / "a.h5md")
         interrupting = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             open_file(path)
         interrupting.join()
-        assert sandbox.run_in_sandbox(calls.pid, "md.h5")
+        assert sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
 
     def test_files_of_the_working_directory_are_no_modules(self, tmp_path):
         (tmp_path / "pickle.py").write_text("raise SystemExit('the wrong one')")

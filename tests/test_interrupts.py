@@ -11,12 +11,12 @@ import pytest
 from helpers.interrupts import at_every_line
 from helpers.scaling_runs import Pretended
 
+import paceline.cli.bench
 from paceline._util.files import new_files
 from paceline._util.signals import Stopping
-from paceline.cli import bench as scaling
 from paceline.cli.bench import Bench
 from paceline.cli.main import _parser
-from paceline.scaling import launch as starting
+from paceline.scaling import launch
 from paceline.scaling.launch import run_command
 
 
@@ -45,7 +45,7 @@ def processes(monkeypatch):
 
 def test_no_process_is_left(processes, monkeypatch):
     script = "echo said >&2; echo 7"
-    monkeypatch.setattr(starting, "PROGRAM", ("/bin/sh", "-c", script))
+    monkeypatch.setattr(launch, "PROGRAM", ("/bin/sh", "-c", script))
 
     def work():
         with Stopping():
@@ -69,7 +69,7 @@ def test_a_measurement_keeps_its_runs(adk, tmp_path, monkeypatch):
     bench = Bench(args)
     bench.begin()
     told = json.dumps(bench.first)
-    monkeypatch.setattr(scaling, "run_command", lambda *_, **__: (json.loads(told), 9.0))
+    monkeypatch.setattr(paceline.cli.bench, "run_command", lambda *_, **__: (json.loads(told), 9.0))
 
     def work():
         bench.runs.clear()

@@ -15,6 +15,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
 
+import paceline.trajectory.open
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -24,7 +25,6 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.trajectory import open as opening
 from paceline.trajectory.mdanalysis_reader import Reader
 
 DATA = Path(datafiles.__file__).parent / "data"
@@ -417,8 +417,8 @@ def test_a_user_without_a_home(monkeypatch):
         raise RuntimeError("could not determine home directory")
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(opening.Path, "home", no_home)
-    assert opening.cache_folder() is None
+    monkeypatch.setattr(paceline.trajectory.open.Path, "home", no_home)
+    assert paceline.trajectory.open.cache_folder() is None
 
 
 def test_the_working_directory_may_change(path, tmp_path, monkeypatch):

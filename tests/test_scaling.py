@@ -16,7 +16,7 @@ import pytest
 from helpers.scaling_runs import MS, Pretended, block
 
 from paceline._util.page_cache import cached_share, drop_from_cache
-from paceline.cli import bench as scaling
+from paceline.cli import bench
 from paceline.cli.bench import table_for_people
 from paceline.cli.main import main
 from paceline.cli.performance_commands import counts
@@ -144,8 +144,8 @@ def test_people_get_aligned_columns():
 
 def test_numbers_of_workers():
     assert counts("4,1,2,4") == [1, 2, 4]
-    assert scaling._default_counts(1) == [1]
-    assert scaling._default_counts(24) == [1, 2, 4, 8, 16, 24]
+    assert bench._default_counts(1) == [1]
+    assert bench._default_counts(24) == [1, 2, 4, 8, 16, 24]
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_frames_of_weak_scaling(adk, run, pretended):
 
 
 def test_more_workers_than_cpus_are_said(adk, run, pretended, monkeypatch):
-    monkeypatch.setattr(scaling, "available_cpus", lambda: 2)
+    monkeypatch.setattr(bench, "available_cpus", lambda: 2)
     _, _, err = run("rmsd", *adk, "--workers", "1,2,4,64", "--repeats", "1")
     assert "4, 64 workers share 2 CPUs" in err
     assert "1000 frames make 63 blocks: more workers than that have nothing to do" in err
@@ -368,7 +368,7 @@ def test_a_launcher_is_looked_for(monkeypatch):
 
 
 def test_ranks_that_measure_are_refused(adk, run, monkeypatch):
-    monkeypatch.setattr(scaling, "launched", lambda: (4, 0))
+    monkeypatch.setattr(bench, "launched", lambda: (4, 0))
     status, _, err = run("rmsd", *adk)
     assert (status, "start paceline bench by itself" in err) == (2, True)
 

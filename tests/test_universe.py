@@ -14,6 +14,7 @@ from MDAnalysis.transformations import fit_rot_trans, translate
 from MDAnalysisTests import datafiles
 
 import paceline
+import paceline.trajectory.open
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import (
     AtomCountError,
@@ -22,7 +23,6 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.trajectory import open as opening
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
 from paceline.trajectory.universe_trajectory import open_trajectory
 
@@ -81,13 +81,13 @@ def theirs(files):
 def opened(monkeypatch):
     """Names of the files that are opened from here on, with their index."""
     names = []
-    original = opening.IndexedFile
+    original = paceline.trajectory.open.IndexedFile
 
     def counted(path, **options):
         names.append(path)
         return original(path, **options)
 
-    monkeypatch.setattr(opening, "IndexedFile", counted)
+    monkeypatch.setattr(paceline.trajectory.open, "IndexedFile", counted)
     return names
 
 

@@ -10,10 +10,10 @@ import MDAnalysis
 import MDAnalysisTests
 import numpy as np
 import pytest
-from helpers import trajectory_bytes as damage
+from helpers import trajectory_bytes
 
 import paceline
-from paceline.analysis import validate as judging
+import paceline.analysis.validate
 from paceline.analysis.validate import ROW, check_frames
 from paceline.cli.main import main
 from paceline.errors import UnsupportedError, WorkerError
@@ -130,17 +130,17 @@ def test_damaged_frames_are_listed_with_their_bytes(damaged):
 
 @pytest.mark.parametrize("frame", [0, 5, N_FRAMES - 1])
 def test_no_frame_must_be_sound(frame, tmp_path):
-    file = damage.xtc(write(tmp_path / "a.xtc", positions()).read_bytes())
-    at = file.borders[frame] + damage.XTC_PACKED
+    file = trajectory_bytes.xtc(write(tmp_path / "a.xtc", positions()).read_bytes())
+    at = file.borders[frame] + trajectory_bytes.XTC_PACKED
     path = tmp_path / "b.xtc"
     path.write_bytes(file.with_bytes(at, b"\xff" * 16))
     assert [(frame, bad) for frame, bad, _ in findings(path)] == [(frame, True)]
 
 
 def test_a_header_in_the_middle_is_one_damaged_frame(tmp_path):
-    file = damage.xtc(write(tmp_path / "a.xtc", positions()).read_bytes())
+    file = trajectory_bytes.xtc(write(tmp_path / "a.xtc", positions()).read_bytes())
     path = tmp_path / "b.xtc"
-    path.write_bytes(damage.xtc_with(file, 4, magic=7))
+    path.write_bytes(trajectory_bytes.xtc_with(file, 4, magic=7))
     [(frame, bad, what)] = findings(path)
     assert (frame, bad) == (4, True)
     assert "magic number" in what
@@ -170,7 +170,9 @@ def test_a_file_without_a_whole_frame_is_bad(tmp_path):
 @pytest.mark.parametrize("claimed", [0, 3, 100])
 def test_a_wrong_count_of_frames_is_a_remark(claimed, tmp_path):
     path = tmp_path / "a.dcd"
-    path.write_bytes(damage.dcd(positions(), damage.DcdVariant(), claimed).content)
+    path.write_bytes(
+        trajectory_bytes.dcd(positions(), trajectory_bytes.DcdVariant(), claimed).content
+    )
     assert findings(path) == [
         (None, False, f"the header says {claimed} frames, the file has {N_FRAMES}")
     ]
@@ -178,8 +180,8 @@ def test_a_wrong_count_of_frames_is_a_remark(claimed, tmp_path):
 
 @pytest.mark.parametrize("frame", [0, 6, N_FRAMES - 1])
 def test_a_broken_marker_is_found_once(frame, tmp_path):
-    variant = damage.DcdVariant(wide=True, big_endian=True)
-    file = damage.dcd(positions(), variant)
+    variant = trajectory_bytes.DcdVariant(wide=True, big_endian=True)
+    file = trajectory_bytes.dcd(positions(), variant)
     path = tmp_path / "a.dcd"
     # the marker in front of z
     at = file.borders[frame + 1] - (8 + 4 * N_ATOMS + 8)
@@ -401,7 +403,9 @@ def test_what_only_mdanalysis_reads_is_refused_by_name(tmp_path, adk):
 
 def test_nothing_is_warned_of_twice(tmp_path, recwarn):
     path = tmp_path / "a.dcd"
-    path.write_bytes(damage.dcd(positions(), damage.DcdVariant(), 3).content[:-20])
+    path.write_bytes(
+        trajectory_bytes.dcd(positions(), trajectory_bytes.DcdVariant(), 3).content[:-20]
+    )
     assert len(findings(path)) == 2
     assert not [one for one in recwarn if issubclass(one.category, UserWarning)]
 
@@ -409,7 +413,7 @@ def test_nothing_is_warned_of_twice(tmp_path, recwarn):
 @pytest.mark.parametrize("n", [1, 9, 10])
 def test_few_atoms(n, tmp_path):
     path = tmp_path / "a.xtc"
-    frame = damage.plain_xtc_frame(n) if n < 10 else None
+    frame = trajectory_bytes.plain_xtc_frame(n) if n < 10 else None
     if frame is None:
         write(path, positions()[:, :n])
     else:
@@ -419,14 +423,14 @@ def test_few_atoms(n, tmp_path):
 
 def test_plain_floats_that_are_not_finite_are_found(tmp_path):
     path = tmp_path / "a.xtc"
-    path.write_bytes(damage.plain_xtc_frame(5)[:-4] + struct.pack(">f", np.inf))
+    path.write_bytes(trajectory_bytes.plain_xtc_frame(5)[:-4] + struct.pack(">f", np.inf))
     assert findings(path) == [(0, True, "positions are not finite, first that of atom 4")]
 
 
 def test_every_constant_is_in_the_manual():
     page = (Path(__file__).parents[1] / "docs" / "validating.md").read_text(encoding="utf-8")
     for name in ("CELL_EDGES", "USUAL_REACHES", "NEIGHBOURS", "VOLUME_FACTOR", "GAP"):
-        assert f"{getattr(judging, name):g}" in page, name
+        assert f"{getattr(paceline.analysis.validate, name):g}" in page, name
 
 
 HEADER = ["file", "frame", "byte", "time (ps)", "verdict", "what"]
@@ -452,7 +456,9 @@ class TestCommand:
 
     def test_remarks_are_no_fault(self, run, tmp_path):
         path = tmp_path / "a.dcd"
-        path.write_bytes(damage.dcd(positions(), damage.DcdVariant(), 3).content)
+        path.write_bytes(
+            trajectory_bytes.dcd(positions(), trajectory_bytes.DcdVariant(), 3).content
+        )
         status, table, said = run(path)
         assert status == 0
         assert table[1][:5] == [str(path), "-", "-", "-", "remark"]
@@ -476,7 +482,7 @@ class TestCommand:
 
     @pytest.mark.parametrize("kind", [TypeError, MemoryError, OSError, WorkerError])
     def test_whatever_one_file_raises_the_others_are_judged(self, kind, run, tmp_path, monkeypatch):
-        sound = judging.validate
+        sound = paceline.analysis.validate.validate
 
         def validate(path, **options):
             if path.endswith("a.xtc"):
@@ -486,7 +492,7 @@ class TestCommand:
         frames = positions()
         frames[7, 3] = np.nan
         paths = [tmp_path / "a.xtc", write(tmp_path / "b.dcd", frames)]
-        monkeypatch.setattr(judging, "validate", validate)
+        monkeypatch.setattr(paceline.analysis.validate, "validate", validate)
         status, table, _ = run(*paths, "--n-workers", 1)
         assert status == 1
         assert [row[:2] for row in table[1:]] == [[str(paths[0]), "-"], [str(paths[1]), "7"]]

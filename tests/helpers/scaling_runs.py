@@ -2,7 +2,7 @@
 
 import json
 
-from paceline.cli import bench as scaling
+from paceline.cli import bench
 from paceline.scaling.run_statistics import quantities
 from paceline.timing import BlockTiming, Timings
 
@@ -29,7 +29,7 @@ class Pretended:
     def __init__(self, monkeypatch):
         self.asked, self.shown = [], []
         self.answer = {}
-        monkeypatch.setattr(scaling, "run_command", self)
+        monkeypatch.setattr(bench, "run_command", self)
 
     def __call__(self, arguments, launcher, *, show):
         self.shown.append(show)

@@ -11,7 +11,7 @@ import numpy as np
 
 import paceline
 from paceline.backends import MPI
-from paceline.backends.mpi import gather as gathering
+from paceline.backends.mpi import gather
 from paceline.errors import AnalysisError, DamagedFileError, WorkerError
 
 atoms = paceline.Universe(*sys.argv[1:3]).select_atoms("name CA")
@@ -127,10 +127,10 @@ def full(shape, dtype):
     raise OSError(28, "No space left on device")
 
 
-allocate, gathering.allocate = gathering.allocate, full
+allocate, gather.allocate = gather.allocate, full
 error = raised(lambda block: block.times)
 assert isinstance(error, OSError), error
-gathering.allocate = allocate
+gather.allocate = allocate
 
 for schedule in ("dynamic", "static"):
     assert raised(lambda block: block.times / 0 * "", backend=MPI(schedule=schedule)) is not None

@@ -10,14 +10,14 @@ import numpy as np
 from mpi4py import MPI
 from snapshot_system import ENDINGS, FIELDS, N_ATOMS, own_frame
 
-from paceline.backends.mpi import comm as communication
+from paceline.backends.mpi import comm
 from paceline.backends.mpi.comm import Comm
 from paceline.snapshot import Writer
 
 world = MPI.COMM_WORLD
 folder, how, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 last = world.Get_rank() == world.Get_size() - 1
-exchange, wait_busy = Comm.exchange, communication.wait_busy
+exchange, wait_busy = Comm.exchange, comm.wait_busy
 
 
 def pressed(request, n_bytes=0):
@@ -47,7 +47,7 @@ for frame in range(4):
     if frame == 2:
         world.Barrier()
         if how == "pressed":
-            communication.wait_busy = pressed
+            comm.wait_busy = pressed
         else:
             Comm.exchange = ends
     writer.write(**own_frame(world, frame, FIELDS[kind]))

@@ -6,14 +6,14 @@ import numpy as np
 from mpi4py import MPI
 
 import paceline
+import paceline.backends.mpi.comm
 from paceline import backends
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.mpi import comm as communication
-from paceline.backends.mpi import gather as gathering
+from paceline.backends.mpi import gather
 
 # So that these small results come in several messages, and clocks are compared.
-gathering.ROUND, communication.MOST_BYTES = 500, 1000
-communication.Comm.has_one_clock = lambda self: False
+gather.ROUND, paceline.backends.mpi.comm.MOST_BYTES = 500, 1000
+paceline.backends.mpi.comm.Comm.has_one_clock = lambda self: False
 world = MPI.COMM_WORLD
 rank = world.Get_rank()
 universe = paceline.Universe(*sys.argv[1:3])
