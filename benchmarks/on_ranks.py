@@ -1,4 +1,4 @@
-"""Programs that `bench_clusters` and `bench_dealing` run on ranks of MPI; each prints JSON."""
+"""Programs that `bench_clusters` and `bench_scheduling` run on ranks of MPI; each prints JSON."""
 
 import json
 import os

@@ -110,8 +110,8 @@ def test_advice(folder):
 @pytest.mark.full
 @needs_mpi
 def test_ranks_of_mpi(folder):
-    ways = {"paceline's dealer", "one-sided counter", "mpi4py.futures"}
-    assert tools_of("dealing", "4 ranks", folder) == ways
+    ways = {"paceline's scheduler", "one-sided counter", "mpi4py.futures"}
+    assert tools_of("scheduling", "4 ranks", folder) == ways
     assert "mpi4py has started" in tools_of("clusters", "start", folder)
 
 

@@ -227,18 +227,18 @@ def blocks(n):
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("options", [{}, {"fixed": True}, {"in_order": True}])
-def test_every_block_is_dealt_once(n_workers, options):
-    shares, dealt = StealingPartition(blocks(30), n_workers, **options), []
+def test_every_block_is_assigned_once(n_workers, options):
+    shares, assigned = StealingPartition(blocks(30), n_workers, **options), []
     # The first worker is the quickest by far, and the last does nothing until the end.
     for worker in [*[0] * 40, *range(n_workers)] * 40:
-        dealt.append([work.number for work in shares.take(worker, 1 + 16 * (worker % 3))])
-    assert sorted(number for some in dealt for number in some) == list(range(30))
+        assigned.append([task.number for task in shares.take(worker, 1 + 16 * (worker % 3))])
+    assert sorted(number for some in assigned for number in some) == list(range(30))
     assert not shares
     if "fixed" in options:
-        of_first = [number for some in dealt[:40] for number in some]
+        of_first = [number for some in assigned[:40] for number in some]
         assert of_first == list(range(30 // n_workers))
     if "in_order" in options:
-        assert [number for some in dealt for number in some] == list(range(30))
+        assert [number for some in assigned for number in some] == list(range(30))
 
 
 def test_a_batch_is_of_one_job():

@@ -1,6 +1,6 @@
 """Compare methods to assign blocks to MPI ranks.
 
-    python -m benchmarks dealing [folder] [--repeats 5] [--only …] [--tsv] [--tiny]
+    python -m benchmarks scheduling [folder] [--repeats 5] [--only …] [--tsv] [--tiny]
 
 Three methods run jobs whose blocks last a known time, so that there can be more ranks than cores:
 paceline's scheduler on the first rank, which also computes; a counter in the first rank's memory,
@@ -17,7 +17,7 @@ from benchmarks.table import Table
 
 #: Start of the ranks, the program, and its last argument.
 WAYS = {
-    "paceline's dealer": (FIRST_RANK, "work", ("dynamic",)),
+    "paceline's scheduler": (FIRST_RANK, "work", ("dynamic",)),
     "one-sided counter": (EVERY_RANK, "counter", ()),
     "mpi4py.futures": (POOL, "work", ("pool",)),
 }
