@@ -24,7 +24,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline import _core
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,
@@ -117,7 +117,7 @@ def read(
     core: "_core.Trajectory", frames: Sequence[int], *, skip: bool
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
     """Positions, times, and rows left out, of some frames."""
-    decoded = Decoded.room_for(np.asarray(frames), core.n_atoms, ["positions"])
+    decoded = FrameBuffer.allocate(np.asarray(frames), core.n_atoms, ["positions"])
     decoded.positions[:] = -1
     extents = extents_in(0, core, decoded.frames.astype(np.uint64))
     *_, skipped = reader_of(core).read(extents, decoded, required=1, skip=skip)
@@ -759,7 +759,7 @@ LIMITED = """
 import json, resource, sys
 import numpy as np
 from paceline import _core
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.trajectory.source import IndexedFile, extents_in
 
@@ -772,7 +772,7 @@ for path in sys.argv[1:]:
         core = IndexedFile(path)
         said[path] = core.notes
         for frame in range(core.n_frames):
-            header = Decoded.room_for(np.array([frame]), 0, ())
+            header = FrameBuffer.allocate(np.array([frame]), 0, ())
             extents = extents_in(0, core, header.frames.astype(np.uint64))
             reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
             reader.read(extents, header, required=0, skip=True)

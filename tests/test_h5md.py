@@ -28,7 +28,7 @@ from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.cells import cells_of
 from paceline.hdf5.chunk_index import ABSENT
@@ -767,7 +767,7 @@ class TestAtomsThatMove:
 
         file = open_file(str(edit(path, repeat)))
         frames = np.arange(N_FRAMES)
-        block = Decoded.room_for(frames, 2, ["positions"])
+        block = FrameBuffer.allocate(frames, 2, ["positions"])
         reader = kind(file.spec, np.array([5, 6]), 1)
         extents = extents_in(0, file, frames.astype(np.uint64))
         *_, damaged = reader.read(extents, block, required=1, skip=True)
@@ -792,7 +792,7 @@ class TestAtomsThatMove:
         monkeypatch.setattr(Array, "part", lambda *args: calls.append(args) or part(*args))
         n_calls = []
         for frame in (1, 2):
-            block = Decoded.room_for(np.array([frame]), 9, FIELDS)
+            block = FrameBuffer.allocate(np.array([frame]), 9, FIELDS)
             extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
             *_, damaged = reader.read(extents, block, required=7, skip=True)
             n_calls.append(len(calls))

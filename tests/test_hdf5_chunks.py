@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from paceline import _core
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.hdf5.chunk_index import ABSENT, Element, slice_of
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import File
@@ -79,7 +79,7 @@ def test_what_is_decoded_is_what_h5py_reads(seed, tmp_path):
     some = np.array([draw.randrange(n_rows) for _ in range(2 * n_rows)])
     for frames, whole in ((np.arange(n_rows), False), (some, False), (some, True)):
         n_wanted = n_atoms if atoms is None else len(atoms)
-        block = Decoded.room_for(frames, n_wanted, ["positions"])
+        block = FrameBuffer.allocate(frames, n_wanted, ["positions"])
         slices = [slice_of(element, frames), None, None]
         *_, damaged = reader.read(slices, block, required=0, skip=False, whole=whole)
         rows = slices[0].rows

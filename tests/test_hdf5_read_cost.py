@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
 from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, layout_in_words, read_costs
 from paceline.hdf5.read_options import Hdf5Options
@@ -202,7 +202,7 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
         reader = file.spec.open(atoms, 1)
         found = 0
         for frame in np.arange(40):
-            block = Decoded.room_for(np.array([frame]), len(atoms), ["positions"])
+            block = FrameBuffer.allocate(np.array([frame]), len(atoms), ["positions"])
             extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
             found += reader.read(extents, block, required=1, skip=False)[2]
         assert bytes_read(element, atoms, one_by_one=True) == pytest.approx(found, rel=0.05)

@@ -17,7 +17,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.block import FIELDS, Decoded
+from paceline.block import FIELDS, FrameBuffer
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -145,7 +145,7 @@ def compare_hands(file, frames, judged, atoms):
     blocks = []
     for kind in (ChunkReader, H5pyReader):
         n = file.n_atoms if atoms is None else len(atoms)
-        block = Decoded.room_for(frames, n, FIELDS, check_validity=judged)
+        block = FrameBuffer.allocate(frames, n, FIELDS, check_validity=judged)
         extents = extents_in(0, file, frames.astype(np.uint64))
         *_, damaged = kind(file.spec, atoms, 7).read(extents, block, required=7, skip=False)
         assert damaged == []
@@ -234,7 +234,7 @@ def test_a_chunk_within_which_a_run_starts_is_read_for_one_block(step, tmp_path)
     read = []
     for block in map(found.frames.__getitem__, found.blocks()):
         # Each by another worker, which has kept nothing of the block before.
-        reader, room = file.spec.open(None, 1), Decoded.room_for(block, 9, ["positions"])
+        reader, room = file.spec.open(None, 1), FrameBuffer.allocate(block, 9, ["positions"])
         extents = extents_in(0, file, block.astype(np.uint64))
         read.append(reader.read(extents, room, required=1, skip=False)[2])
     assert len(read) > 1
@@ -316,7 +316,7 @@ def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
     frames = np.arange(6)
     extents = extents_in(0, file, frames.astype(np.uint64))
     for judged, atoms in ((True, None), (False, np.array([5, 70]))):
-        block = Decoded.room_for(frames, 2, ["positions"], check_validity=judged)
+        block = FrameBuffer.allocate(frames, 2, ["positions"], check_validity=judged)
         cost = file.spec.open(atoms, 1).read(extents, block, required=1, skip=False)
         assert cost[2] == n_bytes
 

@@ -273,11 +273,11 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
 
 
 def read_all(reader, core):
-    from paceline.block import Decoded
+    from paceline.block import FrameBuffer
     from paceline.trajectory.source import extents_in
 
     numbers = np.arange(core.n_frames)
-    decoded = Decoded.room_for(numbers, core.n_atoms, ("positions",))
+    decoded = FrameBuffer.allocate(numbers, core.n_atoms, ("positions",))
     reader.read(extents_in(0, core, numbers.astype(np.uint64)), decoded, required=1, skip=True)
     return decoded.positions
 

@@ -18,7 +18,7 @@ from benchmarks.experiments.empty import apply, take_blocks
 from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
 from paceline.analysis.rms import RMSD
 from paceline.backends.mpi.comm import wait_idle
-from paceline.block import Block, Decoded
+from paceline.block import Block, FrameBuffer
 from paceline.errors import PacelineWarning
 
 WORLD = MPI.COMM_WORLD
@@ -210,7 +210,7 @@ def made_up(n_frames: int, n_atoms: int) -> np.ndarray:
 
 def block_of(positions: np.ndarray) -> Block:
     """A block as if it had been read."""
-    decoded = Decoded.room_for(np.arange(len(positions)), positions.shape[1], ())
+    decoded = FrameBuffer.allocate(np.arange(len(positions)), positions.shape[1], ())
     return Block(replace(decoded, positions=positions), None, {})
 
 

@@ -76,7 +76,7 @@ class Block:
 
     def __init__(
         self,
-        decoded: "Decoded",
+        decoded: "FrameBuffer",
         columns: np.ndarray | None,
         attributes: Mapping[str, np.ndarray],
     ):
@@ -122,7 +122,7 @@ class Block:
 
     @property
     def validity(self) -> np.ndarray:
-        """Validity check of each frame, see `Decoded`: ndarray of float64, shape (n_frames, 5)."""
+        """Validity check, see `FrameBuffer`: numpy.ndarray of float64, shape (n_frames, 5)."""
         return self._decoded_field("validity")
 
     @property
@@ -170,8 +170,10 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Arrays that a block's frames are read into: all atoms and fields that any analysis needs.
+class FrameBuffer:
+    """Arrays that a block's frames are decoded into, with all that any analysis needs of them.
+
+    A `Block` shows one analysis its part.
 
     Attributes
     ----------
@@ -207,7 +209,7 @@ class Decoded:
     fields: np.ndarray
 
     @classmethod
-    def room_for(
+    def allocate(
         cls,
         frames: np.ndarray,
         n_atoms: int,
@@ -262,9 +264,9 @@ class Decoded:
             if array is not None:
                 array.flags.writeable = False
 
-    def __getitem__(self, rows: slice | np.ndarray) -> "Decoded":
+    def __getitem__(self, rows: slice | np.ndarray) -> "FrameBuffer":
         rows_of = [None if array is None else array[rows] for array in self._arrays()]
-        return Decoded(*rows_of)  # type: ignore[arg-type]
+        return FrameBuffer(*rows_of)  # type: ignore[arg-type]
 
     def _arrays(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from paceline.block import Decoded, field_bits
+from paceline.block import FrameBuffer, field_bits
 from paceline.errors import DamagedFileError, PacelineError
 from paceline.hdf5.chunk_index import ABSENT, ChunkIndex, Dataset, Element, FileDatasets
 from paceline.hdf5.file import NOWHERE
@@ -95,7 +95,7 @@ def _read(
     reader: FileReader, index: ChunkIndex, field: str, frame: int, n_atoms: int
 ) -> np.ndarray:
     """Numbers of one frame."""
-    block = Decoded.room_for(np.array([frame]), n_atoms, [field])
+    block = FrameBuffer.allocate(np.array([frame]), n_atoms, [field])
     zero = np.zeros(1, dtype=np.int64)
     # Both readers find their bytes by the index alone.
     extents = Extents(

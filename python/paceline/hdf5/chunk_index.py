@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.block import FIELDS, Decoded, field_bits
+from paceline.block import FIELDS, FrameBuffer, field_bits
 
 #: HDF5's registered numbers of the filters that the core undoes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
@@ -185,7 +185,7 @@ class BlockIndex:
     #: int64, (n_frames,).
     steps: np.ndarray
 
-    def fill(self, block: Decoded, damaged: Sequence[tuple[int, str]]) -> None:
+    def fill(self, block: FrameBuffer, damaged: Sequence[tuple[int, str]]) -> None:
         """Set cells, times and steps of a block, and blank its damaged rows."""
         block.dimensions[:] = self.dimensions
         block.times[:] = self.times

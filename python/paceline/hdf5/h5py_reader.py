@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from paceline import _core
-from paceline.block import FIELDS, Decoded, field_bits
+from paceline.block import FIELDS, FrameBuffer, field_bits
 from paceline.errors import DamagedFileError, MissingDataError
 from paceline.hdf5.chunk_index import ABSENT, BlockIndex, Element, FileDatasets
 from paceline.hdf5.file import Array, File, mpi_options
@@ -62,19 +62,21 @@ class H5pyReader:
     def read_ahead(self, extents: Extents) -> None:
         """Do nothing: the library reads when it is asked."""
 
-    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
         """Read frames into arrays."""
         begun = time.perf_counter_ns()
         index: BlockIndex = extents.slices[0]
         before = self._n_bytes
-        block.fields[:] = 0
+        buffer.fields[:] = 0
         damaged: list[tuple[int, str]] = []
         n_calls = 0
         for rows in self._portions(len(extents)):
             n_calls += 1
             with _LIBRARY_LOCK:
-                damaged += self._read_all(rows, index, block, extents.frames, required, skip)
-        index.fill(block, damaged)
+                damaged += self._read_all(rows, index, buffer, extents.frames, required, skip)
+        index.fill(buffer, damaged)
         return time.perf_counter_ns() - begun, 0, self._n_bytes - before, n_calls, damaged
 
     @property
@@ -94,19 +96,19 @@ class H5pyReader:
         self,
         rows: range,
         index: BlockIndex,
-        block: Decoded,
+        buffer: FrameBuffer,
         frames: np.ndarray,
         required: int,
         skip: bool,
     ) -> list[tuple[int, str]]:
         """Read neighbours in a block; returns those that cannot be read, and why."""
         try:
-            self._read(rows, index, block, frames, required)
+            self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
                 # Ranks that read together, whose calls must be as many, have one frame a block.
                 each = (range(row, row + 1) for row in rows)
-                alone = [self._read_all(row, index, block, frames, required, skip) for row in each]
+                alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
             if isinstance(error, DamagedFileError):
                 _name_frame(error, self._path, int(frames[rows.start]))
@@ -116,7 +118,7 @@ class H5pyReader:
         return []
 
     def _read(
-        self, rows: range, index: BlockIndex, block: Decoded, frames: np.ndarray, required: int
+        self, rows: range, index: BlockIndex, buffer: FrameBuffer, frames: np.ndarray, required: int
     ) -> None:
         """Read neighbours in a block, every selected field."""
         chosen = slice(rows.start, rows.stop)
@@ -141,8 +143,8 @@ class H5pyReader:
                     # Ranks that read together make the same calls: read the other fields too.
                     failures.append(error)
                     there = np.zeros_like(there)
-            block.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)
-            block.put(FIELDS[k], chosen, values, there)
+            buffer.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)
+            buffer.put(FIELDS[k], chosen, values, there)
         if failures:
             raise failures[0]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from paceline import _core
-from paceline.block import FIELDS, Decoded
+from paceline.block import FIELDS, FrameBuffer
 from paceline.hdf5.chunk_index import BlockIndex, ChunkIndex, Element, FileDatasets, IndexSlice
 from paceline.trajectory.source import Extents, FileReader, FileReadStats
 
@@ -68,17 +68,19 @@ class ChunkReader:
         """Ask for the bytes of frames that will be read soon."""
         self._reader.read_ahead(self._slices(extents.slices[0]))
 
-    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
         """Read frames into arrays; a validity check wants every byte looked at."""
         index = extents.slices[0]
         cost = self._reader.read(
             self._slices(index),
             # Messages count frames in the file, blocks in the run.
-            replace(block, frames=extents.frames.astype(np.int64)),
+            replace(buffer, frames=extents.frames.astype(np.int64)),
             ids=index.ids,
             required=required,
             skip=skip,
-            whole=block.validity is not None,
+            whole=buffer.validity is not None,
         )
-        index.fill(block, cost[-1])
+        index.fill(buffer, cost[-1])
         return cost

@@ -19,7 +19,7 @@ from paceline import _core
 from paceline._core import __version__
 from paceline._util.machine import current_command
 from paceline._util.progress import Progress
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, SHUFFLE, Element, slice_of
 from paceline.hdf5.dataset import describe_dataset
@@ -399,7 +399,7 @@ class _CoreReader:
                 self._path, self._fingerprint, [known, None, None], n_atoms=n_atoms
             )
         frames = np.arange(first, stop)
-        block = Decoded.room_for(frames, n_atoms, ["positions"])
+        block = FrameBuffer.allocate(frames, n_atoms, ["positions"])
         slices = [slice_of(self._element, frames), None, None]
         self._of_thread.reader.read(slices, block, required=1, skip=False, whole=True)
         assert block.positions is not None

@@ -14,7 +14,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.machine import available_cpus
 from paceline.backends import Backend, Processes, Serial, Threads
-from paceline.block import DAMAGED_STEP, Decoded, field_bits
+from paceline.block import DAMAGED_STEP, FrameBuffer, field_bits
 from paceline.errors import PacelineError, WorkerError
 from paceline.scaling.predict import FrameCost, predict
 from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
@@ -368,10 +368,10 @@ def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recod
     return found
 
 
-def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[Decoded, float]:
+def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[FrameBuffer, float]:
     """Decode whole frames, without damaged ones; and seconds that each took."""
     everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
-    decoded = Decoded.room_for(np.arange(len(extents)), chain.n_atoms, source.fields)
+    decoded = FrameBuffer.allocate(np.arange(len(extents)), chain.n_atoms, source.fields)
     begun = time.perf_counter()
     everything.open().read(extents, decoded, skip=True)
     seconds = (time.perf_counter() - begun) / len(extents)
@@ -379,7 +379,7 @@ def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[Decod
 
 
 def _recode(
-    whole: Decoded,
+    whole: FrameBuffer,
     n_atoms: int,
     wanted: np.ndarray,
     format: str,
@@ -411,7 +411,7 @@ def _recode(
 
 
 def _encode(
-    whole: Decoded, columns: np.ndarray, format: str, fields: Sequence[str]
+    whole: FrameBuffer, columns: np.ndarray, format: str, fields: Sequence[str]
 ) -> tuple[bytes, bytes]:
     """Encode the head of a file of these frames, and the frames."""
     has_cell = bool(whole.dimensions.any())
@@ -430,7 +430,8 @@ def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple
     extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
     readers = [source.open() for _ in range(n_workers)]
     rooms = [
-        Decoded.room_for(np.arange(len(extents)), source.n_wanted, source.fields) for _ in readers
+        FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)
+        for _ in readers
     ]
     cost = readers[0].read(extents, rooms[0], skip=False)
     times = max(1, int(_RECODING_SECONDS / ((cost.read + cost.decode) / 1e9)))

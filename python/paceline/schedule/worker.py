@@ -18,7 +18,7 @@ from typing import Any, Self
 import cloudpickle
 import numpy as np
 
-from paceline.block import DAMAGED_STEP, Block, Decoded
+from paceline.block import DAMAGED_STEP, Block, FrameBuffer
 from paceline.errors import (
     AnalysisError,
     PacelineError,
@@ -153,10 +153,10 @@ class Worker:
         damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
         return values, decoded.times, damaged, long_bonds, parts
 
-    def _read(self, task: Task) -> tuple[Decoded, ReadStats]:
+    def _read(self, task: Task) -> tuple[FrameBuffer, ReadStats]:
         """Read the frames of a block, and measure the cost."""
         source = self._job.source
-        decoded = Decoded.room_for(
+        decoded = FrameBuffer.allocate(
             task.frames,
             source.n_wanted,
             source.fields,
@@ -167,7 +167,7 @@ class Worker:
         return decoded, cost
 
     def _transform(
-        self, extents: Extents, decoded: Decoded
+        self, extents: Extents, decoded: FrameBuffer
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
         """Transform a block in place; blank and return the rows that cannot be transformed."""
         failed: dict[int, str] = {}
@@ -194,7 +194,7 @@ class Worker:
         ]
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
-    def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: Decoded) -> Any:
+    def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer) -> Any:
         """Compute one analysis of a block: its rows, its partial result, or its value."""
         block = Block(decoded, analysis.columns, analysis.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"

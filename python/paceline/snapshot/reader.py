@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import parse_size
-from paceline.block import Decoded, field_bits, fields_in
+from paceline.block import FrameBuffer, field_bits, fields_in
 from paceline.errors import AnalysisError, MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
@@ -247,7 +247,9 @@ class FrameInfo:
     def read(self, first: int, last: int) -> AtomBatch:
         """Decode atoms at some places in the file; the last is not among them."""
         atoms = np.arange(first, last)
-        decoded = Decoded.room_for(self.extents.frames.astype(np.int64), len(atoms), self.fields)
+        decoded = FrameBuffer.allocate(
+            self.extents.frames.astype(np.int64), len(atoms), self.fields
+        )
         reader = self.spec.open(atoms, self.field_bits)
         reader.read(self.extents, decoded, required=self.field_bits, skip=False)
         arrays = (decoded.positions, decoded.velocities, decoded.forces)
@@ -309,7 +311,7 @@ class SnapshotFile:
         if file.format in _TEXT and isinstance(file.spec, IndexedFileSpec):
             return _text_frame_info(file.spec, extents, file.n_atoms)
         # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
-        head = Decoded.room_for(np.array([number]), 0, fields_in(file.fields))
+        head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
         reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)
         has_cell = bool(head.dimensions[0].any())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline._util.machine import available_cpus
-from paceline.block import Decoded, field_bits
+from paceline.block import FrameBuffer, field_bits
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.source import Extents, FrameReader, FrameSource
@@ -169,7 +169,7 @@ class _SharedSource:
 
     def read(self, frames: np.ndarray, extents: Extents) -> np.ndarray:
         """Read the field, ndarray of float32, shape (n_frames, n_atoms, 3)."""
-        decoded = Decoded.room_for(frames, self._source.n_wanted, [self._field])
+        decoded = FrameBuffer.allocate(frames, self._source.n_wanted, [self._field])
         self._reader().read(extents, decoded, skip=False)
         values = getattr(decoded, self._field)
         return values if self._columns is None else values[:, self._columns]

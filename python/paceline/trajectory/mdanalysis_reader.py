@@ -19,7 +19,7 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline import _core
-from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError
 from paceline.hdf5.read_options import Hdf5Options
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
@@ -195,7 +195,7 @@ class Reader(ReaderBase):
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
         n_decoded = self.n_atoms if atoms is None else len(atoms)
         fields = fields_in(self.chain.fields)
-        self._decoded = Decoded.room_for(np.zeros(1, dtype=np.int64), n_decoded, fields)
+        self._decoded = FrameBuffer.allocate(np.zeros(1, dtype=np.int64), n_decoded, fields)
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
             specs = collective_specs(self.chain.files, self._together)
@@ -351,7 +351,7 @@ class Reader(ReaderBase):
         ts.time = float(self._time_axis(np.array([frame]), decoded.times[row : row + 1])[0])
         return ts
 
-    def _read_alone(self, frame: int) -> Decoded:
+    def _read_alone(self, frame: int) -> FrameBuffer:
         """Read one frame in this thread."""
         number, extents = self.chain.extent(frame)
         limit_open_files(self._frame_reader)
@@ -485,7 +485,7 @@ def _read_positions(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.n
     for rows in plan.blocks():
         numbers = plan.frames[rows]
         room = positions[rows]
-        block = Decoded.room_for(numbers, len(decoded), () if as_decoded else ("positions",))
+        block = FrameBuffer.allocate(numbers, len(decoded), () if as_decoded else ("positions",))
         if as_decoded:
             block = replace(block, positions=room)
         reader.read(chain.extents(numbers), block, skip=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import PacelineWarning
 from paceline.hdf5.read_options import NO_OPTIONS, Hdf5Options
 from paceline.hdf5.sandbox import interrupt
@@ -216,7 +216,7 @@ def read_headers(
     steps : numpy.ndarray of int64, shape (n_frames,)
         Of the simulation.
     """
-    headers = Decoded.room_for(np.asarray(frames), 0, ())
+    headers = FrameBuffer.allocate(np.asarray(frames), 0, ())
     extents = extents_in(0, file, headers.frames.astype(np.uint64))
     file.spec.open(None, 0).read(extents, headers, required=0, skip=True)
     return headers.dimensions, headers.times, headers.steps

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from paceline._util.machine import available_cpus
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import FrameReader, FrameSource, limit_open_files
 
@@ -52,9 +52,9 @@ class _Block:
     """Decoded frames, the rows that could not be read, and the arrays that hold them."""
 
     numbers: Sequence[int]
-    decoded: Decoded
+    decoded: FrameBuffer
     damaged: frozenset[int]
-    buffer: Decoded
+    buffer: FrameBuffer
 
 
 class _Decoder:
@@ -64,7 +64,7 @@ class _Decoder:
         self._chain = chain
         self._source = source
         self._readers: list[FrameReader] = []
-        self._buffers: list[Decoded] = []
+        self._buffers: list[FrameBuffer] = []
 
     def __call__(self, numbers: Sequence[int]) -> _Block:
         """Decode frames; those that cannot be read are named."""
@@ -73,7 +73,7 @@ class _Decoder:
         reader = _taken(self._readers) or source.open()
         buffer = _taken(self._buffers)
         if buffer is None or len(buffer.frames) < len(frames):
-            buffer = Decoded.room_for(frames, source.n_wanted, source.fields)
+            buffer = FrameBuffer.allocate(frames, source.n_wanted, source.fields)
         decoded = buffer[: len(frames)]
         stats = reader.read(self._chain.extents(frames), decoded, skip=True)
         self._readers.append(reader)
@@ -129,7 +129,7 @@ class ReadAhead:
             future.cancel()
         self._forget()
 
-    def find(self, frame: int) -> tuple[Decoded, int] | None:
+    def find(self, frame: int) -> tuple[FrameBuffer, int] | None:
         """Get the block and row of a frame; None if the caller should read it by itself.
 
         The arrays are used again after the next call.

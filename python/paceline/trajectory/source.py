@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from paceline import _core
-from paceline.block import Decoded, field_bits
+from paceline.block import FrameBuffer, field_bits
 
 #: Formats that the core knows, by their names: endings of files, and abilities.
 FORMATS = {format.name: format for format in _core.formats()}
@@ -109,7 +109,9 @@ class FileReader(Protocol):
     def read_ahead(self, extents: Extents) -> None:
         """Ask for the bytes of frames that will be read soon."""
 
-    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
         """Read frames into arrays; with `skip`, leave out those that cannot be read."""
 
 
@@ -210,7 +212,7 @@ class FrameReader:
             if file in self._open:
                 self._open[file].read_ahead(part)
 
-    def read(self, extents: Extents, decoded: Decoded, *, skip: bool) -> ReadStats:
+    def read(self, extents: Extents, decoded: FrameBuffer, *, skip: bool) -> ReadStats:
         """Read frames into arrays; with `skip`, leave out those that cannot be read."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []

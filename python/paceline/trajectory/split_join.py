@@ -14,7 +14,7 @@ import numpy as np
 from paceline._util.files import check_output, new_files, writing_to
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
-from paceline.block import Decoded
+from paceline.block import FrameBuffer
 from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError
 from paceline.trajectory.open import files_named, open_file, warn
 from paceline.trajectory.source import (
@@ -218,7 +218,7 @@ def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
 
 def _check_headers(reader: FileReader, extents: Extents) -> None:
     """Decode frames without their positions, which raises where one is damaged."""
-    headers = Decoded.room_for(extents.frames, 0, ())
+    headers = FrameBuffer.allocate(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
     except OSError as error:

@@ -19,7 +19,7 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
-from paceline.block import FIELDS, Decoded, field_bits, fields_in
+from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.errors import DamagedFileError, FileChangedError, MissingDataError, UnsupportedError
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.schedule.plan import Plan
@@ -241,37 +241,41 @@ class _MDAnalysisFileReader:
     def read_ahead(self, extents: Extents) -> None:
         """Do nothing: MDAnalysis cannot read ahead."""
 
-    def read(self, extents: Extents, block: Decoded, *, required: int, skip: bool) -> FileReadStats:
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
         begun = time.perf_counter_ns()
         must_hold = fields_in(required)
         damaged = []
         for row, frame in enumerate(extents.frames):
             try:
-                self._read_frame(int(frame), row, block, must_hold)
+                self._read_frame(int(frame), row, buffer, must_hold)
             except Exception as error:
                 if not skip:
                     raise
                 damaged.append((row, f"{type(error).__name__}: {error}"))
-                block.blank(row)
-                block.times[row] = np.nan
+                buffer.blank(row)
+                buffer.times[row] = np.nan
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
 
-    def _read_frame(self, frame: int, row: int, block: Decoded, required: Sequence[str]) -> None:
+    def _read_frame(
+        self, frame: int, row: int, buffer: FrameBuffer, required: Sequence[str]
+    ) -> None:
         ts = self._trajectory[frame]
         held = _fields_of(ts)
         for field in self._fields:
             if field not in held and field in required:
                 raise MissingDataError(f"frame {frame} has no {field}")
             values = getattr(ts, field)[self._atoms] if field in held else np.nan
-            getattr(block, field)[row] = values
-        block.fields[row] = field_bits(held)
-        block.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
+            getattr(buffer, field)[row] = values
+        buffer.fields[row] = field_bits(held)
+        buffer.dimensions[row] = 0 if ts.dimensions is None else ts.dimensions
         # Not the Timestep's: a chain of files counts on from one to the next.
-        block.times[row] = self._trajectory.time
-        block.steps[row] = ts.data.get("step", ts.frame)
+        buffer.times[row] = self._trajectory.time
+        buffer.steps[row] = ts.data.get("step", ts.frame)
         # An observable of H5MD may have that name, and any shape.
         found = ts.data.get("lambda")
-        block.lambdas[row] = found if isinstance(found, float) else 0.0
+        buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
 def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
