@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import paceline
+from paceline._core import BEGINNING_SPARE, GAP_BYTES
 from paceline.block import FrameBuffer
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
-from paceline.hdf5.read_cost import GAP, SPARE, advice, bytes_read, layout_in_words, read_costs
+from paceline.hdf5.read_cost import advice, bytes_read, layout_in_words, read_costs
 from paceline.hdf5.read_options import Hdf5Options
 from paceline.trajectory.mdanalysis_reader import Reader
 from paceline.trajectory.open import open_file
@@ -63,7 +64,7 @@ def counted(element, atoms, frames):
             stops = starts + width
         ends = np.r_[starts[0] if end is None else end, stops]
         gaps = starts - ends[:-1]
-        total += int((stops - starts).sum() + gaps[(gaps >= 0) & (gaps <= GAP)].sum())
+        total += int((stops - starts).sum() + gaps[(gaps >= 0) & (gaps <= GAP_BYTES)].sum())
         end = stops[-1]
     return total
 
@@ -168,7 +169,7 @@ def test_of_deflate_alone_the_beginning_is_enough():
     element = made_up((9, 5000, 3), (1, 5000, 3), "f4", (GZIP,))
     element.dataset.table.sizes[:] = 40_000
     element.dataset.table.offsets[:] = np.arange(9) * 40_000
-    assert bytes_read(element, np.arange(250)) == 9 * (2000 + SPARE)
+    assert bytes_read(element, np.arange(250)) == 9 * (2000 + BEGINNING_SPARE)
     assert bytes_read(element, np.arange(4000)) == 9 * 40_000
 
 

@@ -9,6 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+# How the core reads: bytes between wanted ones that are read with them; bytes of unpacked chunks
+# that a reader keeps; of chunks of deflate alone, the largest share that is inflated without the
+# rest, and the bytes that are read beyond it.
+GAP_BYTES: int
+KEPT_BYTES: int
+BEGINNING_SHARE: float
+BEGINNING_SPARE: int
 
 #: Positions, velocities, forces, dimensions, times and steps of a block's frames.
 _Arrays: TypeAlias = tuple[
@@ -174,7 +181,7 @@ class _Slice(Protocol):
     @property
     def rows(self) -> NDArray[np.int64]: ...
     @property
-    def places(self) -> NDArray[np.uint64]: ...
+    def chunk_numbers(self) -> NDArray[np.uint64]: ...
     @property
     def offsets(self) -> NDArray[np.uint64]: ...
     @property
@@ -285,7 +292,7 @@ class ChunkEncoder:
     def write(
         self,
         path: str | os.PathLike[str],
-        places: NDArray[np.uint64],
+        offsets: NDArray[np.uint64],
         values: NDArray[np.float32],
         *,
         lead: int = 0,

@@ -115,19 +115,19 @@ impl Stored {
             .chunk
             .as_ref()
             .map_or(1, |chunk| chunk[0]) as usize;
-        let of_place = self.offsets.len() / n_rows.div_ceil(chunk_rows);
+        let of_number = self.offsets.len() / n_rows.div_ceil(chunk_rows);
         let mut positions = vec![0.0; 3 * BLOCK * atoms.len()];
         let started = Instant::now();
         for first in (0..n_rows).step_by(BLOCK) {
             let rows: Vec<i64> = (first..first + BLOCK).map(|row| row as i64).collect();
-            let places: Vec<u64> = (first / chunk_rows..(first + BLOCK).div_ceil(chunk_rows))
+            let numbers: Vec<u64> = (first / chunk_rows..(first + BLOCK).div_ceil(chunk_rows))
                 .map(|p| p as u64)
                 .collect();
             let chunks =
-                places[0] as usize * of_place..(places[0] as usize + places.len()) * of_place;
+                numbers[0] as usize * of_number..(numbers[0] as usize + numbers.len()) * of_number;
             let slice = Slice {
                 rows: &rows,
-                places: &places,
+                chunk_numbers: &numbers,
                 offsets: &self.offsets[chunks.clone()],
                 sizes: &self.sizes[chunks.clone()],
                 masks: &vec![0; chunks.len()],

@@ -108,20 +108,20 @@ impl ChunkEncoder {
         })
     }
 
-    /// Write frames into a file that exists, to the chunks at `places`, in the first of which
+    /// Write frames into a file that exists, to the chunks at `offsets`, in the first of which
     /// `lead` frames stand before them.
-    #[pyo3(signature = (path, places, values, *, lead=0))]
+    #[pyo3(signature = (path, offsets, values, *, lead=0))]
     fn write(
         &self,
         py: Python<'_>,
         path: PathBuf,
-        places: PyReadonlyArray1<'_, u64>,
+        offsets: PyReadonlyArray1<'_, u64>,
         values: PyReadonlyArray3<'_, f32>,
         lead: usize,
     ) -> PyResult<()> {
         let n_atoms = atoms_of(&values)?;
-        let (places, values) = (places.as_slice()?, values.as_slice()?);
-        py.detach(|| write(&self.0, &path, places, lead, values, n_atoms))
+        let (offsets, values) = (offsets.as_slice()?, values.as_slice()?);
+        py.detach(|| write(&self.0, &path, offsets, lead, values, n_atoms))
             .map_err(|why| failed(py, why))
     }
 }

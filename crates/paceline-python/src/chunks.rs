@@ -95,11 +95,11 @@ impl PyElement {
     }
 }
 
-/// Places of the frames of a block in one dataset.
+/// Rows and chunks of the frames of a block in one dataset.
 #[derive(FromPyObject)]
 pub(super) struct SliceArrays<'py> {
     rows: PyReadonlyArray1<'py, i64>,
-    places: PyReadonlyArray1<'py, u64>,
+    chunk_numbers: PyReadonlyArray1<'py, u64>,
     offsets: PyReadonlyArray1<'py, u64>,
     sizes: PyReadonlyArray1<'py, u64>,
     masks: PyReadonlyArray1<'py, u32>,
@@ -109,7 +109,7 @@ impl SliceArrays<'_> {
     fn as_slices(&self) -> PyResult<Slice<'_>> {
         Ok(Slice {
             rows: self.rows.as_slice()?,
-            places: self.places.as_slice()?,
+            chunk_numbers: self.chunk_numbers.as_slice()?,
             offsets: self.offsets.as_slice()?,
             sizes: self.sizes.as_slice()?,
             masks: self.masks.as_slice()?,

@@ -105,6 +105,8 @@ fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
 
 #[pymodule]
 mod _core {
+    use paceline_formats::reader::chunks::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
+    use paceline_formats::source::GAP;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -136,6 +138,10 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("GAP_BYTES", GAP)?;
+        module.add("KEPT_BYTES", KEPT_BYTES)?;
+        module.add("BEGINNING_SHARE", BEGINNING_SHARE)?;
+        module.add("BEGINNING_SPARE", BEGINNING_SPARE)
     }
 }

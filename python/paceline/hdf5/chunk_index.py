@@ -138,10 +138,10 @@ class IndexSlice:
 
     #: int64, (n_frames,): `ABSENT` where a frame has none.
     rows: np.ndarray
-    #: uint64: indices, along the first axis, of the chunks that hold any of the rows, distinct and
+    #: uint64: numbers, along the first axis, of the chunks that hold any of the rows, distinct and
     #: rising. Empty for a contiguous dataset.
-    places: np.ndarray
-    #: uint64 and uint32, (n_places × chunks side by side,), in C order; as in `ChunkTable`.
+    chunk_numbers: np.ndarray
+    #: uint64 and uint32, (n_numbers × chunks side by side,), in C order; as in `ChunkTable`.
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray
@@ -154,20 +154,22 @@ def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
     >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
     >>> dataset = Dataset("value", np.dtype("f4"), (4, 2, 3), chunk=(2, 1, 3), table=table)
     >>> found = slice_of(Element(dataset), np.array([3, 2]))
-    >>> found.rows, found.places, found.offsets
+    >>> found.rows, found.chunk_numbers, found.offsets
     (array([3, 2]), array([1], dtype=uint64), array([48, 72], dtype=uint64))
     """
     dataset, rows = element.dataset, element.rows_of(frames)
     if dataset.chunk is None or dataset.table is None:
         nothing = np.empty(0, dtype=np.uint64)
         return IndexSlice(rows, nothing, nothing, nothing, np.empty(0, dtype=np.uint32))
-    places = np.unique(rows[rows != ABSENT] // dataset.chunk[0]).astype(np.uint64)
+    chunk_numbers = np.unique(rows[rows != ABSENT] // dataset.chunk[0]).astype(np.uint64)
     grid = (-(-n // step) for n, step in zip(dataset.shape[1:], dataset.chunk[1:], strict=True))
     side_by_side = math.prod(grid)
     within = np.arange(side_by_side, dtype=np.uint64)
-    chunks = (places[:, None] * np.uint64(side_by_side) + within).ravel()
+    chunks = (chunk_numbers[:, None] * np.uint64(side_by_side) + within).ravel()
     table = dataset.table
-    return IndexSlice(rows, places, table.offsets[chunks], table.sizes[chunks], table.masks[chunks])
+    return IndexSlice(
+        rows, chunk_numbers, table.offsets[chunks], table.sizes[chunks], table.masks[chunks]
+    )
 
 
 @dataclass(frozen=True, slots=True)

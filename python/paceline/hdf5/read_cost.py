@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline._core import BEGINNING_SHARE, BEGINNING_SPARE, GAP_BYTES, KEPT_BYTES
 from paceline._util.files import format_size
 from paceline.hdf5.chunk_index import (
     ABSENT,
@@ -21,15 +22,6 @@ from paceline.hdf5.chunk_index import (
     Element,
     Filter,
 )
-
-# The first four are the chunk reader's own.
-#: Bytes between wanted ones that are read with them rather than skipped.
-GAP = 4096
-#: Bytes of neighbouring chunks, inflated, that are kept for the next frames.
-KEPT = 64 << 20
-#: Up to this part of a chunk of deflate alone, only the beginning is read and inflated, and as many
-#: bytes more.
-BEGINNING, SPARE = 0.6, 512
 
 #: The sample selection has one atom in so many.
 ONE_IN = 20
@@ -89,7 +81,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
     # A chunk is read once in blocks, and where it is kept for the next frame.
     times = np.minimum(rows, 1)
-    if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT):
+    if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT_BYTES):
         times = rows
     there = (sizes > 0) & (rows > 0)
     total = (read * times * there).sum()
@@ -97,7 +89,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
         return int(total)
     # A gap between two chunks is read where it is short, as one within a chunk is.
     gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
-    short = (gaps >= 0) & (gaps <= GAP)
+    short = (gaps >= 0) & (gaps <= GAP_BYTES)
     if one_by_one:
         same_rows = np.diff(np.nonzero(there)[0]) == 0
         short = short * same_rows * np.broadcast_to(times, there.shape)[there][1:]
@@ -204,11 +196,13 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
 def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
     """Describe a row that is wanted from each of these bytes on, `n` bytes each."""
     gaps = np.diff(starts) - n
-    of_row = len(starts) * n + int(gaps[gaps <= GAP].sum())
+    of_row = len(starts) * n + int(gaps[gaps <= GAP_BYTES].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
     gap = dataset.chunk_row_bytes - end + first
-    straight = not gaps.any() and (of_row >= GAP or gap == 0) and dataset.dtype.itemsize == 4
-    return _Column(number, first, end, of_row, gap if gap <= GAP and not straight else 0, straight)
+    straight = not gaps.any() and (of_row >= GAP_BYTES or gap == 0) and dataset.dtype.itemsize == 4
+    return _Column(
+        number, first, end, of_row, gap if gap <= GAP_BYTES and not straight else 0, straight
+    )
 
 
 def _compressed_bytes(
@@ -218,7 +212,9 @@ def _compressed_bytes(
     if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
     share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes
-    return np.where(share < BEGINNING, np.minimum(sizes, sizes * share + SPARE), sizes)
+    return np.where(
+        share < BEGINNING_SHARE, np.minimum(sizes, sizes * share + BEGINNING_SPARE), sizes
+    )
 
 
 def _rows_read(element: Element) -> np.ndarray:

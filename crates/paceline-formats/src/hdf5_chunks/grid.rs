@@ -19,7 +19,7 @@ pub struct Grid {
     /// Bytes of a row of a chunk, and of a chunk.
     pub row_bytes: usize,
     pub chunk_bytes: usize,
-    /// Chunks side by side in one place along the axis of rows, wanted or not.
+    /// Chunks side by side, of one number along the axis of rows, wanted or not.
     pub n_columns: usize,
     /// Columns that hold anything wanted, rising.
     pub columns: Vec<Column>,
@@ -89,11 +89,11 @@ impl Grid {
     }
 
     /// Return the coordinates of a chunk in the grid of chunks.
-    pub fn coordinates(&self, place: u64, column: usize) -> Vec<u64> {
+    pub fn coordinates(&self, chunk_number: u64, column: usize) -> Vec<u64> {
         let column = column as u64;
         match self.axes[..] {
-            [_, across] => vec![place, column / across.max(1), column % across.max(1)],
-            _ => vec![place, column],
+            [_, across] => vec![chunk_number, column / across.max(1), column % across.max(1)],
+            _ => vec![chunk_number, column],
         }
     }
 }

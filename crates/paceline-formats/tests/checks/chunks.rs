@@ -70,7 +70,7 @@ impl Source for Bytes {
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pub rows: Vec<i64>,
-    pub places: Vec<u64>,
+    pub chunk_numbers: Vec<u64>,
     pub offsets: Vec<u64>,
     pub sizes: Vec<u64>,
     pub masks: Vec<u32>,
@@ -80,7 +80,7 @@ impl Table {
     pub fn slice(&self) -> Slice<'_> {
         Slice {
             rows: &self.rows,
-            places: &self.places,
+            chunk_numbers: &self.chunk_numbers,
             offsets: &self.offsets,
             sizes: &self.sizes,
             masks: &self.masks,
@@ -324,7 +324,7 @@ fn table(shape: &[u64], chunk: Option<&[u64]>, mask: u8, bytes: &[u8]) -> Table 
     let (entries, _) = bytes.as_chunks::<4>();
     let mut entries = entries.iter();
     let mut table = Table {
-        places: (0..axes[0]).collect(),
+        chunk_numbers: (0..axes[0]).collect(),
         ..Table::default()
     };
     for k in 0..n_chunks {

@@ -242,11 +242,11 @@ fn slices_that_do_not_fit_are_refused() {
     let cases: [&dyn Fn(&mut Table); 6] = [
         &|table| table.rows[1] = 7,
         &|table| table.rows[1] = -2,
-        &|table| table.places[2] = 1,
-        &|table| table.places.truncate(2),
+        &|table| table.chunk_numbers[2] = 1,
+        &|table| table.chunk_numbers.truncate(2),
         &|table| table.masks.truncate(2),
         &|table| {
-            table.places.truncate(2);
+            table.chunk_numbers.truncate(2);
             table.offsets.truncate(2);
             table.sizes.truncate(2);
             table.masks.truncate(2);

@@ -99,7 +99,7 @@ impl Plan {
             .zip(chunk)
             .map(|(n, step)| n.div_ceil(*step))
             .collect();
-        file.table.places = (0..axes[0]).collect();
+        file.table.chunk_numbers = (0..axes[0]).collect();
         for (k, corner) in corners(&axes).into_iter().enumerate() {
             let inside = corners(chunk).into_iter().flat_map(|within| {
                 let place = corner

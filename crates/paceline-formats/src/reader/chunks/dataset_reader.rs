@@ -74,18 +74,18 @@ impl DatasetReader {
         let mut ranges = Vec::new();
         for group in self
             .rows
-            .chunk_by(|a, b| selection.place(a.0) == selection.place(b.0))
+            .chunk_by(|a, b| selection.chunk_number(a.0) == selection.chunk_number(b.0))
         {
-            let place = selection.place(group[0].0);
+            let chunk_number = selection.chunk_number(group[0].0);
             for column in &selection.grid.columns {
-                let chunk = selection.chunk(slice, place, column.index);
+                let chunk = selection.chunk(slice, chunk_number, column.index);
                 if !selection.is_contiguous() && !io.holds(chunk.offset, chunk.size) {
                     continue;
                 }
                 if selection.pipeline.is_empty() {
-                    ranges.extend(selection.ranges(chunk, place, column, group));
+                    ranges.extend(selection.ranges(chunk, chunk_number, column, group));
                 } else {
-                    ranges.push(selection.packed_range(place, column, chunk));
+                    ranges.push(selection.packed_range(chunk_number, column, chunk));
                 }
             }
         }
@@ -127,18 +127,21 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
     pub fn fill(mut self, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
         let selection = self.selection;
-        for group in wanted.chunk_by(|a, b| selection.place(a.0) == selection.place(b.0)) {
-            let place = selection.place(group[0].0);
+        for group in
+            wanted.chunk_by(|a, b| selection.chunk_number(a.0) == selection.chunk_number(b.0))
+        {
+            let chunk_number = selection.chunk_number(group[0].0);
             for column in &selection.grid.columns {
-                let chunk = selection.chunk(slice, place, column.index);
+                let chunk = selection.chunk(slice, chunk_number, column.index);
                 if chunk.size == 0 {
                     selection.fill(column, group, self.out);
-                } else if let Err(flaw) = selection.check_plain(self.io, place, column.index, chunk)
+                } else if let Err(flaw) =
+                    selection.check_plain(self.io, chunk_number, column.index, chunk)
                 {
                     self.skipped
                         .note(group.iter().map(|&(_, row)| row), &flaw)?;
                 } else {
-                    self.want(place, chunk, &column.parts, group)?;
+                    self.want(chunk_number, chunk, &column.parts, group)?;
                 }
             }
         }
@@ -149,13 +152,13 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
     /// Read parts of some rows of a chunk.
     fn want(
         &mut self,
-        place: u64,
+        chunk_number: u64,
         chunk: Chunk,
         parts: &'a [Part],
         group: &[Wanted],
     ) -> Result<()> {
         for &(row, k) in group {
-            let at = chunk.offset + self.selection.within(row, place);
+            let at = chunk.offset + self.selection.within(row, chunk_number);
             let size = self.selection.grid.row_bytes as u64;
             if self.selection.is_contiguous() && !self.io.holds(at, size) {
                 let flaw = self.selection.cut_row(row, at, self.io.file_size);
@@ -233,17 +236,20 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
 /// Bytes of unpacked chunks that are kept of a dataset, so that reading frame by frame does not
 /// unpack chunks that hold many frames again for each of them.
-const KEPT: usize = 64 * 1024 * 1024;
+pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Up to this part of a chunk it is quicker to inflate no more than is wanted: byte for byte, whole
 /// chunks were inflated 1.3 to 1.8 times as fast.
-const BEGINNING: f64 = 0.6;
+pub const BEGINNING_SHARE: f64 = 0.6;
+
+/// Bytes that are read beyond those that the beginning of a chunk is guessed to need.
+pub const BEGINNING_SPARE: u64 = 512;
 
 /// Knowledge of a dataset's chunks from those that were read before.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The place of chunks that was unpacked last.
-    place: u64,
+    /// The number of the chunks that were unpacked last.
+    chunk_number: u64,
     chunks: Vec<Kept>,
     /// Bytes that inflating a beginning took, by those that the beginning's share of the numbers
     /// would have taken.
@@ -273,7 +279,7 @@ pub(super) struct Packed<'a, 'f, T> {
 /// A chunk that is about to be read, and the rows that want it.
 #[derive(Clone, Copy)]
 struct Task<'a> {
-    place: u64,
+    chunk_number: u64,
     column: &'a Column,
     chunk: Chunk,
     rows: &'a [Wanted],
@@ -285,28 +291,38 @@ impl<T: Value> Packed<'_, '_, T> {
     pub fn fill(mut self, io: &mut IoContext, slice: Slice<'_>, wanted: &[Wanted]) -> Result<()> {
         let selection = self.selection;
         let mut run = Run::new();
-        for rows in wanted.chunk_by(|a, b| selection.place(a.0) == selection.place(b.0)) {
-            let place = selection.place(rows[0].0);
+        for rows in
+            wanted.chunk_by(|a, b| selection.chunk_number(a.0) == selection.chunk_number(b.0))
+        {
+            let chunk_number = selection.chunk_number(rows[0].0);
             for column in &selection.grid.columns {
-                let chunk = selection.chunk(slice, place, column.index);
+                let chunk = selection.chunk(slice, chunk_number, column.index);
                 if chunk.size == 0 {
                     selection.fill(column, rows, self.out);
                     continue;
                 }
                 if let Some(kept) = self.known.find(column.index, chunk, self.whole) {
-                    scatter(selection, place, column, rows, &kept.unpacked, io, self.out);
+                    scatter(
+                        selection,
+                        chunk_number,
+                        column,
+                        rows,
+                        &kept.unpacked,
+                        io,
+                        self.out,
+                    );
                     continue;
                 }
-                if let Err(flaw) = selection.check_packed(io, place, column.index, chunk) {
+                if let Err(flaw) = selection.check_packed(io, chunk_number, column.index, chunk) {
                     self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)?;
                     continue;
                 }
                 let task = Task {
-                    place,
+                    chunk_number,
                     column,
                     chunk,
                     rows,
-                    beginning: selection.beginning(place, column, chunk.mask, self.whole),
+                    beginning: selection.beginning(chunk_number, column, chunk.mask, self.whole),
                 };
                 let bytes = chunk.offset..chunk.offset + self.known.guess(selection, &task);
                 if !run.accepts(&bytes) {
@@ -329,27 +345,40 @@ impl<T: Value> Packed<'_, '_, T> {
             }
         };
         let Task {
-            place,
+            chunk_number,
             column,
             rows,
             ..
         } = task;
         match unpacked {
             Err((expected, found)) => {
-                let flaw =
-                    self.selection
-                        .flaw(place, column.index, task.chunk.offset, expected, found);
+                let flaw = self.selection.flaw(
+                    chunk_number,
+                    column.index,
+                    task.chunk.offset,
+                    expected,
+                    found,
+                );
                 self.skipped.note(rows.iter().map(|&(_, row)| row), &flaw)
             }
             Ok(unpacked) => {
-                scatter(self.selection, place, column, rows, &unpacked, io, self.out);
+                scatter(
+                    self.selection,
+                    chunk_number,
+                    column,
+                    rows,
+                    &unpacked,
+                    io,
+                    self.out,
+                );
                 let kept = Kept {
                     column: column.index,
                     chunk: task.chunk,
                     whole: task.beginning.is_none(),
                     unpacked,
                 };
-                self.known.keep(self.selection, place, kept, &mut io.rooms);
+                self.known
+                    .keep(self.selection, chunk_number, kept, &mut io.rooms);
                 Ok(())
             }
         }
@@ -399,7 +428,7 @@ const MORE: u64 = 16 * 1024;
 /// Bring the wanted numbers of an unpacked chunk to their places.
 fn scatter<T: Value>(
     selection: &Selection,
-    place: u64,
+    chunk_number: u64,
     column: &Column,
     rows: &[Wanted],
     unpacked: &Unpacked,
@@ -408,7 +437,7 @@ fn scatter<T: Value>(
 ) {
     let number = selection.dataset.number;
     for &(row, k) in rows {
-        let at = selection.within(row, place) as usize;
+        let at = selection.within(row, chunk_number) as usize;
         let frame = &mut out[k * selection.frame_len..(k + 1) * selection.frame_len];
         for part in &column.parts {
             let range = at + part.start..at + part.start + part.len;
@@ -426,10 +455,16 @@ impl Known {
     }
 
     /// Keep an unpacked chunk where other frames may want it; its room is used again otherwise.
-    fn keep(&mut self, selection: &Selection, place: u64, kept: Kept, rooms: &mut Vec<Vec<u8>>) {
-        if place != self.place {
+    fn keep(
+        &mut self,
+        selection: &Selection,
+        chunk_number: u64,
+        kept: Kept,
+        rooms: &mut Vec<Vec<u8>>,
+    ) {
+        if chunk_number != self.chunk_number {
             rooms.extend(self.chunks.drain(..).map(|kept| kept.unpacked.bytes));
-            self.place = place;
+            self.chunk_number = chunk_number;
         }
         self.chunks.retain(|other| other.column != kept.column);
         let bytes: usize = self
@@ -437,7 +472,7 @@ impl Known {
             .iter()
             .map(|kept| kept.unpacked.bytes.len())
             .sum();
-        if selection.grid.chunk_rows > 1 && bytes + kept.unpacked.bytes.len() <= KEPT {
+        if selection.grid.chunk_rows > 1 && bytes + kept.unpacked.bytes.len() <= KEPT_BYTES {
             self.chunks.push(kept);
         } else {
             rooms.truncate(1);
@@ -453,7 +488,7 @@ impl Known {
         let share = len as f64 / selection.grid.chunk_bytes as f64;
         let ratio = if self.ratio == 0.0 { 1.0 } else { self.ratio };
         let guess = task.chunk.size as f64 * share * ratio * 1.03;
-        (guess as u64 + 512).min(task.chunk.size)
+        (guess as u64 + BEGINNING_SPARE).min(task.chunk.size)
     }
 
     fn learn(&mut self, selection: &Selection, task: &Task<'_>, used: u64) {
@@ -470,34 +505,44 @@ impl Selection {
         let grid = &self.grid;
         let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());
         let together = !self.pipeline.is_empty() && grid.chunk_rows > 1;
-        (together && bytes > KEPT).then_some(grid.chunk_rows as usize)
+        (together && bytes > KEPT_BYTES).then_some(grid.chunk_rows as usize)
     }
 
     /// Bytes of a chunk's numbers up to the last wanted one of its last row, where it pays to
     /// inflate no more than them.
-    fn beginning(&self, place: u64, column: &Column, mask: u32, whole: bool) -> Option<usize> {
+    fn beginning(
+        &self,
+        chunk_number: u64,
+        column: &Column,
+        mask: u32,
+        whole: bool,
+    ) -> Option<usize> {
         let grid = &self.grid;
-        let rows = grid.chunk_rows.min(grid.n_rows - place * grid.chunk_rows) as usize;
+        let rows = grid
+            .chunk_rows
+            .min(grid.n_rows - chunk_number * grid.chunk_rows) as usize;
         let len = (rows - 1) * grid.row_bytes + column.end();
-        let pays = (len as f64) < BEGINNING * grid.chunk_bytes as f64;
+        let pays = (len as f64) < BEGINNING_SHARE * grid.chunk_bytes as f64;
         (!whole && pays && self.pipeline.has_beginning(mask)).then_some(len)
     }
 
     fn check_packed(
         &self,
         io: &IoContext,
-        place: u64,
+        chunk_number: u64,
         column: usize,
         chunk: Chunk,
     ) -> std::result::Result<(), Flaw> {
-        self.check_inside(io, place, column, chunk)?;
+        self.check_inside(io, chunk_number, column, chunk)?;
         let checked = self.pipeline.check_size(chunk.mask, chunk.size);
-        checked.map_err(|(expected, found)| self.flaw(place, column, chunk.offset, expected, found))
+        checked.map_err(|(expected, found)| {
+            self.flaw(chunk_number, column, chunk.offset, expected, found)
+        })
     }
 
     /// Bytes that will be read of a chunk with filters.
-    pub fn packed_range(&self, place: u64, column: &Column, chunk: Chunk) -> Range<u64> {
-        let share = match self.beginning(place, column, chunk.mask, false) {
+    pub fn packed_range(&self, chunk_number: u64, column: &Column, chunk: Chunk) -> Range<u64> {
+        let share = match self.beginning(chunk_number, column, chunk.mask, false) {
             Some(len) => len as f64 / self.grid.chunk_bytes as f64,
             None => 1.0,
         };

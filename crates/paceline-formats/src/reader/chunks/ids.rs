@@ -143,12 +143,12 @@ impl Ids {
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
         let selection = &self.reader.selection;
         let row = slice.rows[row].unsigned_abs();
-        let place = selection.place(row);
-        let offset = selection.chunk(slice, place, 0).offset;
+        let chunk_number = selection.chunk_number(row);
+        let offset = selection.chunk(slice, chunk_number, 0).offset;
         Flaw {
             what: format!("row {row} of {}", selection.dataset.name),
             offset: match selection.pipeline.is_empty() {
-                true => offset + selection.within(row, place),
+                true => offset + selection.within(row, chunk_number),
                 false => offset,
             },
             expected: "each atom's number once".into(),

@@ -21,13 +21,14 @@ use crate::error::{Error, Result};
 use crate::hdf5_chunks::{Dataset, Grid, Units};
 use crate::source::Source;
 
+pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::ids::read_integers;
 
 /// Bytes of frames that are decoded together where they are not kept: as many as stay close to
 /// the processor.
 const BATCH: usize = 512 * 1024;
 
-/// The same where chunks of one place are too many to be kept unpacked, so that every batch unpacks
+/// The same where chunks of one number are too many to be kept unpacked, so that every batch unpacks
 /// them anew: as many as the largest block that is kept.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
@@ -393,10 +394,10 @@ impl ReadRequest<'_> {
 pub struct Slice<'a> {
     /// Row of each frame; −1 where it has none.
     pub rows: &'a [i64],
-    /// Indices along the first axis of the chunks that hold them: distinct, rising. Empty for a
+    /// Numbers along the first axis of the chunks that hold them: distinct, rising. Empty for a
     /// contiguous dataset.
-    pub places: &'a [u64],
-    /// Bytes of the chunks of these places; size 0 for one that was never written.
+    pub chunk_numbers: &'a [u64],
+    /// Bytes of the chunks of these numbers; size 0 for one that was never written.
     pub offsets: &'a [u64],
     pub sizes: &'a [u64],
     /// Bit k: stage k of the filters was left out.
@@ -418,23 +419,27 @@ impl Slice<'_> {
     /// # Errors
     /// [`Error::Argument`] where it does not fit the dataset or a block of `n` frames.
     fn check(&self, grid: &Grid, is_chunked: bool, n: usize) -> Result<()> {
-        let n_chunks = self.places.len().checked_mul(grid.n_columns);
+        let n_chunks = self.chunk_numbers.len().checked_mul(grid.n_columns);
         let lengths = [self.offsets.len(), self.sizes.len(), self.masks.len()];
         if self.rows.len() != n || lengths.map(Some) != [n_chunks; 3] {
             return Err(Error::Argument(format!(
-                "expected {n} rows, and {} chunks in each of {} places, found {} rows and \
+                "expected {n} rows, and {} chunks of each of {} numbers, found {} rows and \
                  {lengths:?} offsets, sizes and masks",
                 grid.n_columns,
-                self.places.len(),
+                self.chunk_numbers.len(),
                 self.rows.len(),
             )));
         }
-        if !self.places.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Argument("places of chunks must rise".into()));
+        if !self.chunk_numbers.is_sorted_by(|a, b| a < b) {
+            return Err(Error::Argument("numbers of chunks must rise".into()));
         }
         let known = |row: u64| {
             row < grid.n_rows
-                && (!is_chunked || self.places.binary_search(&(row / grid.chunk_rows)).is_ok())
+                && (!is_chunked
+                    || self
+                        .chunk_numbers
+                        .binary_search(&(row / grid.chunk_rows))
+                        .is_ok())
         };
         match self
             .rows
@@ -458,9 +463,11 @@ impl Slice<'_> {
         wanted.sort();
     }
 
-    /// A chunk of a place that is known to be there.
-    fn chunk(&self, grid: &Grid, place: u64, column: usize) -> Chunk {
-        let slot = self.places.partition_point(|&other| other < place);
+    /// A chunk of a number that is known to be there.
+    fn chunk(&self, grid: &Grid, chunk_number: u64, column: usize) -> Chunk {
+        let slot = self
+            .chunk_numbers
+            .partition_point(|&other| other < chunk_number);
         let k = slot * grid.n_columns + column;
         Chunk {
             offset: self.offsets[k],

@@ -55,20 +55,20 @@ impl Selection {
         self.dataset.chunk.is_none()
     }
 
-    /// Index of a row's chunks along the first axis.
-    pub fn place(&self, row: u64) -> u64 {
+    /// Number of a row's chunks along the first axis.
+    pub fn chunk_number(&self, row: u64) -> u64 {
         row / self.grid.chunk_rows
     }
 
     /// Return the offset of a row in its chunks, bytes.
-    pub fn within(&self, row: u64, place: u64) -> u64 {
-        (row - place * self.grid.chunk_rows) * self.grid.row_bytes as u64
+    pub fn within(&self, row: u64, chunk_number: u64) -> u64 {
+        (row - chunk_number * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
 
     /// Return where a chunk is; a contiguous dataset is one.
-    pub fn chunk(&self, slice: Slice<'_>, place: u64, column: usize) -> Chunk {
+    pub fn chunk(&self, slice: Slice<'_>, chunk_number: u64, column: usize) -> Chunk {
         match self.is_contiguous() {
-            false => slice.chunk(&self.grid, place, column),
+            false => slice.chunk(&self.grid, chunk_number, column),
             true => Chunk {
                 offset: self.dataset.offset,
                 size: if self.dataset.offset == 0 {
@@ -100,12 +100,12 @@ impl Selection {
     pub fn ranges(
         &self,
         chunk: Chunk,
-        place: u64,
+        chunk_number: u64,
         column: &Column,
         rows: &[Wanted],
     ) -> Vec<Range<u64>> {
         let of_row = |&(row, _): &Wanted| {
-            let at = chunk.offset + self.within(row, place);
+            let at = chunk.offset + self.within(row, chunk_number);
             let parts = column.parts.iter();
             parts.map(move |part| at + part.start as u64..at + (part.start + part.len) as u64)
         };
@@ -116,20 +116,20 @@ impl Selection {
     pub fn check_plain(
         &self,
         io: &IoContext,
-        place: u64,
+        chunk_number: u64,
         column: usize,
         chunk: Chunk,
     ) -> std::result::Result<(), Flaw> {
         if self.is_contiguous() {
             return Ok(());
         }
-        self.check_inside(io, place, column, chunk)?;
+        self.check_inside(io, chunk_number, column, chunk)?;
         let size = self.grid.chunk_bytes as u64;
         if chunk.size == size {
             return Ok(());
         }
         Err(self.flaw(
-            place,
+            chunk_number,
             column,
             chunk.offset,
             format!("{size} bytes of numbers"),
@@ -140,7 +140,7 @@ impl Selection {
     pub fn check_inside(
         &self,
         io: &IoContext,
-        place: u64,
+        chunk_number: u64,
         column: usize,
         chunk: Chunk,
     ) -> std::result::Result<(), Flaw> {
@@ -148,7 +148,7 @@ impl Selection {
             return Ok(());
         }
         Err(self.flaw(
-            place,
+            chunk_number,
             column,
             chunk.offset,
             format!("{} bytes within the file", chunk.size),
@@ -159,13 +159,13 @@ impl Selection {
     /// Return a description of what is wrong with a chunk.
     pub fn flaw(
         &self,
-        place: u64,
+        chunk_number: u64,
         column: usize,
         offset: u64,
         expected: String,
         found: String,
     ) -> Flaw {
-        let at = tuple(&self.grid.coordinates(place, column));
+        let at = tuple(&self.grid.coordinates(chunk_number, column));
         Flaw {
             what: format!("chunk {at} of {}", self.dataset.name),
             offset,
