@@ -1,5 +1,6 @@
 """H5MD files that are written frame by frame: equal what was written, for every reader, or none."""
 
+import inspect
 import os
 import resource
 import signal
@@ -14,10 +15,13 @@ import numpy as np
 import pyh5md
 import pytest
 from helpers.programs import HDF5_TOOLS
+from MDAnalysis.coordinates import H5MD
 from MDAnalysis.coordinates.memory import MemoryReader
+from MDAnalysis.units import get_conversion_factor
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline import h5md_writer
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 
 POSITION = "particles/trajectory/position/value"
@@ -268,6 +272,196 @@ def test_what_cannot_be_made_is_refused_at_once(tmp_path):
         paceline.H5MDWriter(tmp_path / "out.h5md", 0)
     (tmp_path / "out.h5md").touch()
     fails(FileExistsError, "exists")
+
+
+MDANALYSIS = H5MD.H5MDWriter
+#: For each keyword of MDAnalysis's writer that changes its file, values that ours takes too.
+KEYWORDS = [
+    {},
+    {"n_frames": 9},
+    {"n_frames": 9, "chunks": False},
+    {"chunks": (3, 20, 3)},
+    {"compression": "gzip"},
+    {"compression": "gzip", "compression_opts": 7, "chunks": (2, 60, 3)},
+    {"compression": 3},
+    {"velocities": False},
+    {"positions": False, "forces": False},
+    {"timeunit": "fs"},
+    {"timeunit": "AKMA", "velocityunit": "A/AKMA"},
+    {"lengthunit": "nm", "velocityunit": "nm/ps", "forceunit": "kJ/(mol*nm)"},
+    {
+        "lengthunit": "pm",
+        "timeunit": "second",
+        "velocityunit": "m/s",
+        "forceunit": "kcal/(mol*Angstrom)",
+    },
+    {"forceunit": "N", "chunks": False, "n_frames": 9},
+    {"author": "Ada", "author_email": "ada@example.org"},
+    {"creator": "mine", "creator_version": "1.2"},
+    {"driver": "stdio", "convert_units": True},
+]
+
+#: Group and attribute of those that are names.
+NAMES = {
+    "author": ("author", "name"),
+    "author_email": ("author", "email"),
+    "creator": ("creator", "name"),
+    "creator_version": ("creator", "version"),
+}
+
+
+def write_as_mdanalysis(atoms, path, **options):
+    """The same with MDAnalysis's writer, in the units that ours has where none is named."""
+    units = {
+        "timeunit": "ps",
+        "lengthunit": "Angstrom",
+        "velocityunit": "Angstrom/ps",
+        "forceunit": "kJ/(mol*Angstrom)",
+    }
+    with MDANALYSIS(str(path), len(atoms), **(units | options)) as writer:
+        for _ in atoms.universe.trajectory:
+            writer.write(atoms)
+    writer.h5md_file.close()
+
+
+def datasets(group):
+    """Names and datasets of a group, linked ones under each of their names."""
+    for name, found in group.items():
+        if isinstance(found, h5py.Group):
+            yield from ((f"{name}/{inner}", one) for inner, one in datasets(found))
+        else:
+            yield name, found
+
+
+@pytest.mark.parametrize("options", KEYWORDS, ids=str)
+def test_mdanalysis_s_keywords_make_what_its_writer_makes(options, moving, tmp_path):
+    paths = [tmp_path / "theirs.h5md", tmp_path / "ours.h5md"]
+    write_as_mdanalysis(moving.atoms, paths[0], **options)
+    write(moving.atoms, paths[1], **options)
+    with h5py.File(paths[0]) as theirs, h5py.File(paths[1]) as ours:
+        for name, found in datasets(theirs["particles"]):
+            mine = ours[f"particles/{name}"]
+            assert mine.attrs.get("unit") == found.attrs.get("unit")
+            if name.split("/")[-2] in ("position", "velocity", "force") and name.endswith("value"):
+                for attribute in ("shape", "chunks", "compression", "compression_opts", "dtype"):
+                    assert getattr(mine, attribute) == getattr(found, attribute), attribute
+                np.testing.assert_array_equal(mine, found)
+            else:
+                atol = 1e-6 * np.abs(found[:]).max()
+                np.testing.assert_allclose(mine, found, rtol=1e-6, atol=atol)
+        for option, (group, attribute) in NAMES.items():
+            for file in (theirs, ours) if option in options else ():
+                assert file[f"h5md/{group}"].attrs[attribute] == options[option]
+    fields = [field for field in ("positions", "velocities", "forces") if options.get(field, True)]
+    universes = [read(path, 60) for path in paths]
+    universes += [paceline.Universe(universes[0]._topology, str(path)) for path in paths]
+    for ts, *others in zip(*(universe.trajectory for universe in universes), strict=True):
+        for other in others:
+            assert other.time == pytest.approx(ts.time, rel=1e-6)
+            np.testing.assert_allclose(other.dimensions, ts.dimensions, rtol=1e-5)
+        for field in fields:
+            values = [getattr(frame, field) for frame in (ts, *others)]
+            np.testing.assert_array_equal(values[0], values[1])
+            np.testing.assert_array_equal(values[2], values[3])
+            source = getattr(moving.trajectory[ts.frame], field)
+            np.testing.assert_allclose(values[3], source, rtol=1e-6)
+
+
+def test_no_keyword_of_mdanalysis_is_unknown():
+    theirs = set(inspect.signature(MDANALYSIS).parameters) - {"kwargs"} | {"comm"}
+    assert theirs <= set(inspect.signature(paceline.H5MDWriter).parameters)
+    tested = set().union(*KEYWORDS)
+    assert theirs - tested == {"filename", "n_atoms", "comm"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [(kind, unit) for kind, units in MDANALYSIS._unit_translation_dict.items() for unit in units],
+)
+def test_mdanalysis_s_units_are_known(kind, unit, moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", frames=slice(2), **{f"{kind}unit": unit})
+    element = {"length": "position", "time": "position"}.get(kind, kind)
+    name = f"particles/trajectory/{element}/{'time' if kind == 'time' else 'value'}"
+    with h5py.File(tmp_path / "out.h5md") as file:
+        spelling = MDANALYSIS._unit_translation_dict[kind][unit]
+        assert file[name].attrs["unit"] == ("N" if unit == "Newton" else spelling)
+        found = file[name][:]
+    conversion, ours = h5md_writer._UNITS[kind]
+    source = {"length": "positions", "velocity": "velocities", "force": "forces"}.get(kind, "time")
+    values = np.array([getattr(ts, source) for ts in moving.trajectory[:2]])
+    # Its writer accepts a unit that it cannot convert to.
+    factor = get_conversion_factor(conversion, ours, unit.replace("*A)", "*Angstrom)"))
+    np.testing.assert_array_equal(found, values * values.dtype.type(factor))
+
+
+def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
+    path = tmp_path / "out.h5md"
+    write(moving.atoms, path, lengthunit="3.405 Angstrom", timeunit="2.156 ps", precision=0.01)
+    with h5py.File(path) as file:
+        step = file[POSITION].attrs["rounded_to_multiples_of"]
+        assert step == 2.0**-9 < 0.01 / 3.405
+        assert not (file[POSITION][:] % step).any()
+    found = paceline.Universe(str(path))
+    for ts, source in zip(found.trajectory, moving.trajectory, strict=True):
+        assert 0 < np.abs(ts.positions - source.positions).max() <= 0.005
+        np.testing.assert_allclose(ts.dimensions, source.dimensions, rtol=1e-6)
+        assert ts.time == pytest.approx(source.time)
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (r"driver: mpio: .*paceline\.snapshot\.Writer", {"driver": "mpio"}),
+        (r"comm: .*paceline\.snapshot\.Writer", {"comm": object()}),
+        ("driver: expected none, or one of sec2, stdio, core, found 'split'", {"driver": "split"}),
+        ("convert_units=False: .*lengthunit=", {"convert_units": False}),
+        (r"chunks: expected frames, atoms and 3 .*found \(1, 10, 1\)", {"chunks": (1, 10, 1)}),
+        ("chunks: expected .*found 'a'", {"chunks": "a"}),
+        ("a chunk cannot hold 11 atoms: there are 10", {"chunks": (1, 11, 3)}),
+        ("expected one of chunks= and chunk=", {"chunks": (1, 10, 3), "chunk": "auto"}),
+        ("must know n_frames", {"chunks": False}),
+        ("compression: expected .*found 'lzf' .*compress=", {"compression": "lzf"}),
+        ("compression: .*'szip'", {"compression": "szip", "compression_opts": ("nn", 8)}),
+        ("compression: .*found 32015", {"compression": 32015}),
+        ("compression: .*found 3 with", {"compression": 3, "compression_opts": 5}),
+        ("compression: .*opts=10", {"compression": "gzip", "compression_opts": 10}),
+        ("compression_opts: expected compression=", {"compression_opts": 4}),
+        ("one of compression= and compress=", {"compression": "gzip", "compress": "gzip:1"}),
+        ("at least one of positions", {"positions": False, "velocities": False, "forces": False}),
+        ("lengthunit: unknown unit 'furlong'", {"lengthunit": "furlong"}),
+        ("timeunit: 'nm' is no unit of time", {"timeunit": "nm"}),
+        ("velocityunit: 'nm' is no unit of velocity", {"velocityunit": "nm"}),
+        ("forceunit: ", {"forceunit": "kJ/mol"}),
+        ("lengthunit: numbers of 32 bits cannot", {"lengthunit": "10+40 nm"}),
+    ],
+)
+def test_keywords_that_something_else_replaces_are_named(words, options, tmp_path):
+    with pytest.raises(UnsupportedError, match=words):
+        paceline.H5MDWriter(tmp_path / "out.h5md", 10, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_of_h5py_s_values(moving, tmp_path):
+    for number, (options, chunks, level) in enumerate(
+        [
+            ({"chunks": True}, (9, 60, 3), None),
+            ({"compression": True}, (1, 60, 3), 4),
+            ({"compression": 0}, (1, 60, 3), None),
+            ({"compression": False}, (1, 60, 3), None),
+        ]
+    ):
+        write(moving.atoms, tmp_path / f"{number}.h5md", **options)
+        with h5py.File(tmp_path / f"{number}.h5md") as file:
+            assert file[POSITION].chunks == chunks
+            assert file[POSITION].compression_opts == level
+
+
+def test_another_creator_has_no_version_of_ours(moving, tmp_path):
+    write(moving.atoms, tmp_path / "out.h5md", creator="mine")
+    with h5py.File(tmp_path / "out.h5md") as file:
+        assert dict(file["h5md/creator"].attrs) == {"name": "mine", "version": "unknown"}
+        program = file["parameters/origin/program"].asstr()[()]
+        assert program.startswith(f"paceline {paceline.__version__}")
 
 
 def test_without_frames_there_is_no_file(tmp_path):

@@ -24,7 +24,14 @@ from paceline._util.machine import available_cpus, current_command
 from paceline.analysis.base import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
 from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows, add_observables
-from paceline.hdf5.storage_layout import Storage, choose_layout, parse_compression
+from paceline.hdf5.storage_layout import (
+    Storage,
+    choose_layout,
+    chunk_like_h5py,
+    compression_like_h5py,
+    parse_compression,
+)
+from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, naming_frame, new_hdf5
 
 #: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
@@ -38,6 +45,10 @@ _UNITS = {
 _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
 #: Entries of `Timestep.data` that are no observables.
 _NO_OBSERVABLES = ("step", "time", "dt")
+#: h5py's drivers that make the one file that is made without them.
+_ONE_FILE = (None, "sec2", "stdio", "core")
+#: Factors between units beyond which numbers of 32 bits could become infinite, or 0.
+_FACTORS = 1e-20, 1e20
 #: Bytes of frames that wait for a thread, or for those before them, at the most.
 _WAITING = 256 * 2**20
 #: Bytes that are written at a time where there are no chunks.
@@ -49,7 +60,7 @@ class H5MDWriter(WriterBase):
 
     Frames are gathered until they fill chunks, which threads compress while more come. The file
     appears under its name when it is closed: an error within the `with` block, or a killed process,
-    leaves none.
+    leaves none. The keywords of MDAnalysis's `H5MDWriter` are accepted.
 
     Parameters
     ----------
@@ -74,17 +85,39 @@ class H5MDWriter(WriterBase):
         Bytes of a stripe of the file system: chunks as large begin at a multiple of it.
     positions, velocities, forces : bool
         Whether they are written, where the first frame has them.
+    timeunit, lengthunit, velocityunit, forceunit : str, optional
+        Units that numbers are converted to, in MDAnalysis's or H5MD's notation: "nm",
+        "kJ/(mol*nm)", "kJ mol-1 nm-1"; by default ps, Å, Å/ps and kJ/(mol·Å). The cell has the
+        unit of positions.
     author : str, optional
         Author of the file; by default the user of this process.
+    author_email : str, optional
+        Address of the author.
+    creator, creator_version : str, optional
+        Program that made the file, by default paceline, and its version.
     overwrite : bool
         Whether a file of that name may be replaced.
+    chunks : tuple of int or bool, optional
+        As in h5py, instead of `chunk`: frames, atoms and 3; False for "contiguous"; True for
+        "auto".
+    compression : {"gzip"} or int, optional
+        As in h5py, instead of `compress`; an integer is a level, 0 for none.
+    compression_opts : int, optional
+        Level of `compression="gzip"`; by default 4.
+    driver : {"sec2", "stdio", "core"}, optional
+        Accepted without effect: the file is the same.
+    comm : None
+        Of several ranks, `paceline.snapshot.Writer` writes one file.
+    convert_units : bool
+        Only True: numbers are in the units that the file states.
 
     Raises
     ------
     FileExistsError
         There is a file of that name and it is not to be replaced.
     UnsupportedError
-        A layout or a compression that there is not.
+        A layout, a compression or a unit that there is not, or a keyword that something else
+        takes the place of: the message names it.
     AtomCountError
         A frame has another number of atoms than `n_atoms`.
     UnwritableError
@@ -122,23 +155,50 @@ class H5MDWriter(WriterBase):
         positions: bool = True,
         velocities: bool = True,
         forces: bool = True,
+        timeunit: str | None = None,
+        lengthunit: str | None = None,
+        velocityunit: str | None = None,
+        forceunit: str | None = None,
         author: str | None = None,
+        author_email: str | None = None,
+        creator: str | None = None,
+        creator_version: str | None = None,
         overwrite: bool = False,
+        chunks: Any = None,
+        compression: Any = None,
+        compression_opts: Any = None,
+        driver: str | None = None,
+        comm: Any = None,
+        convert_units: bool = True,
     ):
         self.filename = os.path.abspath(filename)
+        _check_one_process(driver, comm)
+        if not convert_units:
+            raise UnsupportedError(
+                "convert_units=False: numbers are written in the units that the file states; name "
+                "these by lengthunit=, timeunit=, velocityunit= and forceunit="
+            )
+        chunk, compress = _layout_words(chunk, chunks, compress, compression, compression_opts)
         check_output(self.filename, overwrite=overwrite)
         self.n_atoms = n_atoms
         wanted = {"positions": positions, "velocities": velocities, "forces": forces}
         self._fields = [field for field, is_wanted in wanted.items() if is_wanted]
+        if not self._fields:
+            raise UnsupportedError(f"expected at least one of {', '.join(wanted)}, found none")
         if n_atoms < 1:
             raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
-        compression = parse_compression(compress)
         if layout.contiguous and n_frames is None:
-            raise UnsupportedError('chunk="contiguous" must know n_frames: how many will come')
-        self._storage, self._n_frames = Storage(layout, compression, precision), n_frames
+            raise UnsupportedError(f"chunk={chunk!r} must know n_frames: how many will come")
+        units = _file_units(
+            time=timeunit, length=lengthunit, velocity=velocityunit, force=forceunit
+        )
+        self._storage = Storage(layout, parse_compression(compress), precision, units)
+        self._n_frames = n_frames
         self._storage.encoder("positions")  # refuses a precision that cannot be
-        self._overwrite, self._author = overwrite, author or ""
+        self._overwrite, self._author = overwrite, _given(name=author, email=author_email)
+        version = creator_version or (creator and "unknown")
+        self._creator = _given(name=creator, version=version)
         self._source: _FrameSource | None = None
         self._file: StreamingWriter | None = None
         self._ended = False
@@ -185,7 +245,7 @@ class H5MDWriter(WriterBase):
             overwrite=self._overwrite,
         )
         # Also at the end of a script that does not close the file, while h5py still works.
-        self._finish = weakref.finalize(self, _finish, file, source, self._author)
+        self._finish = weakref.finalize(self, _finish, file, source, self._author, self._creator)
         return file
 
     def _end(self) -> None:
@@ -400,8 +460,64 @@ def _names(held: Any) -> str:
     return ", ".join(held) or "none"
 
 
-def _finish(file: StreamingWriter, source: "_FrameSource", author: str) -> None:
-    file.close(source.description(author))
+def _finish(
+    file: StreamingWriter,
+    source: "_FrameSource",
+    author: Mapping[str, str],
+    creator: Mapping[str, str],
+) -> None:
+    file.close(replace(source.description(), author=author, creator=creator))
+
+
+def _check_one_process(driver: str | None, comm: Any) -> None:
+    """Raise `UnsupportedError` for MPI, and for drivers that make another kind of file."""
+    if driver == "mpio" or comm is not None:
+        raise UnsupportedError(
+            f"{'driver: mpio' if driver else 'comm'}: one process writes this file; ranks of MPI "
+            "that have a part of the atoms each write one with paceline.snapshot.Writer, and "
+            'paceline.Write(…).run(backend="mpi") writes the frames of a trajectory on all ranks'
+        )
+    if driver not in _ONE_FILE:
+        raise UnsupportedError(
+            f"driver: expected none, or one of {', '.join(filter(None, _ONE_FILE))}, found "
+            f"{driver!r}: an H5MD file is one ordinary file"
+        )
+
+
+def _layout_words(
+    chunk: str, chunks: Any, compress: str, compression: Any, compression_opts: Any
+) -> tuple[str, str]:
+    """Return `chunk` and `compress`, which h5py's keywords may replace."""
+    if chunks is not None:
+        if chunk != "frame":
+            raise UnsupportedError("expected one of chunks= and chunk=, found both")
+        chunk = chunk_like_h5py(chunks)
+    if compression is not None or compression_opts is not None:
+        if compress != "none":
+            raise UnsupportedError("expected one of compression= and compress=, found both")
+        compress = compression_like_h5py(compression, compression_opts)
+    return chunk, compress
+
+
+def _file_units(**given: str | None) -> dict[str, str]:
+    """Units of the file's quantities, as H5MD spells them."""
+    units = dict(OUR_UNITS)
+    for quantity, unit in given.items():
+        if unit is None:
+            continue
+        try:
+            factor = factor_of(unit, quantity)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{quantity}unit: {error}") from None
+        if not _FACTORS[0] < factor < _FACTORS[1]:
+            raise UnsupportedError(f"{quantity}unit: numbers of 32 bits cannot be in {unit!r}")
+        units[quantity] = h5md_spelling(unit)
+    return units
+
+
+def _given(**attributes: str | None) -> dict[str, str]:
+    """Attributes that are not None."""
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 class _FrameSource:
@@ -424,7 +540,7 @@ class _FrameSource:
             self._columns = slice(None) if all_in_order else atoms.ix
         return self._columns
 
-    def description(self, author: str) -> Description:
+    def description(self) -> Description:
         """Describe atoms and origin for the file."""
         atoms = self._atoms
         origin = {
@@ -435,7 +551,7 @@ class _FrameSource:
         if not self._is_one:
             # Names and masses of the first frame's atoms would be wrong for the others.
             origin["atoms"] = "not the same in all frames"
-            return Description(AtomProperties(len(atoms)), origin, author)
+            return Description(AtomProperties(len(atoms)), origin)
         trajectory = atoms.universe.trajectory
         origin |= {
             "topology": str(atoms.universe.filename),
@@ -443,7 +559,7 @@ class _FrameSource:
             "fingerprint": _fingerprint(trajectory),
             "atoms": describe_atoms(atoms),
         }
-        return Description(AtomProperties.of(atoms), origin, author)
+        return Description(AtomProperties.of(atoms), origin)
 
 
 def _fingerprint(trajectory: Any) -> str:

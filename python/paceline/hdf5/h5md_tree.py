@@ -15,6 +15,7 @@ from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
+from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: The version of H5MD, and that of its module of units.
 H5MD_VERSION, UNITS_VERSION = (1, 1), (1, 0)
@@ -22,15 +23,15 @@ H5MD_VERSION, UNITS_VERSION = (1, 1), (1, 0)
 GROUP = "trajectory"
 #: Element of H5MD by field.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
-#: Units of what we write, as H5MD spells them.
-UNITS = {
-    "position": "Angstrom",
-    "velocity": "Angstrom ps-1",
-    "force": "kJ mol-1 Angstrom-1",
-    "edges": "Angstrom",
-    "time": "ps",
-    "mass": "u",
-    "charge": "e",
+#: Quantity of each dataset that has a unit.
+QUANTITIES = {
+    "position": "length",
+    "velocity": "velocity",
+    "force": "force",
+    "edges": "length",
+    "time": "time",
+    "mass": "mass",
+    "charge": "charge",
 }
 
 #: Labels of atoms: our name of each by MDAnalysis's.
@@ -108,11 +109,16 @@ class AtomProperties:
 
 @dataclass(frozen=True)
 class Description:
-    """Atoms and provenance of a file: its source, fingerprint, call, versions; its author."""
+    """Atoms and provenance of a file: its source, fingerprint, call, versions.
+
+    `author` and `creator` are attributes of H5MD's groups of these names, where others than the
+    user and this package are to be named.
+    """
 
     atoms: AtomProperties
     origin: Mapping[str, str] = data_field(default_factory=dict)
-    author: str = ""
+    author: Mapping[str, str] = data_field(default_factory=dict)
+    creator: Mapping[str, str] = data_field(default_factory=dict)
 
 
 class FrameRows(NamedTuple):
@@ -146,6 +152,7 @@ def create_tree(
     has_cell: bool,
     rows: FrameRows | None = None,
     rounding: Mapping[str, float] | None = None,
+    units: Mapping[str, str] = OUR_UNITS,
 ) -> None:
     """Create the tree around the values of the fields, which exist.
 
@@ -160,27 +167,33 @@ def create_tree(
     has_cell : bool
         Whether frames have a cell.
     rows : FrameRows, optional
-        Of all frames; without them, datasets without rows are created, for `append_frame`.
+        Of all frames, in our units; without them, datasets without rows are created, for
+        `append_frame`.
     rounding : mapping of str to float, optional
         Of fields that were rounded, the number that values are multiples of.
+    units : mapping of str to str, optional
+        Unit in which each quantity is stored, as H5MD spells it.
     """
     for field, step in (rounding or {}).items():
         mark_rounded(h5[values_path(field)], step)
     for field in fields:
-        set_unit(h5[values_path(field)], ELEMENTS[field])
+        set_unit(h5[values_path(field)], ELEMENTS[field], units)
     first, *others = (h5[element_path(field)] for field in fields)
     _create_series(first, "step", (), "<i8", rows and rows.steps)
-    _create_series(first, "time", (), "<f8", rows and rows.times)
-    set_unit(first["time"], "time")
+    times = None if rows is None else rows.times / factor_of(units["time"], "time")
+    _create_series(first, "time", (), "<f8", times)
+    set_unit(first["time"], "time", units)
     particles = h5[f"particles/{GROUP}"]
     box = particles.create_group("box")
     box.attrs["dimension"] = 3
     box.attrs["boundary"] = ["periodic" if has_cell else "none"] * 3
     if has_cell:
         edges = box.create_group("edges")
-        vectors = None if rows is None else _core.cell_vectors(rows.dimensions)
+        vectors = None
+        if rows is not None:
+            vectors = _core.cell_vectors(rows.dimensions) / factor_of(units["length"], "length")
         _create_series(edges, "value", (3, 3), "<f8", vectors)
-        set_unit(edges["value"], "edges")
+        set_unit(edges["value"], "edges", units)
         others.append(edges)
     for other in others:
         _share_time_axis(other, first)
@@ -251,14 +264,14 @@ def create_property(
         chunks=(min(n_atoms, _ATOMS),),
         **_PACKED,
     )
-    if name in UNITS:
+    if name in QUANTITIES:
         set_unit(dataset, name)
     return dataset
 
 
-def set_unit(dataset: Any, quantity: str) -> None:
-    """Note the unit of a dataset, whose quantity is one of `UNITS`."""
-    dataset.attrs["unit"] = UNITS[quantity]
+def set_unit(dataset: Any, name: str, units: Mapping[str, str] = OUR_UNITS) -> None:
+    """Note the unit of a dataset whose name is one of `QUANTITIES`."""
+    dataset.attrs["unit"] = units[QUANTITIES[name]]
 
 
 def mark_rounded(dataset: Any, step: float) -> None:
@@ -270,10 +283,10 @@ def _describe(h5: Any, description: Description) -> None:
     """Write author, program, atoms and origin."""
     h5md = h5.require_group("h5md")
     h5md.attrs["version"] = np.array(H5MD_VERSION, dtype=np.int32)
-    h5md.create_group("author").attrs["name"] = description.author or current_user()
-    creator = h5md.create_group("creator")
-    creator.attrs["name"] = "paceline"
-    creator.attrs["version"] = __version__
+    author = {"name": current_user()} | dict(description.author)
+    creator = {"name": "paceline", "version": __version__} | dict(description.creator)
+    for group, attributes in (("author", author), ("creator", creator)):
+        h5md.create_group(group).attrs.update(attributes)
     units = h5md.create_group("modules/units")
     units.attrs["version"] = np.array(UNITS_VERSION, dtype=np.int32)
     _write_atoms(h5, description.atoms)

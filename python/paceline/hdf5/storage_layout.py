@@ -1,14 +1,17 @@
 """Choose how the frames of an H5MD file are stored: chunks, alignment, compression, rounding."""
 
+import operator
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.h5md_tree import ELEMENTS
+from paceline.hdf5.h5md_tree import ELEMENTS, QUANTITIES
+from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: Purposes for which a file may be made.
 ACCESSES = ("frames", "atoms", "both")
@@ -87,21 +90,28 @@ class DatasetLayout:
 
 @dataclass(frozen=True)
 class Storage:
-    """Layout, compression, and precision (Å) of positions, if they may be rounded."""
+    """Layout, compression, precision (Å) of positions, if they may be rounded, and units."""
 
     layout: DatasetLayout
     compression: Compression
     precision: float | None = None
+    units: Mapping[str, str] = field(default_factory=lambda: OUR_UNITS)
 
     def __post_init__(self) -> None:
         check_compressible(self.layout.contiguous, self.compression)
         check_precision(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":
-        """Encoder of the chunks of "positions", "velocities" or "forces"."""
+        """Encoder of the chunks of "positions", "velocities" or "forces", given in our units."""
+        quantity = QUANTITIES[ELEMENTS[field]]
+        factor = 1 / factor_of(self.units[quantity], quantity)
         precision = self.precision if field == "positions" else None
         return chunk_encoder(
-            self.layout, self.compression, precision=precision, what=ELEMENTS[field]
+            self.layout,
+            self.compression,
+            precision=None if precision is None else precision * factor,
+            factor=factor,
+            what=ELEMENTS[field],
         )
 
 
@@ -112,14 +122,19 @@ def chunk_encoder(
     precision: float | None,
     what: str,
     dtype: str = "<f4",
+    factor: float = 1.0,
 ) -> "_core.ChunkEncoder":
-    """Make the encoder of a dataset's chunks; `what` names its element in errors."""
+    """Make the encoder of a dataset's chunks; `what` names its element in errors.
+
+    Numbers are multiplied by `factor`, and `precision` is in their unit then.
+    """
     return _core.ChunkEncoder(
         dtype,
         layout.chunk,
         shuffle=compression.shuffle,
         level=compression.level,
         precision=precision,
+        factor=factor,
         what=what,
     )
 
@@ -155,6 +170,52 @@ def parse_compression(text: str) -> Compression:
             f"expected a compression as none, gzip:1 to gzip:9 or shuffle+gzip:4, found {text!r}"
         )
     return Compression(match[1] is not None, int(match[2]))
+
+
+def chunk_like_h5py(chunks: Any) -> str:
+    """Spell h5py's `chunks` as the value of `--chunk`.
+
+    Examples
+    --------
+    >>> chunk_like_h5py((16, 1000, 3)), chunk_like_h5py(False)
+    ('16x1000', 'contiguous')
+    """
+    if isinstance(chunks, bool):
+        return "auto" if chunks else "contiguous"
+    try:
+        frames, atoms, components = map(operator.index, chunks)
+    except (TypeError, ValueError):
+        frames, atoms, components = 0, 0, 0
+    if components != 3 or min(frames, atoms) < 1:
+        raise UnsupportedError(
+            "chunks: expected frames, atoms and 3 as (1, 1000, 3), True, or False for contiguous "
+            f"space, found {chunks!r}"
+        )
+    return f"{frames}x{atoms}"
+
+
+def compression_like_h5py(compression: Any, options: Any) -> str:
+    """Spell h5py's `compression` and `compression_opts` as the value of `--compress`.
+
+    Examples
+    --------
+    >>> compression_like_h5py("gzip", 1), compression_like_h5py("gzip", None)
+    ('gzip:1', 'gzip:4')
+    """
+    found = f"found {compression!r} with compression_opts={options!r}"
+    if compression is None or compression is False:
+        if options is not None:
+            raise UnsupportedError(f"compression_opts: expected compression= with it, {found}")
+        return "none"
+    level = None if options is not None else compression
+    if compression is True or compression == "gzip":
+        level = 4 if options is None else options
+    if isinstance(level, bool) or level not in range(10):
+        raise UnsupportedError(
+            'compression: expected "gzip" with compression_opts=0 to 9, or a level alone, '
+            f'{found}; better than gzip alone compresses compress="shuffle+gzip:4"'
+        )
+    return f"gzip:{level}" if level else "none"
 
 
 def parse_chunk(text: str) -> tuple[int, int] | None:

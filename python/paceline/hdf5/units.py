@@ -96,6 +96,17 @@ def factor_of(unit: str, quantity: str) -> float:
     return size
 
 
+def h5md_spelling(unit: str) -> str:
+    """Spell a unit as H5MD's units module does.
+
+    >>> h5md_spelling("kcal/(mol*A)"), h5md_spelling("second")
+    ('kcal mol-1 Angstrom-1', 's')
+    """
+    return " ".join(
+        name if exponent == 1 else f"{name}{exponent:+d}" for name, _, _, exponent in _factors(unit)
+    )
+
+
 def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
     """Parse units that a user names; that of velocities follows from length and time.
 
@@ -137,7 +148,7 @@ def _quantity_of(unit: str) -> str:
 def _size_of(unit: str) -> tuple[float, _Power]:
     """Parse a unit: its size in ours, and its powers of length, time, energy, mass and charge."""
     size, powers = Fraction(1), [0, 0, 0, 0, 0]
-    for factor, power, exponent in _factors(unit):
+    for _, factor, power, exponent in _factors(unit):
         size *= factor**exponent
         powers = [a + b * exponent for a, b in zip(powers, power, strict=True)]
     try:
@@ -150,8 +161,8 @@ def _size_of(unit: str) -> tuple[float, _Power]:
     return found, (a, b, c, d, e)
 
 
-def _factors(unit: str) -> Iterator[tuple[Fraction, _Power, int]]:
-    """Yield factors of a unit with their exponents; a slash divides by one factor or bracket."""
+def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
+    """Yield name, size, powers and exponent of each factor; a slash divides by one or a bracket."""
     sign, outer = 1, [1]
     for token in _TOKEN.finditer(unit.replace("**", "^")):
         if token[0] == "/":
@@ -162,7 +173,8 @@ def _factors(unit: str) -> Iterator[tuple[Fraction, _Power, int]]:
         elif token[0] == ")" and len(outer) > 1:
             outer.pop()
         elif token["number"] and float(token["number"]):
-            yield Fraction(token["number"]) ** int(token["ten"] or 1), _NUMBER, outer[-1] * sign
+            exponent = outer[-1] * sign * int(token["ten"] or 1)
+            yield token["number"], Fraction(token["number"]), _NUMBER, exponent
             sign = 1
         elif token["symbol"]:
             yield *_symbol(token["symbol"], unit), outer[-1] * sign * int(token["power"] or 1)
@@ -173,15 +185,16 @@ def _factors(unit: str) -> Iterator[tuple[Fraction, _Power, int]]:
         raise UnsupportedError(f"unknown unit {unit!r}: it breaks off")
 
 
-def _symbol(name: str, unit: str) -> tuple[Fraction, _Power]:
+def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
+    """Name of a symbol without other spellings, its size and its powers."""
     name = _SPELLINGS.get(name, _SPELLINGS.get(name.removesuffix("s"), name))
     if name in _SYMBOLS:
-        return _SYMBOLS[name]
+        return name, *_SYMBOLS[name]
     if name in _SI:
-        return _SI[name]
+        return name, *_SI[name]
     if name[:1] in _PREFIXES and name[1:] in _SI:
         size, power = _SI[name[1:]]
-        return size * Fraction(10) ** _PREFIXES[name[0]], power
+        return name, size * Fraction(10) ** _PREFIXES[name[0]], power
     known = ", ".join([*_SYMBOLS, *_SI])
     raise UnsupportedError(
         f"unknown unit {unit!r}: {name!r} is none of {known}, nor one of "

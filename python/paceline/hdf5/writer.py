@@ -353,6 +353,7 @@ class H5MDFileWriter:
             has_cell=self._has_cell,
             rows=rows,
             rounding={field: step for field, step in steps.items() if step is not None},
+            units=self._storage.units,
         )
 
 

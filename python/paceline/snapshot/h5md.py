@@ -15,7 +15,7 @@ from paceline.hdf5.file import wrap_errors
 from paceline.hdf5.h5md_tree import (
     ELEMENTS,
     GROUP,
-    UNITS,
+    QUANTITIES,
     AtomProperties,
     Description,
     append_frame,
@@ -26,6 +26,7 @@ from paceline.hdf5.h5md_tree import (
     values_path,
 )
 from paceline.hdf5.storage_layout import DatasetLayout
+from paceline.hdf5.units import OUR_UNITS
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
 from paceline.snapshot.crash_safe_file import ALIGNMENT, CrashSafeFile, RowCount, superblock_end
 from paceline.snapshot.file_interface import (
@@ -302,7 +303,7 @@ def _check_alike(group: Any, name: str, settings: Settings) -> None:
         ),
         (
             f"{values.name} in {values.attrs.get('unit')}",
-            values.attrs.get("unit") != UNITS[name],
+            values.attrs.get("unit") != OUR_UNITS[QUANTITIES[name]],
         ),
         (f"steps of its own for {element.name}", element["step"] != group["position/step"]),
     ):
