@@ -1,4 +1,4 @@
-"""Measure runs on MPI ranks: rate, a slow rank, the start, and the collection of results.
+"""Measure runs on MPI ranks: rate, a slow rank, the start, and what results cost at the end.
 
     python -m benchmarks clusters [folder] [--repeats 5] [--only rate …] [--tsv] [--tiny]
 
@@ -158,6 +158,25 @@ def collect(effort: Effort) -> Table:
     return table
 
 
+def spread(effort: Effort) -> Table:
+    """Rows of the first rank to all, in memory that they share and in a copy for each."""
+    n_rows = N_ROWS if effort.judged else 200_000
+    table = Table(
+        f"{n_rows} rows of 3 numbers, {24e-6 * n_rows:.0f} MB, from the first rank to all",
+        ("case", "ranks", "how", "seconds", "min", "max", "MB"),
+    )
+    ways = {
+        (n_ranks, how): lambda n=n_ranks, how=how: on_ranks(n, EVERY_RANK, "spread", how, n_rows)
+        for n_ranks in (4, 8)
+        for how in ("shared", "copied")
+    }
+    for (n_ranks, how), found in _in_turn(ways, effort.repeats).items():
+        seconds = _spread(one["seconds"] for one in found)
+        megabytes = f"{np.median([one['megabytes'] for one in found]):.0f}"
+        table.rows.append(("spread", str(n_ranks), how, *seconds, megabytes))
+    return table
+
+
 def _in_turn(ways: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, list[Any]]:
     """Results of each, round after round."""
     taken: dict[Any, list[Any]] = {way: [] for way in ways}
@@ -180,7 +199,7 @@ def _quiet() -> dict[str, str]:
     return os.environ | {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(Path.cwd())}
 
 
-CASES = ("rate", "slowed", "start", "collect")
+CASES = ("rate", "slowed", "start", "collect", "spread")
 
 
 def main() -> None:
@@ -192,6 +211,7 @@ def main() -> None:
         "slowed": lambda: slowed(asked.effort),
         "start": lambda: start(data, asked.effort),
         "collect": lambda: collect(asked.effort),
+        "spread": lambda: spread(asked.effort),
     }
     tables, skipped = [], []
     for case, measure in measured.items():

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,38 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     return {"seconds": seconds, "messages": messages}
 
 
+def spread(how: str, n_rows: str) -> Any:
+    """Seconds until all ranks have rows of the first; MB that these take, by what a page is."""
+    from mpi4py import MPI
+
+    from paceline.backends.mpi import gather
+    from paceline.backends.mpi.session import RankCollectiveRun
+
+    if how == "copied":
+        gather.SHARED = sys.maxsize
+    world = MPI.COMM_WORLD
+    rows = np.repeat(np.arange(int(n_rows), dtype=float)[:, None], 3, axis=1)
+    own = rows if world.rank == 0 else None
+    with RankCollectiveRun(world) as ranks:
+        gather.broadcast(ranks.comm, gather.pack_results(1.0) if world.rank == 0 else None)
+        before = proportional_share()
+        world.Barrier()
+        begun = time.perf_counter()
+        found = ranks.broadcast(lambda: own)
+        seconds = time.perf_counter() - begun
+        assert found.sum() == rows.sum()
+        world.Barrier()
+        megabytes = proportional_share() - before
+        world.Barrier()
+    return {"seconds": world.reduce(seconds, MPI.MAX), "megabytes": world.reduce(megabytes)}
+
+
+def proportional_share() -> float:
+    """Memory of this process, of pages that several have a part each, MB."""
+    words = Path("/proc/self/smaps_rollup").read_text().split()
+    return int(words[words.index("Pss:") + 1]) * 1024 / 1e6
+
+
 def blocks_of(rank: int, n_ranks: int, n_blocks: int) -> np.ndarray:
     """Results of a rank: its share, except that any rank did a tenth of all blocks."""
     random = np.random.default_rng(2017)
@@ -234,7 +267,8 @@ def counting_comm(comm: Any) -> Any:
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
-    program.__name__: program for program in (work, counter, rate, first_block, started, collect)
+    program.__name__: program
+    for program in (work, counter, rate, first_block, started, collect, spread)
 }
 
 

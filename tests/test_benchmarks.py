@@ -113,6 +113,7 @@ def test_ranks_of_mpi(folder):
     ways = {"paceline's scheduler", "one-sided counter", "mpi4py.futures"}
     assert tools_of("scheduling", "4 ranks", folder) == ways
     assert "mpi4py has started" in tools_of("clusters", "start", folder)
+    assert tools_of("clusters", "spread", folder) == {"4", "8"}
 
 
 @pytest.mark.full

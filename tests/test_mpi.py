@@ -75,6 +75,15 @@ def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
     assert found == (0, "together\n", "")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="ranks copy results elsewhere")
+@pytest.mark.parametrize(
+    "how", ["shared", "kept in a file", "no file", "cannot open", "another process"]
+)
+def test_ranks_of_a_host_share_large_results(how, adk):
+    found = mpirun(4, SCRIPTS / "shared_results.py", *adk, how)
+    assert found == (0, f"{how}\n", "")
+
+
 @pytest.mark.parametrize("how", ["first rank", "every rank"])
 def test_work_that_mdanalysis_does(how, adk):
     program = script("by_mdanalysis") if how == "first rank" else [SCRIPTS / "by_mdanalysis.py"]

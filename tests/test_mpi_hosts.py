@@ -80,6 +80,11 @@ def test_two_hosts(hosts, adk, tmp_path):
     assert len(done.stdout.split()) == 2
 
 
+def test_results_are_shared_on_each_host(hosts, adk):
+    done = on_both(hosts, SCRIPTS / "shared_results.py", *adk, "shared", timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "shared\n", "")
+
+
 def test_snapshots_of_two_hosts(hosts, tmp_path):
     done = on_both(hosts, "-m", "mpi4py", SCRIPTS / "snapshot_hosts.py", tmp_path, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")

@@ -193,9 +193,13 @@ class Comm:
         size = np.array([0 if data is None else len(data)])
         self._wait(self.intracomm.Ibcast(size, root))
         whole = bytearray(int(size[0])) if data is None else data
-        for part in _parts(whole):
-            self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
+        self.broadcast_into(whole, root)
         return whole
+
+    def broadcast_into(self, room: bytes | bytearray | memoryview, root: int = 0) -> None:
+        """Fill memory of a size that all know with one rank's bytes; they may be late."""
+        for part in _parts(room):
+            self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
 
     def gather_sized(self, data: Any, counts: list[int] | None = None, room: Any = None) -> None:
         """Gather bytes on the coordinator, which knows how many each rank sends."""
@@ -327,7 +331,7 @@ class Comm:
         return min(found)[1]
 
 
-def _parts(data: bytes | bytearray) -> Iterator[memoryview]:
+def _parts(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
     """Cut bytes into messages of a size that every MPI can count."""
     view = memoryview(data)
     for first in range(0, len(view), MOST_BYTES):

@@ -1,17 +1,24 @@
-"""Collect the results that ranks kept on the coordinator, in few messages a rank.
+"""Collect the results that ranks kept on the coordinator, in few messages a rank; give all ranks.
 
 Rows by Gatherv (Khoshlessan et al. 2020, Algorithm 1) or by each rank into their places in a
 window on the coordinator's memory (what Global Arrays did in their Algorithm 2); partial results
-over a binary tree of ranks, siblings where they meet.
+over a binary tree of ranks, siblings where they meet. Where every rank is to have the results,
+those of one host share memory for them.
 """
 
+import contextlib
+import io
 import math
+import mmap
+import os
+import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from mpi4py import MPI
 
@@ -23,6 +30,11 @@ from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
 ROUND = 2**25
+#: Arrays of so many bytes, or more, are in memory that ranks of a host share. Those of a run take
+#: a descriptor of an open file, so small ones are copied.
+SHARED = 2**22
+#: Such arrays begin at a multiple of so many bytes.
+_ALIGNMENT = 64
 
 #: A column of a job: its times, under None, or rows of an analysis, under its number.
 ColumnKey = tuple[int, int | None]
@@ -316,3 +328,123 @@ def _packed(subtrees: Any, error: Exception | None) -> bytes:
 def _unsendable(error: Exception) -> WorkerError:
     reason = f"{type(error).__name__}: {error}"
     return WorkerError(f"partial results cannot be sent from rank to rank: {reason}")
+
+
+class _ResultsPickler(cloudpickle.Pickler):
+    """Pickles without the bytes of large arrays, also of those that are kept in a file."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is np.memmap:
+            return np.asarray(value).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return super().reducer_override(value)
+
+
+def pack_results(value: Any) -> tuple[bytes, list[memoryview]]:
+    """Pickle a value; return the bytes of its large arrays apart, not copied."""
+    buffers: list[memoryview] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if view.nbytes >= SHARED:
+            buffers.append(view)
+        return view.nbytes < SHARED
+
+    file = io.BytesIO()
+    _ResultsPickler(file, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=is_small).dump(value)
+    return file.getvalue(), buffers
+
+
+def broadcast(comm: Comm, packed: tuple[bytes, list[memoryview]] | None = None) -> Any:
+    """Give the coordinator's packed value to all ranks, which call it together.
+
+    Ranks of one host have its large arrays in the same memory: a page is copied for the rank that
+    writes to it. MPI's own shared windows end for all ranks together, and what one writes there
+    the others read; results do neither.
+    """
+    with comm.abort_on_error():
+        data, buffers = packed or (None, [])
+        sizes = pickle.loads(
+            comm.broadcast(pickle.dumps([len(one) for one in buffers]) if packed else None)
+        )
+        pickled = comm.broadcast(data)
+        starts = np.cumsum([0, *(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]).tolist()
+        is_large = sizes and comm.size > 1
+        room = _broadcast_to_hosts(comm, buffers, starts) if is_large else memoryview(b"")
+    if comm.is_coordinator:
+        return None
+    views = [room[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+    return pickle.loads(pickled, buffers=views)
+
+
+def _broadcast_to_hosts(
+    comm: Comm, buffers: Sequence[memoryview], starts: Sequence[int]
+) -> memoryview:
+    """Send bytes to one rank of each host, which shares them with the others; return them all."""
+    host = Comm(MPI.Intracomm(comm.intracomm.Split_type(MPI.COMM_TYPE_SHARED)))
+    firsts = comm.intracomm.Split(0 if host.is_coordinator else MPI.UNDEFINED)
+    with contextlib.ExitStack() as stack:
+        stack.callback(host.free)
+        n_bytes, file, room = starts[-1], None, None
+        if host.is_coordinator:
+            stack.callback(firsts.Free)
+            file = _memory_file(n_bytes) if host.size > 1 else None
+            if file is not None:
+                stack.callback(os.close, file)
+            room = _memory(n_bytes) if file is None else memoryview(mmap.mmap(file, n_bytes))
+            for buffer, start in zip(buffers, starts, strict=False):
+                room[start : start + len(buffer)] = buffer
+            Comm(MPI.Intracomm(firsts)).broadcast_into(room)
+        if host.size == 1:
+            assert room is not None
+            return room
+        return _share_on_host(host, file, room, n_bytes)
+
+
+def _memory_file(n_bytes: int) -> int | None:
+    """Open a nameless file in memory; None where the system has none, or too little of it."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        file = os.memfd_create("paceline-results")
+        stack.callback(os.close, file)
+        os.posix_fallocate(file, 0, n_bytes)
+        stack.pop_all()
+        return file
+    return None
+
+
+def _share_on_host(
+    host: Comm, file: int | None, room: memoryview | None, n_bytes: int
+) -> memoryview:
+    """Map the first rank's file on all ranks of a host; where one cannot, copy its bytes."""
+    own = None if file is None else (os.getpid(), file, _identity(file))
+    shared = pickle.loads(host.broadcast(pickle.dumps(own) if host.is_coordinator else None))
+    mapped = None
+    if shared is not None:
+        process, number, identity = shared
+        path = f"/proc/{process}/fd/{number}"
+        # In a container of its own, a process of this number is another one.
+        with contextlib.suppress(OSError):
+            if _identity(path) == identity:
+                with open(path, "rb") as opened:
+                    mapped = mmap.mmap(opened.fileno(), n_bytes, access=mmap.ACCESS_COPY)
+    all_mapped = np.array([mapped is not None], dtype=np.uint64)
+    host.all_reduce(all_mapped, "min")
+    if all_mapped[0]:
+        assert mapped is not None
+        return memoryview(mapped)
+    copied = _memory(n_bytes)
+    if room is not None:
+        copied[:] = room
+    host.broadcast_into(copied)
+    return copied
+
+
+def _memory(n_bytes: int) -> memoryview:
+    """Memory of this process alone."""
+    return memoryview(mmap.mmap(-1, n_bytes, access=mmap.ACCESS_COPY))
+
+
+def _identity(file: int | str) -> tuple[int, int]:
+    status = os.stat(file)
+    return status.st_dev, status.st_ino

@@ -3,14 +3,11 @@
 Light: MPI and what needs it are imported only where ranks meet.
 """
 
-import pickle
 import signal
 import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-
-import cloudpickle
 
 from paceline._util.launcher import launched, world
 from paceline._util.signals import deaf
@@ -65,13 +62,18 @@ class RankCollectiveRun:
             work_in_run(self.comm)
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Call a function on the first rank, and give its result to all."""
+        """Call a function on the first rank, and give its result to all.
+
+        Ranks of one host have large arrays of it in the same memory, each until it changes them.
+        """
+        from paceline.backends.mpi.gather import broadcast, pack_results
+
         if not self.is_coordinator:
             self._errors.agree()
-            return pickle.loads(self.comm.broadcast(None))
-        data = cloudpickle.dumps(value := make())
+            return broadcast(self.comm)
+        packed = pack_results(value := make())
         self._errors.agree()
-        self.comm.broadcast(data)
+        broadcast(self.comm, packed)
         return value
 
 
