@@ -14,7 +14,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
 from paceline.errors import DamagedFileError, FileChangedError, PacelineWarning, UnsupportedError
-from paceline.hdf5.trajectory import TRUNCATED
+from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
 from paceline.trajectory.source import TrajectoryFile
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
         if f"(byte {end})" in note:
             yield Finding(file.n_frames, end, None, True, note)
         elif " damaged" not in note:
-            yield Finding(None, None, None, note.startswith(TRUNCATED), note)
+            yield Finding(None, None, None, note.startswith((TRUNCATED, CONTRADICTS)), note)
 
 
 def _of_frames(

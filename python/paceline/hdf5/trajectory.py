@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 
 #: First bytes of an HDF5 file, or of what follows its user block of 512 bytes times a power of two.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: Bytes within which a superblock says where the file ends.
+_SUPERBLOCK = 64
 #: Beginning of the note on a file that is shorter than it says.
 TRUNCATED = "the file was cut"
+#: Beginning of the note on a file that has lost bytes, or to which some were added.
+CONTRADICTS = "the size of the file contradicts its header"
+#: Times, ps, and edges of cells, Å, are less.
+_TIME_MAX, _EDGE_MAX = 1e15, 1e9
 #: Endings of names of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
 
@@ -32,17 +38,30 @@ EXTENSIONS = ("h5md", "h5", "hdf5")
 def is_hdf5(path: str | os.PathLike) -> bool:
     """Tell by its content whether a file is an HDF5 file."""
     # Opening a pipe would wait for its writer.
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        return False
+    return stat.S_ISREG(os.stat(path).st_mode) and bool(_read_superblock(path))
+
+
+def _read_superblock(path: str | os.PathLike) -> bytes:
+    """Read the first bytes from the signature on; none where there is no signature."""
     with open(path, "rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         offset = 0
         while offset + len(SIGNATURE) <= size:
             file.seek(offset)
-            if file.read(len(SIGNATURE)) == SIGNATURE:
-                return True
+            head = file.read(_SUPERBLOCK)
+            if head.startswith(SIGNATURE):
+                return head
             offset = max(512, 2 * offset)
-    return False
+    return b""
+
+
+def _stated_size(path: str) -> int:
+    """Read the end of the file as its superblock has it, bytes."""
+    head = _read_superblock(path)
+    version = head[len(SIGNATURE)]
+    # Its words have as many bytes as stated; the end is the third of them, or in new versions too.
+    width, first = (head[13], (24, 28)[version]) if version < 2 else (head[9], 12)
+    return int.from_bytes(head[first + 2 * width : first + 3 * width], "little")
 
 
 class Hdf5File:
@@ -100,9 +119,9 @@ class Hdf5File:
             if opened.not_followed:
                 note = _note_not_followed(opened.not_followed)
                 index = replace(index, notes=[*index.notes, note])
-            if opened.full_size is not None:
-                note = f"{TRUNCATED}: {opened.size} of {opened.full_size} bytes are left"
-                index = replace(index, notes=[note, *index.notes])
+            index, is_odd = _without_impossible(index)
+            notes = _size_notes(path, opened.size, opened.full_size, is_odd=is_odd)
+            index = replace(index, notes=[*notes, *index.notes])
         if options.driver is None:
             spec = Hdf5FileSpec.of(path, fingerprint, index, None, options.external)
             index = verify(spec, index)
@@ -218,6 +237,54 @@ class Hdf5File:
     def verify(self) -> None:
         """Raise `FileChangedError` where the file of this name is not the one that was opened."""
         _core.verify(self.path, self.fingerprint)
+
+
+def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
+    """Remove times and cells that no simulation has; True if there were any, or times decrease."""
+    times, cells = index.times, index.dimensions
+    no_time = ~(np.abs(times) < _TIME_MAX)
+    no_cell = ~(np.abs(cells) < _EDGE_MAX).all(axis=1)
+    notes = []
+    if no_time.any():
+        first = int(no_time.argmax())
+        notes.append(
+            f"{no_time.sum()} of {len(times)} frames have no possible time, first frame {first} "
+            f"({times[first]:g} ps): their times count as unknown"
+        )
+        times = np.where(no_time, np.nan, times)
+    if no_cell.any():
+        first = int(no_cell.argmax())
+        notes.append(
+            f"{no_cell.sum()} of {len(cells)} cells are impossible, first that of frame {first} "
+            f"({' '.join(f'{value:g}' for value in cells[first])}): these frames have none"
+        )
+        cells = np.where(no_cell[:, None], np.float32(0), cells)
+    is_odd = bool(notes) or bool((np.diff(times) < 0).any())
+    return replace(index, times=times, dimensions=cells, notes=[*notes, *index.notes]), is_odd
+
+
+def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) -> Iterator[str]:
+    """Note that a file has another size than it says; `is_odd`: so have its times and cells."""
+    if full_size is not None:
+        yield (
+            f"{TRUNCATED}: {size} of {full_size} bytes are left; if those that are missing were in "
+            "its middle, all numbers behind them are wrong"
+        )
+        return
+    stated = _stated_size(path)
+    if size <= stated:
+        return
+    wrong = "bytes were inserted, and all numbers behind them are wrong"
+    if is_odd:
+        yield (
+            f"{CONTRADICTS}: {size} bytes, where there should be {stated}; {wrong}; copy it again "
+            "from where it is whole"
+        )
+    else:
+        yield (
+            f"{size - stated} bytes follow the end that the file states, byte {stated}: a program "
+            f"is writing it, or was killed when it did; or {wrong}"
+        )
 
 
 def _note_not_followed(found: list[str]) -> str:
