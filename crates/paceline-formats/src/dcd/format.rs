@@ -73,9 +73,12 @@ impl Format for Dcd {
                 Ok(doubt) => notes.extend(doubt),
                 Err(fault) => {
                     let error = Error::damaged(source.path(), Some(n - 1), start, len, fault);
-                    notes.push(format!(
-                        "the last frame is damaged, and maybe others: {error}"
-                    ));
+                    let moved = match rest {
+                        0 => "",
+                        _ => "; bytes were lost or inserted before it",
+                    };
+                    let note = "the last frame is damaged, and maybe others";
+                    notes.insert(0, format!("{note}: {error}{moved}"));
                 }
             }
         }

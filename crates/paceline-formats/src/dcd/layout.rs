@@ -2,6 +2,7 @@
 
 use super::cell::is_charmms_own;
 use super::header::{FIRST_LEN, MAX_TITLE};
+use crate::frame::possible_time;
 
 /// CHARMM's unit of time in ps, divided as MDAnalysis does so that the same bits come out.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
@@ -101,9 +102,10 @@ impl Layout {
         f64::from(self.istart) / f64::from(self.nsavc)
     }
 
-    /// Time of a frame, ps. NaN where the header's step length is not a finite number.
+    /// Time of a frame, ps. NaN where the header's step length is not a finite number, or leads to
+    /// a time that is none.
     pub fn time(&self, frame: u64) -> f64 {
-        (frame as f64 + self.first()) * self.dt()
+        possible_time((frame as f64 + self.first()) * self.dt())
     }
 
     /// Number of a frame's step in the simulation. A header that saves every 0 or -n steps is

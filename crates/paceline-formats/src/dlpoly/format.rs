@@ -200,7 +200,32 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         size,
         watch: ScanProgress::new(options.progress, size),
     };
-    load_or_scan(source, format::Layout::new(layout), size, options, &scanner)
+    let mut opened = load_or_scan(source, format::Layout::new(layout), size, options, &scanner)?;
+    let note = odd_sizes(&head.layout, &opened);
+    opened.notes.splice(..0, note);
+    Ok(opened)
+}
+
+/// The note on frames that do not have as many bytes as their lines make, where most frames do.
+fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
+    let n = opened.frames.len();
+    let is_odd = |&frame: &u64| {
+        let (_, size) = opened.frames.extent(frame);
+        // Blank lines may stand behind the last frame.
+        let blank = frame + 1 == n && layout.frame_size().is_none_or(|usual| size > usual);
+        !blank && !layout.is_usual_size(size) && opened.damaged.binary_search(&frame).is_err()
+    };
+    let odd: Vec<u64> = (0..n).filter(is_odd).collect();
+    let first = *odd.first().filter(|_| 2 * odd.len() as u64 <= n)?;
+    let (at, _) = opened.frames.extent(first);
+    let frames = match odd.len() - 1 {
+        0 => format!("frame {first} (byte {at})"),
+        more => format!("frame {first} (byte {at}) and {more} more"),
+    };
+    Some(format!(
+        "{frames}: other lengths of lines than in the rest of the file; it was edited, or bytes were \
+         lost or inserted, and numbers there may be wrong"
+    ))
 }
 
 /// Scans a HISTORY line by line.

@@ -17,6 +17,7 @@ use super::lines::{Lines, is_blank, quoted, vector, words};
 use crate::Fields;
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
+use crate::frame::{check_time, possible_time};
 
 /// Word that every frame of a HISTORY begins with.
 pub const TIMESTEP: &[u8] = b"timestep";
@@ -179,7 +180,9 @@ impl Header {
         };
         Ok(Header {
             step,
-            time: time.ok_or("\"timestep\" with a time at its end")?,
+            time: time
+                .filter(is_possible)
+                .ok_or("\"timestep\" with a time at its end")?,
             imcon: imcon as u8,
         })
     }
@@ -202,7 +205,7 @@ impl Header {
                 Some(b'*') => (time / dt).round() as i64,
                 _ => take_integer(&mut step)?,
             };
-            Some((step, time))
+            Some((step, time)).filter(|(_, time)| is_possible(time))
         });
         let (step, time) =
             parsed.ok_or("\"timestep\" with its step, a step's length and a time")?;
@@ -212,6 +215,11 @@ impl Header {
             imcon: layout.imcon,
         })
     }
+}
+
+/// True for a time (ps) that a simulation can have.
+fn is_possible(time: &f64) -> bool {
+    !possible_time(*time).is_nan()
 }
 
 impl ConfigLine {
@@ -246,6 +254,7 @@ impl ConfigLine {
             Some(Ok(n_atoms)) if n_atoms > 0 => Some(n_atoms),
             Some(_) => return Err(bad("at least 1 atom")),
         };
+        check_time(at, time)?;
         Ok(ConfigLine {
             imcon: imcon as u8,
             n_atoms,

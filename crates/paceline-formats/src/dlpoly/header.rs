@@ -317,6 +317,14 @@ impl Layout {
         }
     }
 
+    /// True for a frame that has as many bytes as its lines make in such a file, with or without
+    /// velocities and forces.
+    pub(super) fn is_usual_size(&self, size: u64) -> bool {
+        let mut levels = [self.level, 0, 1, 2].into_iter();
+        let of_level = |level| Layout { level, ..*self }.frame_size();
+        levels.any(|level| of_level(level).is_none_or(|usual| usual == size))
+    }
+
     /// The same file with another number of atoms.
     pub fn with_n_atoms(self, n_atoms: u64) -> Layout {
         Layout { n_atoms, ..self }

@@ -223,7 +223,9 @@ impl<'a> Walker<'a> {
     ///
     /// A place within the frame shows that the frame's size is wrong: the frame ends there.
     /// Otherwise the frame keeps its size, and the bytes from its end to the next place become an
-    /// entry of their own, so that they are neither lost nor taken for a frame.
+    /// entry of their own, so that they are neither lost nor taken for a frame. But where they are
+    /// too few for a frame, they were inserted, maybe within this one: it gets them, and its size
+    /// is wrong then.
     pub fn resync(&mut self, place: Place, chain: &mut Chain) -> Result<Resync> {
         let next = self.find(place.at + 1, self.file.size)?;
         let Some(end) = self.end(place) else {
@@ -243,10 +245,23 @@ impl<'a> Walker<'a> {
                 stated: None,
             });
         }
-        if next.is_none_or(|next| next.at > end) {
+        if next.is_none_or(|next| next.at > end) && !self.is_inserted(end, next)? {
             chain.push_unknown(end);
         }
         Ok(Resync::Damaged(next))
+    }
+
+    /// True if the bytes from `end` to the next place are too few for a frame, and do not begin as
+    /// one of another number of atoms.
+    fn is_inserted(&mut self, end: u64, next: Option<Place>) -> Result<bool> {
+        let Trajectory {
+            format, n_atoms, ..
+        } = self.file;
+        if next.is_none_or(|next| next.at - end >= format.frame_min(n_atoms)) {
+            return Ok(false);
+        }
+        let bytes = self.bytes(end, 4, 0)?;
+        Ok(!format.magics().iter().any(|magic| bytes.starts_with(magic)))
     }
 
     /// Return where the frame at `place` says it ends, unless that is behind the end of the file.
@@ -319,6 +334,9 @@ pub struct FrameHeader {
 pub trait Framed: Sync {
     /// Bytes within which every header ends.
     fn header_max(&self) -> usize;
+
+    /// Bytes that the shortest frame of so many atoms has, about, if it holds anything of them.
+    fn frame_min(&self, n_atoms: usize) -> u64;
 
     /// Return the values that the first four bytes of a frame may have.
     fn magics(&self) -> &[[u8; 4]];

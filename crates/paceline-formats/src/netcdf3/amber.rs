@@ -93,6 +93,7 @@ impl<'h> Reading<'h> {
             start: place.start,
             size: place.size,
             frames: place.frames,
+            lost_from: None,
             variables,
         };
         let is_empty = match place.frames {

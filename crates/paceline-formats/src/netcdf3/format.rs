@@ -1,8 +1,10 @@
 //! Amber NetCDF as a format of the registry.
 
 use std::any::Any;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
+use super::header::Header;
+use super::layout::Role;
 use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder};
 use crate::atom_set::Atoms;
 use crate::error::Result;
@@ -12,6 +14,7 @@ use crate::format::{
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_each, read_head};
 use crate::source::Source;
+use crate::xdr::padding;
 use crate::{Decoder, Encoder, Fields};
 
 /// Amber's conventions in NetCDF's classic formats.
@@ -60,25 +63,20 @@ impl Format for Netcdf3 {
     }
 
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened> {
-        let layout = read_head(source, size, Layout::parse)?
-            .map_err(|what| unsupported(source.path(), what))?;
-        let (start, frame_size) = (layout.start(), layout.frame_size());
-        let mut notes = Vec::new();
-        let frames = match layout.arrangement() {
-            Arrangement::Records { n_claimed } => {
-                let (frames, rest) = count(size, start, frame_size, frame_size);
-                let claimed = n_claimed.and_then(|n| i64::try_from(n).ok());
-                notes.extend(claimed.and_then(|claimed| miscounted(frames.len(), claimed)));
-                notes.extend(cut(frames.len(), size, rest, frame_size));
-                frames
-            }
+        let parse = |head: &[u8], size| {
+            let claimed = Header::parse(head, size)?.file_size();
+            Ok(Layout::parse(head, size)?.map(|layout| (layout, claimed)))
+        };
+        let (mut layout, size_claimed) =
+            read_head(source, size, parse)?.map_err(|what| unsupported(source.path(), what))?;
+        let (frames, mut notes) = match layout.arrangement() {
+            Arrangement::Records { n_claimed } => records(source, &mut layout, size, n_claimed)?,
             Arrangement::Arrays { n, n_claimed } => {
-                notes.extend(miscounted(n, i64::try_from(n_claimed).unwrap_or(i64::MAX)));
-                Frames::Shared {
-                    start,
-                    size: frame_size,
-                    n,
-                }
+                let other_count = miscounted(n, i64::try_from(n_claimed).unwrap_or(i64::MAX));
+                let notes = [other_size(size, size_claimed), other_count];
+                let notes = notes.into_iter().flatten().collect();
+                let (start, size) = (layout.start(), layout.frame_size());
+                (Frames::Shared { start, size, n }, notes)
             }
         };
         if let Some(dt) = layout.dt() {
@@ -106,6 +104,84 @@ impl Format for Netcdf3 {
             _ => encoder,
         }))
     }
+}
+
+/// The frames of a file whose frames are records, and what to say of its size.
+fn records(
+    source: &dyn Source,
+    layout: &mut Layout,
+    size: u64,
+    n_claimed: Option<u64>,
+) -> Result<(Frames, Vec<String>)> {
+    let (start, frame_size) = (layout.start(), layout.frame_size());
+    let (frames, rest) = count(size, start, frame_size, frame_size);
+    let n = frames.len();
+    let claimed = n_claimed.and_then(|n| i64::try_from(n).ok());
+    let other_count = claimed.and_then(|claimed| miscounted(n, claimed));
+    if rest == 0 && other_count.is_none() {
+        return Ok((frames, Vec::new()));
+    }
+    let cut = cut(n, size, rest, frame_size);
+    let notes = match alignment(source, layout, size, n)? {
+        Alignment::Lost(place) => {
+            layout.lost_from = place.as_ref().map(|place| *place.start());
+            vec![Some(lost(layout, size, rest, place)), other_count]
+        }
+        Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
+        // Bytes of the last whole frame may have moved, behind its time and cell.
+        Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
+            let or = format!("; or so many bytes were inserted in frame {}", n - 1);
+            vec![other_count, cut.map(|note| note + &or)]
+        }
+        Alignment::Kept { .. } => vec![other_count, cut],
+    };
+    Ok((frames, notes.into_iter().flatten().collect()))
+}
+
+/// Beginning of a note on a file that has lost bytes, or to which some were added.
+const CONTRADICTS: &str = "the size of the file contradicts its header";
+
+const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all numbers behind are \
+     wrong: the times and cells of the file do not tell";
+
+const COPY_AGAIN: &str = "copy it again from where it is whole";
+
+/// The note on a file of records whose frames are not where the header has them.
+fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>>) -> String {
+    let (start, frame_size) = (layout.start(), layout.frame_size());
+    let size = match rest {
+        0 => format!("{size} bytes"),
+        _ => format!("{size} bytes, where frames have {frame_size} from byte {start} on"),
+    };
+    let Some(place) = place else {
+        return format!(
+            "{CONTRADICTS}: {size}, and the last frames have no possible times or cells: bytes were \
+             lost or inserted, and all numbers behind them are wrong; {COPY_AGAIN}"
+        );
+    };
+    let (first, last) = place.into_inner();
+    let (from, to) = (start + first * frame_size, start + (last + 1) * frame_size);
+    format!(
+        "{CONTRADICTS}: {size}; bytes were lost or inserted in frame {first} or {last} (bytes {from} \
+         to {to}), and frames from {first} on cannot be read; {COPY_AGAIN}"
+    )
+}
+
+/// The note on a file of another size than that which its header tells of, where frames are no
+/// records: these are as many as the header says.
+fn other_size(size: u64, claimed: Option<u64>) -> Option<String> {
+    let claimed = claimed?;
+    let what = if size < claimed {
+        "it was cut at its end, or bytes were lost in its middle"
+    } else if size > claimed + padding(claimed) {
+        "bytes were added at its end, or inserted in its middle"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{CONTRADICTS}: {size} bytes, where there should be {claimed}; {what}, and then all numbers \
+         behind are wrong; {COPY_AGAIN}"
+    ))
 }
 
 impl FileLayout for Layout {
@@ -156,4 +232,210 @@ impl FileLayout for Layout {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+// Finds whether frames are where the header has them: bytes that were lost or inserted in the middle
+// of a file move all that is behind them, and nothing else tells.
+//
+// The numbers that can tell are times, which go on as they began, and cells, which hardly change.
+// They are looked at where the size of a file contradicts its header, in a few small reads.
+
+/// Frames at the end that a killed writer may have left without numbers.
+const UNWRITTEN_MAX: u64 = 8;
+
+/// Edges of a cell differ by no more than this factor, and angles by so many degrees.
+const EDGE_FACTOR: f32 = 1.25;
+const ANGLE_CHANGE: f32 = 2.0;
+
+/// Times between frames differ by this part of them, and times by this part of all time, but for
+/// rounding.
+const DT_CHANGE: f64 = 0.01;
+const DRIFT: f64 = 0.001;
+
+/// Where the frames of a file are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Alignment {
+    /// Where the header has them, and so is the one that is cut, as far as it can be seen.
+    Kept { cut_too: bool },
+    /// No time and no cell tells.
+    Unknown,
+    /// Elsewhere: bytes were lost or inserted in one of these frames, if it is known in which.
+    Lost(Option<RangeInclusive<u64>>),
+}
+
+/// What the times and cells of a file tell of the place of its frames, `n` of which are whole by the
+/// header. They are records, and the file has `size` bytes.
+///
+/// # Errors
+/// Errors of the source.
+fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<Alignment> {
+    if n == 0 {
+        return Ok(Alignment::Unknown);
+    }
+    let mut numbers = Numbers::new(source, layout, size)?;
+    let Some(last) = numbers.last_written(n)? else {
+        return Ok(Alignment::Unknown);
+    };
+    let sign = numbers.sign(last, 0)?;
+    if sign == Sign::Right {
+        let cut_too = numbers.sign(n, 0)? == Sign::Right;
+        return Ok(Alignment::Kept { cut_too });
+    }
+    // Behind the damage, frames are where they are if counted from the end of the file.
+    let behind = (size - layout.start()) % layout.frame_size();
+    let moved = behind > 0 && numbers.sign(n - 1, behind)? == Sign::Right;
+    if !moved && sign == Sign::Unclear {
+        return Ok(Alignment::Unknown);
+    }
+    let begins_right = moved || (last > 2 && numbers.sign(2, 0)? == Sign::Right);
+    let (mut right, mut wrong) = (0, last);
+    while begins_right && wrong - right > 1 {
+        let middle = right + (wrong - right) / 2;
+        match numbers.sign(middle, 0)? {
+            Sign::Right => right = middle,
+            _ => wrong = middle,
+        }
+    }
+    Ok(Alignment::Lost(begins_right.then_some(right..=wrong)))
+}
+
+/// What the numbers at a place tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// They are those of a frame of this file.
+    Right,
+    Unclear,
+    /// They are no time or no cell.
+    Wrong,
+}
+
+/// Time and cell, as they are at some place.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Moment {
+        time: f64,
+        cell: [f32; 6],
+    },
+    /// Zeros, or the library's mark for what was never written.
+    Unwritten,
+    Impossible,
+    /// The file ends before.
+    Nothing,
+}
+
+/// Reads the time and the cell of frames.
+struct Numbers<'a> {
+    source: &'a dyn Source,
+    layout: &'a Layout,
+    size: u64,
+    decoder: NetcdfDecoder,
+    /// Time and cell of the first frame.
+    first: Option<(f64, [f32; 6])>,
+    /// From the first frame to the second, ps, and how far it may be wrong.
+    dt: Option<(f64, f64)>,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(source: &'a dyn Source, layout: &'a Layout, size: u64) -> Result<Self> {
+        let no_atoms = Atoms::new(&[], layout.n_atoms())?;
+        let mut numbers = Numbers {
+            source,
+            layout,
+            size,
+            decoder: NetcdfDecoder::new(layout.clone(), no_atoms, Fields::default()),
+            first: None,
+            dt: None,
+        };
+        if let Found::Moment { time, cell } = numbers.at(0, 0)? {
+            numbers.first = Some((time, cell));
+            if layout.variable(Role::Time).is_some()
+                && let Found::Moment { time: next, .. } = numbers.at(1, 0)?
+                && next > time
+            {
+                numbers.dt = Some((next - time, rounding(next)));
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// The last of `n` frames that has numbers.
+    fn last_written(&mut self, n: u64) -> Result<Option<u64>> {
+        for frame in (n.saturating_sub(UNWRITTEN_MAX)..n).rev() {
+            if !matches!(self.at(frame, 0)?, Found::Unwritten) {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What stands `behind` bytes behind the place of a frame.
+    fn at(&mut self, frame: u64, behind: u64) -> Result<Found> {
+        let frame_size = self.layout.frame_size();
+        let start = self.layout.start() + frame * frame_size + behind;
+        let mut bytes = Vec::new();
+        for run in self.decoder.runs(frame, frame_size) {
+            if start + run.end() > self.size {
+                return Ok(Found::Nothing);
+            }
+            let read = bytes.len();
+            bytes.resize(read + run.len as usize, 0);
+            self.source.read_at(start + run.start, &mut bytes[read..])?;
+        }
+        let is_zero = || bytes.iter().all(|&byte| byte == 0);
+        Ok(match self.decoder.time_and_cell(frame, &bytes) {
+            // The first frame may be at 0 ps and have no cell.
+            Ok(_) if frame > 0 && is_zero() => Found::Unwritten,
+            Ok((time, cell)) => Found::Moment { time, cell },
+            Err(_) if self.decoder.is_unwritten(&bytes) => Found::Unwritten,
+            Err(_) => Found::Impossible,
+        })
+    }
+
+    fn sign(&mut self, frame: u64, behind: u64) -> Result<Sign> {
+        let (time, cell) = match self.at(frame, behind)? {
+            Found::Moment { time, cell } => (time, cell),
+            Found::Impossible => return Ok(Sign::Wrong),
+            Found::Unwritten | Found::Nothing => return Ok(Sign::Unclear),
+        };
+        let is_right = self.is_usual(&cell) || self.goes_on(frame, behind, time)?;
+        Ok(if is_right { Sign::Right } else { Sign::Unclear })
+    }
+
+    /// True for a cell much as that of the first frame.
+    fn is_usual(&self, cell: &[f32; 6]) -> bool {
+        let Some((_, first)) = self.first else {
+            return false;
+        };
+        let mut both = first.iter().zip(cell);
+        let is_edge = |(one, other): (&f32, &f32)| {
+            *one > 0.0 && *other > one / EDGE_FACTOR && *other < one * EDGE_FACTOR
+        };
+        let edges = both.by_ref().take(3).all(is_edge);
+        edges && both.all(|(one, other)| *one > 0.0 && (one - other).abs() < ANGLE_CHANGE)
+    }
+
+    /// True for a time that is as much later than that of the frame before, and of the first one, as
+    /// the time of the second frame tells.
+    fn goes_on(&mut self, frame: u64, behind: u64, time: f64) -> Result<bool> {
+        let (Some((first, _)), Some((dt, error))) = (self.first, self.dt) else {
+            return Ok(false);
+        };
+        if frame < 2 {
+            return Ok(false);
+        }
+        let Found::Moment { time: before, .. } = self.at(frame - 1, behind)? else {
+            return Ok(false);
+        };
+        let rounded = rounding(time) + error;
+        let n = frame as f64;
+        // Where bytes were lost, the frame counted from the end of the file is one more.
+        let drift = n * (DRIFT * dt + error) + dt * f64::from(u8::from(behind > 0)) + rounded;
+        Ok(((time - before) - dt).abs() <= DT_CHANGE * dt + rounded
+            && ((time - first) - n * dt).abs() <= drift)
+    }
+}
+
+/// How far a time may be from what was meant, where it was rounded to 32 bits.
+fn rounding(time: f64) -> f64 {
+    2.0 * f64::from(f32::EPSILON) * time.abs()
 }

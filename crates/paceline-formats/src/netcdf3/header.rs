@@ -101,6 +101,27 @@ impl<'a> Header<'a> {
         })
     }
 
+    /// Bytes that a file of this header has, but for those that fill up its end; nothing where it
+    /// leaves the number of records open.
+    pub fn file_size(&self) -> Option<u64> {
+        let mut variables = self.variables.iter();
+        let has_records = variables.any(|variable| variable.in_records);
+        let n_records = if has_records { self.n_records? } else { 0 };
+        let ends = self.variables.iter().map(|variable| {
+            let len = match variable.in_records {
+                true if n_records == 0 => return Some(0),
+                true => self
+                    .record_size
+                    .checked_mul(n_records - 1)?
+                    .checked_add(variable.size)?,
+                false => variable.size,
+            };
+            variable.begin.checked_add(len)
+        });
+        let ends: Option<Vec<u64>> = ends.collect();
+        Some(ends?.into_iter().fold(self.size, u64::max))
+    }
+
     /// Length of a dimension.
     pub fn dimension(&self, name: &str) -> Option<u64> {
         let named = |dimension: &&Dimension<'_>| dimension.name == name.as_bytes();
@@ -414,6 +435,15 @@ impl Scale {
         match is_one(factor) {
             true => Scale::None,
             false => Scale::Double(factor),
+        }
+    }
+
+    /// Sign of what it makes of a positive number.
+    pub fn sign(self) -> f32 {
+        match self {
+            Scale::None => 1.0,
+            Scale::Single(factor) => factor.signum(),
+            Scale::Double(factor) => factor.signum() as f32,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::header::{Number, Scale};
 use crate::Fields;
+use crate::frame::possible_time;
 
 /// How one Amber NetCDF file is laid out: everything a worker needs to find and decode any frame.
 ///
@@ -16,6 +17,8 @@ pub struct Layout {
     /// Bytes of an extent.
     pub(super) size: u64,
     pub(super) frames: Arrangement,
+    /// The first frame that may be elsewhere: bytes were lost or inserted in it or behind.
+    pub(super) lost_from: Option<u64>,
     /// One for each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],
 }
@@ -81,6 +84,11 @@ impl Layout {
         }
     }
 
+    /// True for a frame that may be elsewhere, for bytes were lost or inserted before its end.
+    pub fn is_lost(&self, frame: u64) -> bool {
+        self.lost_from.is_some_and(|first| frame >= first)
+    }
+
     pub(super) fn variable(&self, role: Role) -> Option<Variable> {
         self.variables[role as usize]
     }
@@ -96,11 +104,14 @@ impl Layout {
         Some((self.start + time.at, time.number.width(), step))
     }
 
-    /// Time of a frame, ps, from the bytes that [`Layout::times_at`] tells of. Without them frames
-    /// count as 1 ps apart, as in MDAnalysis.
+    /// Time of a frame, ps, from the bytes that [`Layout::times_at`] tells of; NaN where it is none.
+    /// Without them frames count as 1 ps apart, as in MDAnalysis.
     pub fn time(&self, frame: u64, bytes: &[u8]) -> f64 {
+        if self.is_lost(frame) {
+            return f64::NAN;
+        }
         match self.variable(Role::Time) {
-            Some(time) => time.number.value(bytes) * time.factor,
+            Some(time) => possible_time(time.number.value(bytes) * time.factor),
             None => frame as f64,
         }
     }
@@ -124,13 +135,15 @@ impl Layout {
             Arrangement::Records { n_claimed } => (false, 0, n_claimed),
             Arrangement::Arrays { n, n_claimed } => (true, n, Some(n_claimed)),
         };
-        let mut bytes = vec![u8::from(in_arrays) | u8::from(n_claimed.is_some()) << 1];
+        let flags = [in_arrays, n_claimed.is_some(), self.lost_from.is_some()];
+        let mut bytes = vec![(0..3).map(|bit| u8::from(flags[bit]) << bit).sum()];
         for number in [
             self.n_atoms,
             self.start,
             self.size,
             n,
             n_claimed.unwrap_or(0),
+            self.lost_from.unwrap_or(0),
         ] {
             bytes.extend(number.to_le_bytes());
         }
@@ -150,8 +163,8 @@ impl Layout {
         let [flags] = take(&mut rest)?;
         let mut number = || take(&mut rest).map(u64::from_le_bytes);
         let (n_atoms, start, size) = (number()?, number()?, number()?);
-        let (n, n_claimed) = (number()?, number()?);
-        let frames = match flags {
+        let (n, n_claimed, lost_from) = (number()?, number()?, number()?);
+        let frames = match flags & 3 {
             0 => Arrangement::Records { n_claimed: None },
             2 => Arrangement::Records {
                 n_claimed: Some(n_claimed),
@@ -168,6 +181,7 @@ impl Layout {
             start,
             size,
             frames,
+            lost_from: (flags & 4 != 0).then_some(lost_from),
             variables,
         };
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)

@@ -23,11 +23,14 @@ pub mod header;
 mod layout;
 pub mod units;
 
+use std::ops::Range;
+
 use self::header::{Number, Scale};
 use self::layout::{Role, Variable};
 use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
+use crate::frame::check_time;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run};
 
@@ -37,6 +40,14 @@ pub use self::layout::{Arrangement, Layout};
 
 /// kJ in a kcal; MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;
+
+/// The library's mark for numbers that were never written, also of doubles, rounded.
+const FILL: f32 = 9.969_21e36;
+
+/// Bounds of the edges of a cell, Å.
+const EDGES: Range<f32> = 1e-6..1e9;
+/// Bound of its angles: far beyond 180 degrees, for a wrong factor in the header is no damage.
+const ANGLE_MAX: f32 = 1e4;
 
 /// Decodes what is wanted of one Amber NetCDF file.
 #[derive(Debug)]
@@ -82,6 +93,10 @@ impl NetcdfDecoder {
             let expected = format!("{} bytes of the frame's runs", self.plan.len);
             return Err(Fault::bad(0, expected, bytes.len()));
         }
+        if self.layout.is_lost(frame) {
+            let found = "other bytes: some were lost or inserted here or before";
+            return Err(Fault::bad(0, "a frame, where the header has it", found));
+        }
         let (wanted, width) = (self.wanted, 3 * self.n_wanted);
         let room = |wanted: bool, values: &[f32]| !wanted || values.len() == width;
         if room(wanted.positions, out.positions)
@@ -94,19 +109,68 @@ impl NetcdfDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    fn dimensions(&self, bytes: &[u8]) -> [f32; 6] {
+    /// Time (ps) and cell of a frame from the bytes of its runs.
+    ///
+    /// # Errors
+    /// [`Fault::Bad`] where they are impossible.
+    fn time_and_cell(&self, frame: u64, bytes: &[u8]) -> Result<(f64, [f32; 6]), Fault> {
+        let time = match self.plan.part_of(Role::Time) {
+            Some(part) => part.first(bytes) * part.factor,
+            None => frame as f64,
+        };
+        check_time(self.byte_of(Role::Time, frame), time)?;
         let mut dimensions = [0.0; 6];
         let (lengths, angles) = dimensions.split_at_mut(3);
-        for (role, values) in [(Role::Lengths, lengths), (Role::Angles, angles)] {
-            if let Some(part) = self.plan.part_of(role) {
-                part.gather(bytes, values);
-            }
+        let is_edge = |length: f32| length == 0.0 || EDGES.contains(&length);
+        let is_angle = |angle: f32| (0.0..ANGLE_MAX).contains(&angle);
+        self.cell_part(frame, bytes, Role::Lengths, is_edge, lengths)?;
+        // Angles without lengths are no cell, nor are lengths that were never written.
+        if lengths.iter().all(|&length| length == 0.0) {
+            return Ok((time, [0.0; 6]));
         }
-        // Angles without lengths are no cell.
-        if dimensions[..3] == [0.0; 3] {
-            return [0.0; 6];
+        self.cell_part(frame, bytes, Role::Angles, is_angle, angles)?;
+        Ok((time, dimensions))
+    }
+
+    /// Take lengths or angles, which are none unless they are possible.
+    fn cell_part(
+        &self,
+        frame: u64,
+        bytes: &[u8],
+        role: Role,
+        is_possible: impl Fn(f32) -> bool,
+        values: &mut [f32],
+    ) -> Result<(), Fault> {
+        let Some(part) = self.plan.part_of(role) else {
+            return Ok(());
+        };
+        part.gather(bytes, values);
+        if values.iter().all(|&value| value == FILL) {
+            values.fill(0.0);
         }
-        dimensions
+        // What the header's own factor makes negative is not damaged.
+        let sign = part.number.scale.sign();
+        if values.iter().all(|&value| is_possible(sign * value)) {
+            return Ok(());
+        }
+        let (expected, unit) = match role {
+            Role::Angles => ("the angles of a cell", "degrees"),
+            _ => ("the edges of a cell", "Å"),
+        };
+        let found = format!("{values:?} {unit}");
+        Err(Fault::bad(self.byte_of(role, frame), expected, found))
+    }
+
+    /// True where the library's mark stands for a time that was never written.
+    fn is_unwritten(&self, bytes: &[u8]) -> bool {
+        let time = self.plan.part_of(Role::Time);
+        time.is_some_and(|time| time.first(bytes) as f32 == FILL)
+    }
+
+    /// Offset of a frame's part of a variable in the extent.
+    fn byte_of(&self, role: Role, frame: u64) -> usize {
+        let variable = self.layout.variable(role);
+        variable.map_or(0, |variable| variable.at + frame * variable.step) as usize
     }
 }
 
@@ -143,11 +207,7 @@ impl Decoder for NetcdfDecoder {
                 part.gather(bytes, values);
             }
         }
-        *out.dimensions = self.dimensions(bytes);
-        let time = self.plan.part_of(Role::Time);
-        *out.time = time
-            .and_then(|time| Some(time.first(bytes)? * time.factor))
-            .unwrap_or(frame as f64);
+        (*out.time, *out.dimensions) = self.time_and_cell(frame, bytes)?;
         *out.step = self.layout.step(frame);
         *out.fields = self.layout.fields();
         Ok(())
@@ -255,9 +315,8 @@ impl Part {
     }
 
     /// The first number, in the file's unit.
-    pub fn first(&self, bytes: &[u8]) -> Option<f64> {
-        let piece = self.pieces.first()?;
-        Some(self.number.value(&bytes[piece.source..]))
+    pub fn first(&self, bytes: &[u8]) -> f64 {
+        self.number.value(&bytes[self.pieces[0].source..])
     }
 
     /// All numbers, in our unit: MDAnalysis multiplies in f32.

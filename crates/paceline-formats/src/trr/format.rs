@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::path::Path;
 
-use super::{AT_ATOMS, ATOM_BYTES_MIN, HEADER_MAX, Header, MAGIC, TrrDecoder, TrrEncoder};
+use super::{
+    AT_ATOMS, ATOM_BYTES_MIN, HEADER_MAX, HEADER_MIN, Header, MAGIC, TrrDecoder, TrrEncoder,
+};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{
@@ -80,6 +82,10 @@ fn check_room(path: &Path, opened: &Opened) -> Result<()> {
 impl Framed for Trr {
     fn header_max(&self) -> usize {
         HEADER_MAX
+    }
+
+    fn frame_min(&self, n_atoms: usize) -> u64 {
+        HEADER_MIN + ATOM_BYTES_MIN * n_atoms as u64
     }
 
     fn magics(&self) -> &[[u8; 4]] {

@@ -22,6 +22,7 @@ mod format;
 use crate::atom_set::Atoms;
 use crate::codec::Reading;
 use crate::error::Fault;
+use crate::frame::check_time;
 use crate::source::GAP;
 use crate::xdr::Xdr;
 use crate::{Decoder, Fields, FrameOut, Run, xdr};
@@ -287,6 +288,9 @@ pub const MAGIC: i32 = 1993;
 /// Bytes that suffice to parse any header.
 pub const HEADER_MAX: usize = 92;
 
+/// Bytes of a header in single precision.
+const HEADER_MIN: u64 = HEADER_FIXED + 8;
+
 /// Without time and lambda, whose width the header tells.
 const HEADER_FIXED: u64 = 76;
 
@@ -360,10 +364,12 @@ impl Header {
         let contents = Contents::new(&sizes, n_atoms as u64)?;
         let step = xdr.i32()?;
         let _energies = xdr.i32()?;
+        let at = xdr.at();
         let (time, lambda) = match contents.width {
             8 => (xdr.f64()?, xdr.f64()? as f32),
             _ => (xdr.f32()?.into(), xdr.f32()?),
         };
+        check_time(at, time)?;
         Ok(Header {
             n_atoms,
             step,

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 
-use super::{HEADER_MAX, Header, MAGIC_1995, MAGIC_2023, PRECISION, XtcDecoder, XtcEncoder};
+use super::{
+    HEADER_MAX, Header, MAGIC_1995, MAGIC_2023, PRECISION, XtcDecoder, XtcEncoder, frame_min,
+};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
 use crate::format::{
@@ -64,6 +66,10 @@ impl Format for Xtc {
 impl Framed for Xtc {
     fn header_max(&self) -> usize {
         HEADER_MAX
+    }
+
+    fn frame_min(&self, n_atoms: usize) -> u64 {
+        frame_min(n_atoms as u64)
     }
 
     fn magics(&self) -> &[[u8; 4]] {

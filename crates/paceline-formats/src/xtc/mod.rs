@@ -23,11 +23,11 @@ mod format;
 mod mixed_radix;
 mod simd;
 
-use self::decode::Packed;
-use self::decode::Wanted;
+use self::decode::{Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::{Decoder, Fields, FrameOut, Run};
 use crate::atom_set::Atoms;
 use crate::error::Fault;
+use crate::frame::check_time;
 use crate::xdr::{self, Xdr, padding};
 
 pub use self::encode::{PRECISION, XtcEncoder};
@@ -48,6 +48,19 @@ const PLAIN_START: usize = 56;
 
 const AT_ATOMS: usize = 4;
 const AT_BYTE_COUNT: usize = 88;
+
+/// Bytes that a frame of so many atoms has at least: packed, all but one atom in a run are small.
+fn frame_min(n_atoms: u64) -> u64 {
+    const LEAST_BITS: u64 = SMALL_MIN as u64;
+    match n_atoms <= PLAIN_ATOMS as u64 {
+        true => PLAIN_START as u64 + 12 * n_atoms,
+        false => {
+            AT_BYTE_COUNT as u64
+                + 4
+                + (n_atoms - n_atoms.div_ceil(1 + RUN_MAX as u64)) * LEAST_BITS / 8
+        }
+    }
+}
 
 /// The header of a frame: all before its positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,7 +93,9 @@ impl Header {
             return Err(Fault::bad(AT_ATOMS, "a number of atoms", atoms));
         };
         let step = xdr.i32()?;
+        let at = xdr.at();
         let time = xdr.f32()?;
+        check_time(at, time.into())?;
         let box_vectors = [xdr.f32x3()?, xdr.f32x3()?, xdr.f32x3()?];
         let at = xdr.at();
         let again = xdr.i32()?;

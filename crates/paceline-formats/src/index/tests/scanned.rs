@@ -21,6 +21,10 @@ impl Framed for Toy {
         HEADER
     }
 
+    fn frame_min(&self, _n_atoms: usize) -> u64 {
+        HEADER as u64
+    }
+
     fn magics(&self) -> &[[u8; 4]] {
         const MAGICS: [[u8; 4]; 1] = [*b"toy!"];
         &MAGICS
@@ -196,6 +200,25 @@ fn a_frame_that_ends_too_early_leaves_an_entry_behind_it() {
     assert_eq!(borders(&scan), [0, 150, 250, 300, 450, 600]);
     assert_eq!(scan.damaged, [2]);
     assert_eq!(*expected.last().unwrap(), scan.end);
+}
+
+#[test]
+fn bytes_inserted_in_a_frame_are_counted_to_it() {
+    let mut random = Random(9);
+    let (whole, expected) = toys(&[150; 6], &mut random);
+    for n in [1, 4, HEADER - 1] {
+        for at in (150 + HEADER..=300).step_by(10) {
+            let mut bytes = whole.clone();
+            bytes.splice(at..at, random.bytes(n));
+            let scan = scanned(&bytes);
+            let moved = expected.iter().map(|&border| match border {
+                0 | 150 => border,
+                _ => border + n as u64,
+            });
+            assert_eq!(borders(&scan), moved.collect::<Vec<_>>(), "{n} at {at}");
+            assert_eq!(scan.damaged, [1]);
+        }
+    }
 }
 
 #[test]
