@@ -115,7 +115,14 @@ def ratios_table() -> Table:
 
 def totals_table() -> Table:
     """Whole runs with stragglers, each from the other."""
-    headings = ("run", "measured s", "serial / N s", "model s", "other ranks s", "model of others s")
+    headings = (
+        "run",
+        "measured s",
+        "serial / N s",
+        "model s",
+        "other ranks s",
+        "model of others s",
+    )
     table = Table("whole runs with stragglers (text), Comet, 72 ranks", headings)
     for run in totals():
         whole = total_left_out(run)

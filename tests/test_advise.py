@@ -12,6 +12,7 @@ from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
+from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli.main import main
 from paceline.cli.options import seconds
@@ -22,7 +23,6 @@ from paceline.scaling import sample_forecast as measuring
 from paceline.scaling import sample_run as disk
 from paceline.scaling.sample_forecast import Forecast, Pace
 from paceline.scaling.sample_run import Costs, SampleTimes
-from paceline.trajectory import open as opening
 
 #: Seconds that the sleeping function takes a frame.
 NAP = 1e-2
@@ -65,7 +65,7 @@ def long_xtc(tmp_path_factory, ca):
 
 @pytest.fixture
 def short_sample(monkeypatch):
-    monkeypatch.setattr(opening, "SAMPLE", 100_000)
+    monkeypatch.setattr(disk, "SAMPLE", 100_000)
 
 
 def test_numbers_of_an_rmsd(rmsd_advice):
@@ -233,11 +233,12 @@ def test_what_is_refused(ca, tmp_path):
 
 
 def test_a_long_file_needs_no_index(long_xtc, short_sample):
-    universe = paceline.Universe(PSF, long_xtc, sampled=True)
-    chain = universe.trajectory.chain
-    assert chain.is_sample
-    assert chain.n_frames < 50
-    assert chain.n_expected == pytest.approx(588, rel=0.02)
+    universe = paceline.Universe(PSF, long_xtc, opener=open_samples)
+    assert universe.trajectory.n_frames < 50
+    assert Outline.of(universe.trajectory).n_frames == pytest.approx(588, rel=0.02)
+    assert universe.trajectory.chain.bytes_per_frame == pytest.approx(
+        long_xtc.stat().st_size / 588, rel=0.02
+    )
     advice = paceline.advise(RMSD(universe, select="name CA"), step=3)
     assert advice.is_sample
     assert advice.n_frames == pytest.approx(196, rel=0.02)
@@ -246,16 +247,14 @@ def test_a_long_file_needs_no_index(long_xtc, short_sample):
 
 
 def test_a_long_history_of_any_lines_needs_no_index(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "SAMPLE", 1000)
+    monkeypatch.setattr(disk, "SAMPLE", 1000)
     lines = Path(datafiles.DLP_HISTORY).read_text().splitlines()
     frames = [line.strip() for line in lines[2:]]
     path = tmp_path / "HISTORY"
     path.write_text("\n".join([*lines[:2], *(120 * frames)]) + "\n")
-    universe = paceline.Universe(datafiles.DLP_CONFIG, path, sampled=True)
-    chain = universe.trajectory.chain
-    assert chain.is_sample
-    assert 20 < chain.n_frames < 60
-    assert chain.n_expected == pytest.approx(360, rel=0.02)
+    universe = paceline.Universe(datafiles.DLP_CONFIG, path, opener=open_samples)
+    assert 20 < universe.trajectory.n_frames < 60
+    assert Outline.of(universe.trajectory).n_frames == pytest.approx(360, rel=0.02)
     advice = paceline.advise(RMSD(universe, select="all"))
     assert f"in about {advice.n_frames} frames" in str(advice)
     assert list(tmp_path.iterdir()) == [path]
@@ -268,6 +267,7 @@ def test_command_line(capsys, long_xtc, short_sample):
     universe = paceline.Universe(PSF, DCD)
     # The file holds the same times again and again; those of its middle go on.
     assert n_frames == pytest.approx(200 / universe.trajectory.dt, rel=0.05)
+    assert not (long_xtc.parent / f".{long_xtc.name}.paceline-index").exists()
     assert main(["advise", PSF, DCD, "--for", "rmsf", "--tsv", "--n-workers", "5"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert lines[0][0] == "workers"

@@ -1,5 +1,6 @@
 """Advice about a run: its time, what bounds it, and what would help; measured in some seconds."""
 
-from paceline.scaling.advise import Advice, Outline, advise
+from paceline.scaling.advise import Advice, advise
+from paceline.scaling.sample_run import Outline, open_samples
 
-__all__ = ["Advice", "Outline", "advise"]
+__all__ = ["Advice", "Outline", "advise", "open_samples"]

@@ -177,20 +177,21 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
 
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.advice import advise
-    from paceline.cli.analysis_steps import chain_options, transforms_of
+    from paceline.advice import Outline, advise, open_samples
+    from paceline.cli.analysis_steps import chain_options, frames_between, transforms_of
     from paceline.universe import Universe
 
     # A long file needs no index for it, which may take a minute to make.
-    options = {**chain_options(args), "sampled": not args.continuous}
-    universe = Universe(args.topology, *args.trajectory, **options)
+    opener = {} if args.continuous else {"opener": open_samples}
+    universe = Universe(args.topology, *args.trajectory, **chain_options(args), **opener)
     if sys.stderr.isatty():
         print("paceline: measuring, for some seconds", file=sys.stderr)
+    outline = Outline.of(universe.trajectory)
     advice = advise(
         _analysis(universe, args),
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=_frames(universe.trajectory, args),
+        frames=frames_between(outline, args.begin, args.end)[:: args.step],
         transforms=transforms_of(args),
         on_error=args.on_error,
     )
@@ -213,17 +214,6 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
     if args.analysis == "rdf":
         return rdf_of(universe, args)
     return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
-
-
-def _frames(trajectory: Any, args: argparse.Namespace) -> Any:
-    """Choose the frames asked for; of a sample, as if all frames were known."""
-    from paceline.advice import Outline
-    from paceline.cli.analysis_steps import frames_between
-
-    chain = getattr(trajectory, "chain", None)
-    if chain is not None and chain.is_sample:
-        trajectory = Outline(chain)
-    return frames_between(trajectory, args.begin, args.end)[:: args.step]
 
 
 def add_predict(commands: Any) -> argparse.ArgumentParser:

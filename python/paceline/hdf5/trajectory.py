@@ -143,6 +143,11 @@ class Hdf5File:
         return self.chunk_index.n_frames
 
     @property
+    def bytes_per_frame(self) -> float:
+        """Mean size of a frame."""
+        return self.size / self.n_frames
+
+    @property
     def fields(self) -> int:
         """Bits of the fields that frames may hold."""
         return field_bits(list(self.chunk_index.elements))

@@ -26,9 +26,8 @@ from paceline.scaling.sample_forecast import (
     measure,
     recoded,
 )
-from paceline.scaling.sample_run import Costs, SampleRun, disk_rates
+from paceline.scaling.sample_run import Costs, Outline, SampleRun, disk_rates
 from paceline.schedule.plan import choose_frames
-from paceline.trajectory.chain import Chain
 from paceline.transform.base import Transform
 
 #: More workers pay off as long as each does so much of what one alone does.
@@ -234,22 +233,6 @@ class Advice:
         return _text(self)
 
 
-class Outline:
-    """Number and times of all frames, estimated from those in the middle of one file."""
-
-    def __init__(self, chain: Chain):
-        self._chain = chain
-        self.n_frames = chain.n_expected
-
-    def times(self) -> np.ndarray:
-        """Times of all frames, ps, if they are as far apart as those that are known."""
-        known = self._chain.times()
-        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
-        # Medians: a file may hold the times of several runs.
-        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
-        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
-
-
 def advise(
     analyses: Any,
     *,
@@ -321,7 +304,7 @@ def advise(
     universe = asked[0].atomgroup.universe
     if any(one.atomgroup.universe is not universe for one in asked):
         raise UnsupportedError("advice is about the analyses of one Universe at a time")
-    chosen = choose_frames(_n_frames(universe), start, stop, step, frames)
+    chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
     sample = SampleRun(asked, transforms, chosen, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
@@ -330,12 +313,6 @@ def advise(
     findings = measure(sample, backend or "threads")
     what = " and ".join(one.name for one in asked)
     return _advice(sample, findings, what, len(chosen), cached, n_workers, begun)
-
-
-def _n_frames(universe: Any) -> int:
-    """Count frames of a trajectory, or estimate them where only some were looked for."""
-    chain = getattr(universe.trajectory, "chain", None)
-    return universe.trajectory.n_frames if chain is None else chain.n_expected
 
 
 def _advice(

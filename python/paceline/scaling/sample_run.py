@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +16,16 @@ from paceline._util.page_cache import cached_share, cached_share_of_all, drop_fr
 from paceline.analysis.interfaces import Analysis
 from paceline.backends.base import Backend
 from paceline.errors import UnsupportedError
+from paceline.hdf5.read_options import Hdf5Options
 from paceline.performance.components import COMPUTE, DECODE, OVERHEAD, READ, TRANSFORM
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Borders, Leaves, Plan, make_plan
 from paceline.schedule.tasks import BlockResult
 from paceline.schedule.trajectory_run import TrajectoryRun
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import open_files
+from paceline.trajectory.source import IndexedFile, TrajectoryFile
 from paceline.transform.base import Transform
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
@@ -33,6 +38,60 @@ _DROPPED = 0.05
 _BLOCKS = 3
 #: Frames that are looked for in memory.
 _LOOKS = 256
+#: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
+SAMPLE = 128 << 20
+
+
+class SampledFile(IndexedFile):
+    """A file of which, if it is long and has no index yet, only frames in its middle are known."""
+
+    @property
+    def is_sample(self) -> bool:
+        """There are frames that are not known."""
+        return self.index_origin == "sampled"
+
+    @property
+    def bytes_per_frame(self) -> float:
+        """Mean size of a frame, of those that are known."""
+        if not self.is_sample:
+            return super().bytes_per_frame
+        _, sizes = self.extents(np.arange(self.n_frames, dtype=np.uint64))
+        return float(sizes.mean())
+
+
+def open_samples(
+    paths: Sequence[str | os.PathLike], *, options: Hdf5Options, refresh: bool
+) -> list[TrajectoryFile]:
+    """Open files, of long ones without an index only the middle: see `Chain`'s `opener`."""
+    open_indexed = partial(SampledFile, sample=SAMPLE // len(paths))
+    return open_files(paths, options=options, refresh=refresh, open_indexed=open_indexed)
+
+
+def _is_sampled(chain: Chain) -> bool:
+    """Return whether only some frames of a chain are known."""
+    return any(isinstance(file, SampledFile) and file.is_sample for file in chain.files)
+
+
+class Outline:
+    """Number and times of all frames, estimated where only those in the middle are known."""
+
+    def __init__(self, chain: Chain):
+        self._chain = chain
+        self.n_frames = round(sum(file.size / file.bytes_per_frame for file in chain.files))
+
+    @classmethod
+    def of(cls, trajectory: Any) -> Any:
+        """Outline a trajectory; where all its frames are known, return it as it is."""
+        chain = getattr(trajectory, "chain", None)
+        return trajectory if chain is None or not _is_sampled(chain) else cls(chain)
+
+    def times(self) -> np.ndarray:
+        """Times of all frames, ps, if they are as far apart as those that are known."""
+        known = self._chain.times()
+        numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
+        # Medians: a file may hold the times of several runs.
+        dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
+        return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
 
 
 @dataclass(frozen=True)
@@ -113,10 +172,9 @@ class SampleRun:
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
         self._chain = getattr(self.trajectory, "chain", None)
-        self.is_sample = False
-        if self._chain is not None and self._chain.is_sample:
-            self.is_sample = True
-            self._frames = _readable(frames, self._chain.n_frames)
+        self.is_sample = self._chain is not None and _is_sampled(self._chain)
+        if self.is_sample:
+            self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
         for analysis, part in zip(analyses, self._run.job.analyses, strict=True):
             if part.per_block:

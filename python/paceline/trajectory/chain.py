@@ -3,7 +3,7 @@
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -39,8 +39,8 @@ class Chain:
         Order the files by time, and leave out of each the frames that a later one repeats.
     quiet : bool
         Do not report repeated frames.
-    sampled : bool
-        Some frames in its middle are enough of a long file that has no index yet.
+    opener : callable
+        Opens the files: `paceline.trajectory.open.open_files`, or a function in its place.
 
     Attributes
     ----------
@@ -70,10 +70,10 @@ class Chain:
         refresh: bool = False,
         continuous: bool = False,
         quiet: bool = False,
-        sampled: bool = False,
+        opener: Callable[..., list[TrajectoryFile]] = open_files,
     ):
         self._options = options
-        files = open_files(names, options=options, refresh=refresh, sampled=sampled)
+        files = opener(names, options=options, refresh=refresh)
         for file in files:
             _check_n_atoms(file, files[0], n_atoms)
         self.names = [os.fspath(name) for name in names]
@@ -145,22 +145,13 @@ class Chain:
     @property
     def bytes_per_frame(self) -> float:
         """Mean size of a frame."""
-        return sum(file.size for file in self.files) / sum(map(_frames_of, self.files))
+        sizes = [file.bytes_per_frame for file in self.files]
+        return float(np.average(sizes, weights=[file.n_frames for file in self.files]))
 
     @property
     def chunk_frames(self) -> int:
         """Neighbours that are stored as one, at the most of any file."""
         return max(file.chunk_frames for file in self.files)
-
-    @property
-    def is_sample(self) -> bool:
-        """Only some frames of a file are known."""
-        return any(file.index_origin == "sampled" for file in self.files)
-
-    @property
-    def n_expected(self) -> int:
-        """Number of frames; of a file of which only some are known, as many as it has room for."""
-        return round(sum(map(_frames_of, self.files))) if self.is_sample else self.n_frames
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Find frames, by their numbers (int64) in the trajectory."""
@@ -407,14 +398,6 @@ def _listed(places: Sequence[str]) -> str:
     """List the first few places, and count the others."""
     more = len(places) - _NAMED
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")
-
-
-def _frames_of(file: TrajectoryFile) -> float:
-    """Number of frames; where only some are known, as many as the file has room for."""
-    if file.index_origin != "sampled":
-        return file.n_frames
-    _, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
-    return file.size / sizes.mean()
 
 
 def _check_n_atoms(file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None) -> None:

@@ -7,7 +7,7 @@ MDAnalysis would register it for everybody who merely imports this module.
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import Hdf5File, collective_specs, is_hdf5
 from paceline.schedule.plan import make_plan
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.open import open_file, read_headers, warn
+from paceline.trajectory.open import open_file, open_files, read_headers, warn
 from paceline.trajectory.read_ahead import ReadAhead
 from paceline.trajectory.source import (
     FORMATS,
@@ -79,9 +79,9 @@ class Reader(ReaderBase):
     collective : bool
         All ranks of `comm` open the file and read each frame together, in a script that goes to
         the same number of frames on each. Analyses are not run so.
-    sampled : bool
-        Some frames in its middle are enough of a long file that has no index yet: for a first
-        look.
+    opener : callable
+        Opens the files: `paceline.trajectory.open.open_files`, or a function in its place; of files
+        opened by another, frames that restarts repeat are not reported.
     external : bool
         Follow an HDF5 file's external links, virtual datasets and external storage into the other
         files that it names.
@@ -129,7 +129,7 @@ class Reader(ReaderBase):
         driver: str | None = None,
         comm: Any = None,
         collective: bool = False,
-        sampled: bool = False,
+        opener: Callable[..., list[TrajectoryFile]] = open_files,
         external: bool = False,
         **kwargs: Any,
     ):
@@ -159,8 +159,8 @@ class Reader(ReaderBase):
             refresh=refresh_offsets,
             continuous=continuous,
             # Times that the user replaces say nothing about restarts.
-            quiet=dt is not None or sampled,
-            sampled=sampled,
+            quiet=dt is not None or opener is not open_files,
+            opener=opener,
         )
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance: see the module's first lines.

@@ -25,9 +25,6 @@ from paceline.trajectory.source import IndexedFile, TrajectoryFile, extents_in
 #: Packages whose lines a warning does not point at.
 _INTERNAL = ("paceline", "MDAnalysis")
 
-#: Bytes of a long trajectory in which frames are looked for, where some of them are enough.
-SAMPLE = 128 << 20
-
 #: Files that are indexed at a time: few enough for a small limit of open files.
 _FILES_AT_A_TIME = 16
 
@@ -90,7 +87,7 @@ def open_files(
     *,
     options: Hdf5Options = NO_OPTIONS,
     refresh: bool = False,
-    sampled: bool = False,
+    open_indexed: Callable[..., TrajectoryFile] | None = None,
     progress: bool | None = None,
     notes: bool = True,
 ) -> list[TrajectoryFile]:
@@ -104,8 +101,8 @@ def open_files(
         For HDF5 files.
     refresh : bool
         Make the indexes anew.
-    sampled : bool
-        Some frames in its middle are enough of a long file that has no index yet.
+    open_indexed : callable, optional
+        Opens a file that is not HDF5, in place of `IndexedFile`, with its arguments.
     progress : bool, optional
         Show how far indexing has come.
     notes : bool
@@ -144,11 +141,10 @@ def open_files(
                 file = Hdf5File.open(name, options)
             else:
                 options.check_unset(name)
-                file = IndexedFile(
+                file = (open_indexed or IndexedFile)(
                     name,
                     cache_folder=None if folder is None else os.fspath(folder),
                     refresh=refresh,
-                    sample=SAMPLE // len(names) if sampled else None,
                     n_threads=cpus // at_a_time,
                     progress=report,
                 )

@@ -272,6 +272,10 @@ class TrajectoryFile(Protocol):
         """Bytes."""
 
     @property
+    def bytes_per_frame(self) -> float:
+        """Mean size of a frame."""
+
+    @property
     def fingerprint(self) -> str:
         """Text by which the file is recognised."""
 
@@ -372,6 +376,11 @@ class IndexedFile(_core.Trajectory):
     def spec(self) -> IndexedFileSpec:
         """All that workers must know of it."""
         return IndexedFileSpec(self.path, self.layout, self.fingerprint)
+
+    @property
+    def bytes_per_frame(self) -> float:
+        """Mean size of a frame."""
+        return self.size / self.n_frames
 
     def slice_of(self, frames: np.ndarray) -> None:
         """Nothing: offsets and sizes are enough."""
