@@ -1,5 +1,7 @@
 """Advice about small trajectories: what it says, and that it lies in the right region."""
 
+import contextlib
+import os
 import shlex
 import time
 from dataclasses import replace
@@ -12,6 +14,9 @@ from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
+from paceline._util import machine, page_cache
+from paceline._util.machine import OtherWork
+from paceline._util.page_cache import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli.main import main
@@ -22,7 +27,12 @@ from paceline.scaling import sample_forecast as formats
 from paceline.scaling import sample_forecast as measuring
 from paceline.scaling import sample_run as disk
 from paceline.scaling.sample_forecast import Forecast, Pace
-from paceline.scaling.sample_run import Costs, SampleTimes
+from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
+from paceline.schedule.plan import Borders
+
+needs_mincore = pytest.mark.skipif(
+    page_cache._mincore() is None, reason="this system does not tell what is in memory"
+)
 
 #: Seconds that the sleeping function takes a frame.
 NAP = 1e-2
@@ -34,6 +44,8 @@ def soon():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "_SECONDS", 0.03)
         patch.setattr(measuring, "_ROUNDS", 1)
+        patch.setattr(measuring, "_LONGEST", 0.0)
+        patch.setattr(measuring, "_COLD_ROUNDS", 1)
         patch.setattr(formats, "_RECODING_SECONDS", 0.001)
         yield
 
@@ -79,7 +91,8 @@ def test_numbers_of_an_rmsd(rmsd_advice):
     assert advice.findings.in_memory.one.n_bytes == pytest.approx(advice.size / 98, rel=0.01)
     assert {1, 2} <= set(advice.workers)
     for where in ("now", "memory"):
-        assert 0 < advice.t_total(2, where) < np.inf
+        low, high = advice.t_range(2, where)
+        assert 0 < low < advice.t_total(2, where) < high < np.inf
     assert 1 <= advice.n_workers <= max(advice.workers)
     assert advice.bound in advice.costs.parts
     assert {(other.format, other.selected) for other in advice.others} == {
@@ -91,7 +104,7 @@ def test_numbers_of_an_rmsd(rmsd_advice):
     assert sizes["DCD", True] == pytest.approx(12 * 214, abs=100)
     assert 2 * 3341 < sizes["XTC", False] < 12 * 3341
     with pytest.raises(ValueError, match="'now', 'memory' or 'disk', not 'tape'"):
-        advice.t_total(1, "tape")
+        advice.t_range(1, "tape")
 
 
 def test_words_of_an_rmsd(rmsd_advice):
@@ -101,6 +114,7 @@ def test_words_of_an_rmsd(rmsd_advice):
         "of what it reads is in memory now",
         "µs a frame",
         "workers  from memory  from the disk",
+        "at least  at most",
         "this file (DCD)",
         "XTC, selected atoms",
         "Splitting the file would change nothing",
@@ -124,7 +138,7 @@ def test_words_of_an_rmsd(rmsd_advice):
 )
 def test_words_of_other_files(rmsd_advice, cached, rates, saves):
     """Frames take 1 ms from memory and 1 s from the disk; another file holds 1 kB of each."""
-    memory, disk = (Pace(measured(s), measured(s), busy=0.0, cpus=2) for s in (1e-3, 1.0))
+    memory, disk = (pace(s, s, busy=0.0, cpus=2) for s in (1e-3, 1.0))
     findings = replace(rmsd_advice.findings, in_memory=memory, from_disk=disk, processes=None)
     other = formats.Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
     advice = replace(
@@ -160,9 +174,12 @@ def test_a_sleeping_function(ca):
 
 
 def test_words_of_a_function_that_waits(rmsd_advice):
-    pace = Pace(measured(NAP), measured(NAP), busy=NAP / 20, cpus=2)
     findings = replace(
-        rmsd_advice.findings, in_memory=pace, from_disk=None, processes=None, waiting=0.95
+        rmsd_advice.findings,
+        in_memory=pace(NAP, NAP, busy=NAP / 20, cpus=2),
+        from_disk=None,
+        processes=None,
+        waiting=0.95,
     )
     advice = replace(rmsd_advice, findings=findings, cpus=2, others=())
     assert advice.bound == "compute"
@@ -214,7 +231,7 @@ def test_frames_that_mdanalysis_reads():
     with pytest.warns(paceline.errors.PacelineWarning, match="one at a time"):
         advice = paceline.advise(RMSD(universe, select="name CA"))
     assert (advice.backend, advice.workers, advice.others) == ("serial", (1,), ())
-    assert np.isnan(advice.t_total(1, "disk"))
+    assert np.isnan([advice.t_total(1, "disk"), *advice.t_range(1, "disk")]).all()
     assert "read by MDAnalysis" in str(advice)
 
 
@@ -272,7 +289,8 @@ def test_command_line(capsys, long_xtc, short_sample):
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert lines[0][0] == "workers"
     assert "5" in [line[0] for line in lines]
-    assert all(float(line[1]) > 0 for line in lines[1:])
+    now, low, high = (lines[0].index(f"{name} (s)") for name in ("now", "at least", "at most"))
+    assert all(0 < float(line[low]) < float(line[now]) < float(line[high]) for line in lines[1:])
 
 
 def test_command_line_for_pairs(capsys, monkeypatch):
@@ -306,7 +324,18 @@ def test_errors_of_the_command_line(capsys, arguments, status, message):
 
 
 def measured(compute, fixed=0.0):
-    return SampleTimes(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed)
+    return SampleTimes(Costs(0.0, 0.0, 0.0, compute, 0.0), 1000.0, 0.0, fixed, at_work=0.2)
+
+
+def pace(one, two, *, fixed=0.0, **machine):
+    """A pace of one round: s a frame by one worker and by two."""
+    return Pace(((measured(one), measured(two, fixed)),), **machine)
+
+
+def pace_of(*seconds):
+    """A pace of several rounds, s a frame by any number of workers."""
+    rounds = tuple((measured(one), measured(one)) for one in seconds)
+    return Pace(rounds, busy=0.0, cpus=2)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.25, 1.0])
@@ -334,20 +363,154 @@ def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
 
 def test_workers_that_take_turns():
     # All of it behind one lock: two are as fast as one, and so are eight.
-    pace = Pace(measured(1e-3), measured(2e-3), busy=1e-3, cpus=8)
+    one_lock = pace(1e-3, 2e-3, busy=1e-3, cpus=8)
     forecast = Forecast(100_000, lambda n_workers: 16)
-    times = [forecast.t_total(pace, n) for n in (1, 2, 8)]
+    times = [forecast.t_total(one_lock, n) for n in (1, 2, 8)]
     assert times == pytest.approx([100, 100, 100], rel=0.01)
 
 
 def test_workers_that_share_processors():
-    pace = Pace(measured(1e-3), measured(1e-3, fixed=2.0), busy=1e-3, cpus=4)
+    shared = pace(1e-3, 1e-3, fixed=2.0, busy=1e-3, cpus=4)
     forecast = Forecast(100_000, lambda n_workers: 16)
-    times = [forecast.t_total(pace, n) for n in (1, 2, 4, 8)]
+    times = [forecast.t_total(shared, n) for n in (1, 2, 4, 8)]
     assert times == pytest.approx([100, 52, 27, 27], rel=0.01)
 
 
 def test_workers_that_wait():
-    pace = Pace(measured(1e-3), measured(1e-3), busy=0.0, cpus=1)
+    sleepers = pace(1e-3, 1e-3, busy=0.0, cpus=1)
     forecast = Forecast(100_000, lambda n_workers: 16)
-    assert forecast.t_total(pace, 8) == pytest.approx(12.5, rel=0.01)
+    assert forecast.t_total(sleepers, 8) == pytest.approx(12.5, rel=0.01)
+
+
+def width_of(pace, n_frames=100_000):
+    """Ratio of the ends of the range of a run by two workers."""
+    low, high = Forecast(n_frames, lambda n_workers: 16).t_range(pace, 2)
+    return high / low
+
+
+def test_the_range_follows_from_the_spread_of_measurements():
+    equal = pace_of(*[1e-3] * 5)
+    apart = pace_of(1e-3, 1.3e-3, 0.8e-3, 1.2e-3, 0.7e-3)
+    assert 1.1 < width_of(equal) < 1.3 < width_of(apart)
+    assert width_of(pace_of(1e-3)) > 1.5, "one measurement says nothing of their spread"
+    more = pace_of(*[one.costs.seconds for one, _ in 4 * apart.rounds])
+    assert width_of(more) < width_of(apart)
+    # A run as short as a measurement differs from its like as these do from each other.
+    assert width_of(apart, n_frames=400) > 1.2 * width_of(apart)
+
+
+def test_the_range_holds_nine_runs_of_ten():
+    """Runs that are made as the measurements are: their blocks take longer or less, at random."""
+    random = np.random.default_rng(24)
+    forecast = Forecast(4000, lambda n_workers: 16)
+    held = 0
+    for _ in range(500):
+        rounds = pace_of(*1e-3 * np.exp(random.normal(0, 0.15, 5)))
+        low, high = forecast.t_range(rounds, 1)
+        # A run of 4 s is as many measurements as have 0.2 s room in it.
+        held += low <= 4.0 * np.exp(random.normal(0, 0.15, 20)).mean() <= high
+    assert held >= 450
+
+
+@pytest.mark.parametrize(("spread", "expected"), [(0.0, 5), (0.27, 8), (5.0, 12)])
+def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected):
+    """By a clock of our own, of which a round takes 1 s; what takes 12 s is long enough."""
+    clock, rounds = [0.0], []
+
+    def run(backend, frames, block_frames):
+        if backend.n_workers == 2:
+            clock[0] += 1.0
+        rounds.append(backend.n_workers)
+        return measured(1e-3 * np.exp(spread * (-1) ** (len(rounds) // 2)))
+
+    sample = SimpleNamespace(
+        run=run, middle=lambda n: np.arange(n), block_of=lambda n: 16, frame_bytes=1e3
+    )
+    monkeypatch.setattr(measuring, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(measuring, "_ROUNDS", 5)
+    monkeypatch.setattr(measuring, "_LONGEST", 11.5)
+    forecast = Forecast(100_000, lambda n_workers: 16)
+    found, _ = measuring._warm(
+        sample,
+        measuring.Threads,
+        range(1, 3),
+        100,
+        lambda rounds: forecast.is_wide(Pace(tuple(rounds), busy=0.0, cpus=2)),
+    )
+    assert len(found) == expected
+    # The first run of all, which starts workers, does not count.
+    assert rounds == [2, *[1, 2] * len(found)]
+
+
+def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
+    """What is dropped and read again is read from memory at another rate than before."""
+    monkeypatch.setattr(measuring, "_COLD_ROUNDS", 3)
+    n_cold = measuring._cold_frames(SimpleNamespace(frame_bytes=1e6))
+    frames = np.arange(20 * n_cold)
+    dropped = []
+
+    def middle(n, *, part=0, parts=1):
+        return SampleRun.middle(sample, n, part=part, parts=parts)
+
+    @contextlib.contextmanager
+    def from_disk(some):
+        dropped.append(some)
+        yield True
+
+    sample = SimpleNamespace(
+        _frames=frames,
+        _borders=Borders(),
+        together=1,
+        frame_bytes=1e6,
+        middle=middle,
+        from_disk=from_disk,
+        block_of=lambda n: 16,
+        run=lambda *given: measured(1e-3),
+    )
+    assert len(measuring._cold(sample, measuring.Threads, 2, 10 * n_cold)) == 3
+    everything = np.concatenate([*dropped, measuring._from_memory(sample, 2 * n_cold)])
+    assert len(np.unique(everything)) == len(everything)
+
+
+@needs_mincore
+def test_what_was_in_memory_is_there_afterwards(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(24 << 20))
+    ranges = [(0, 8 << 20), (16 << 20, 8 << 20)]
+    with disk._dropped(str(path), ranges) as gone:
+        if not gone:
+            pytest.skip("files are kept in memory here")
+        assert cached_share(path, ranges) == 0
+    assert cached_share(path) == 1
+    drop_from_cache(path)
+    with disk._dropped(str(path), ranges) as gone:
+        assert gone
+    assert cached_share(path) == 0
+
+
+def test_work_of_other_programs(tmp_path, monkeypatch):
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat = tmp_path / "stat"
+    # user, nice, system, idle, iowait, irq, softirq and steal; this process may not use cpu1.
+    of_a_cpu = " ".join(str(seconds * ticks) for seconds in (1000, 2, 30, 400, 50, 6, 7, 8, 0, 0))
+    stat.write_text(f"cpu {of_a_cpu}\ncpu0 {of_a_cpu}\ncpu1 {of_a_cpu}\nintr 1 2 3\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    own = time.process_time()
+    assert OtherWork._seconds(stat) == pytest.approx(1053 - own, abs=1)
+    assert OtherWork._seconds(tmp_path / "none") is None
+    seconds = iter([10.0, 14.0])
+    monkeypatch.setattr(OtherWork, "_seconds", lambda _: next(seconds))
+    monkeypatch.setattr(machine.time, "perf_counter", iter([100.0, 102.0]).__next__)
+    assert OtherWork().cpus() == 2.0
+
+
+def test_words_of_a_busy_machine(rmsd_advice):
+    apart = pace_of(1e-3, 2e-3, 0.5e-3)
+    findings = replace(rmsd_advice.findings, in_memory=apart, from_disk=None, others=1.04)
+    text = " ".join(str(replace(rmsd_advice, findings=findings, others=())).split())
+    assert "other programs kept 1.0 CPUs busy" in text
+    assert "3 measurements differ too much for a narrower range" in text
+    findings = replace(findings, in_memory=pace_of(*[1e-3] * 9), others=0.1)
+    text = str(replace(rmsd_advice, findings=findings, others=()))
+    assert "other programs" not in text
+    assert "narrower" not in text

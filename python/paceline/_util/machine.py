@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -90,6 +91,33 @@ def available_cpus() -> int:
     if slurm.isdigit():
         counts.append(int(slurm))
     return max(1, min(counts))
+
+
+class OtherWork:
+    """Work of other programs on the CPUs that this process may use, since this object was made."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter(), self._seconds()
+
+    def cpus(self) -> float | None:
+        """CPUs that they kept busy, on average; None where the system does not say."""
+        wall, seconds = time.perf_counter() - self._begun[0], self._seconds()
+        if seconds is None or self._begun[1] is None or wall <= 0:
+            return None
+        return max(0.0, (seconds - self._begun[1]) / wall)
+
+    @staticmethod
+    def _seconds(file: Path = Path("/proc/stat")) -> float | None:
+        """Processor time that went to others, s: all that was not idle, but this process's own."""
+        try:
+            lines = [line.split() for line in file.read_text().splitlines()]
+        except OSError:
+            return None
+        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        # Of each: user, nice, system, idle, iowait, irq, softirq and steal, in ticks.
+        ticks = [[int(word) for word in words[1:9]] for words in lines if words[0] in ours]
+        busy = sum(sum(one) - one[3] - one[4] for one in ticks) / os.sysconf("SC_CLK_TCK")
+        return busy - time.process_time()
 
 
 def _cgroup_quotas(

@@ -86,7 +86,10 @@ ADVISE_SELECT = {
     "rdf": RDF_SELECT,
 }
 
-ADVISE_COLUMNS = ("workers", "from memory (s)", "from the disk (s)", "now (s)", "efficiency")
+ADVISE_COLUMNS = (
+    *("workers", "from memory (s)", "from the disk (s)", "now (s)", "at least (s)", "at most (s)"),
+    "efficiency",
+)
 
 #: Figures of a file system that can be given: option, reader, unit and meaning.
 FIGURES = (

@@ -19,6 +19,7 @@ from paceline.performance.number_format import aligned, percent
 from paceline.runner import analyses_of
 from paceline.scaling.sample_forecast import (
     MAKERS,
+    WIDE,
     Findings,
     Forecast,
     Pace,
@@ -42,6 +43,8 @@ WIDTH = 88
 WORTHWHILE = 0.2
 #: Part of what is read from memory that should be there.
 RESIDENT = 0.95
+#: CPUs that others keep busy are worth a word from here on.
+BUSY = 0.2
 
 #: Components of a frame's cost in sentences.
 _ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
@@ -137,18 +140,42 @@ class Advice:
         float
             Seconds; of "disk" NaN where that could not be measured.
         """
-        memory = self.forecast.t_total(self.findings.in_memory, n_workers)
-        if file == "memory":
-            return memory
-        disk = float("nan")
-        if self.findings.from_disk is not None:
-            disk = self.forecast.t_total(self.findings.from_disk, n_workers)
+        return sum(
+            share * self.forecast.t_total(pace, n_workers) if pace else math.nan
+            for pace, share in self._paces(file)
+        )
+
+    def t_range(self, n_workers: int, file: str = "now") -> tuple[float, float]:
+        """Predict between which times the run would take, in nine cases of ten.
+
+        Parameters
+        ----------
+        n_workers : int
+            Workers.
+        file : {"now", "memory", "disk"}
+            As for `t_total`.
+
+        Returns
+        -------
+        tuple of float
+            Seconds, at least and at most; of "disk" NaN where that could not be measured.
+        """
+        low = high = 0.0
+        for pace, share in self._paces(file):
+            ends = self.forecast.t_range(pace, n_workers) if pace else (math.nan, math.nan)
+            low, high = low + share * ends[0], high + share * ends[1]
+        return low, high
+
+    def _paces(self, file: str) -> list[tuple[Pace | None, float]]:
+        """Costs of frames where the bytes are, and their shares of the run."""
+        memory, disk = self.findings.in_memory, self.findings.from_disk
+        if file == "memory" or (file == "now" and self._share == 1):
+            return [(memory, 1.0)]
         if file == "disk":
-            return disk
+            return [(disk, 1.0)]
         if file != "now":
             raise ValueError(f"file must be 'now', 'memory' or 'disk', not {file!r}")
-        share = self._share
-        return memory if share == 1 else share * memory + (1 - share) * disk
+        return [(memory, self._share), (disk, 1 - self._share)]
 
     @property
     def _share(self) -> float:
@@ -216,14 +243,15 @@ class Advice:
         from_disk = (1 - self.cached) * self.size / self.rates[min(self.n_workers, 2) - 1]
         return max(decoding, from_disk)
 
-    def rows(self) -> Sequence[tuple[int, float, float, float, float]]:
-        """Workers, and seconds in memory, from the disk and now, and the efficiency."""
+    def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
+        """Workers; seconds in memory, from the disk, now, at least and at most; efficiency."""
         return [
             (
                 n,
                 self.t_total(n, "memory"),
                 self.t_total(n, "disk"),
                 self.t_total(n),
+                *self.t_range(n),
                 self.efficiency(n),
             )
             for n in self.workers
@@ -310,16 +338,17 @@ def advise(
         backend = "serial"
     # Before anything is read or let go of.
     cached = sample.in_memory_now()
-    findings = measure(sample, backend or "threads")
+    forecast = Forecast(len(chosen), sample.block_frames)
+    findings = measure(sample, backend or "threads", forecast)
     what = " and ".join(one.name for one in asked)
-    return _advice(sample, findings, what, len(chosen), cached, n_workers, begun)
+    return _advice(sample, findings, what, forecast, cached, n_workers, begun)
 
 
 def _advice(
     sample: SampleRun,
     findings: Findings,
     what: str,
-    n_frames: int,
+    forecast: Forecast,
     cached: float | None,
     n_workers: int | None,
     begun: float,
@@ -336,12 +365,12 @@ def _advice(
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
         n_wanted=sample.source.n_wanted,
-        n_frames=n_frames,
+        n_frames=forecast.n_frames,
         is_sample=sample.is_sample,
         cached=cached,
         findings=findings,
         rates=None if largest is None else disk_rates(largest),
-        forecast=Forecast(n_frames, sample.block_frames),
+        forecast=forecast,
         others=tuple([] if chain is None else recoded(chain, sample.source, sample.middle(64))),
         cpus=available_cpus(),
         asked=n_workers,
@@ -377,6 +406,9 @@ def _subject(advice: Advice) -> Iterator[str]:
     if advice.is_sample:
         yield "the number of frames is estimated: the file has no index yet (paceline index)"
     yield from _where(advice)
+    others = advice.findings.others
+    if others is not None and others > BUSY:
+        yield f"meanwhile other programs kept {others:.1f} CPUs busy; it is assumed that they go on"
 
 
 def _where(advice: Advice) -> Iterator[str]:
@@ -388,8 +420,8 @@ def _where(advice: Advice) -> Iterator[str]:
         yield "how much of what it reads is in memory now is not known here"
     elif advice.findings.from_disk is None:
         yield (
-            f"{percent(advice.cached)} of what it reads is in memory now; how fast the rest comes "
-            "from the disk could not be measured"
+            f"{percent(advice.cached)} of what it reads is in memory now; the disk could not be "
+            "measured"
         )
     else:
         yield f"{percent(advice.cached)} of what it reads is in memory now"
@@ -414,12 +446,12 @@ def _frame(advice: Advice) -> Iterator[str]:
 
 def _times(advice: Advice) -> Iterator[str]:
     """Table of the whole run."""
-    heads = ["workers", "from memory", "from the disk", "now", "efficiency"]
+    heads = ("workers", "from memory", "from the disk", "now", "at least", "at most", "efficiency")
     rows = [
         (str(n), *(_seconds(value) for value in times), f"{efficiency:.2f}")
         for n, *times, efficiency in advice.rows()
     ]
-    yield from aligned([tuple(heads), *rows])
+    yield from aligned([heads, *rows])
 
 
 def _verdict(advice: Advice) -> Iterator[str]:
@@ -434,6 +466,7 @@ def _verdict(advice: Advice) -> Iterator[str]:
         )
     if advice.backend != "serial":
         yield _paying(advice)
+    yield from _width(advice)
     yield from _lock(advice)
 
 
@@ -452,6 +485,16 @@ def _paying(advice: Advice) -> str:
         more = f"this process may use {advice.cpus} CPUs"
     workers = "1 worker pays" if best == 1 else f"{best} workers pay"
     return f"- {workers} off: {time}; {more}."
+
+
+def _width(advice: Advice) -> Iterator[str]:
+    """Say why no narrow range can be given, where that is so."""
+    low, high = advice.t_range(advice.n_workers)
+    if high > WIDE * low:
+        yield (
+            f"- The time lies between {_seconds(low)} and {_seconds(high)}, in nine runs of ten: "
+            f"{len(advice.pace.rounds)} measurements differ too much for a narrower range."
+        )
 
 
 def _lock(advice: Advice) -> Iterator[str]:

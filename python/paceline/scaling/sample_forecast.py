@@ -1,18 +1,20 @@
 """Forecast a run from sample runs by one worker and by two, and from frames in other formats."""
 
 import contextlib
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from time import perf_counter, thread_time
 
 import numpy as np
 
 from paceline import _core
-from paceline._util.machine import available_cpus
+from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, Threads
 from paceline.block import DAMAGED_STEP, FrameBuffer, field_bits
 from paceline.errors import PacelineError, WorkerError
@@ -35,9 +37,22 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
     "processes": Processes,
     "serial": lambda _: Serial(),
 }
-#: Seconds that one measurement takes, about; rounds of them, and seconds for all rounds. Of slow
-#: functions there are fewer.
-_SECONDS, _ROUNDS, _PATIENCE = 0.25, 3, 2.0
+#: Seconds that one measurement takes, about; rounds of them, more where the range is wide by so
+#: few; and seconds for all rounds, after which none begins.
+_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
+#: The same of what is read from the disk, at the most.
+_COLD_ROUNDS, _COLD_LONGEST = 3, 1.0
+#: Frames that are stored as one are measured together where that takes less, s.
+_PATIENCE = 2.0
+#: Times of two measurements differ by about so much, as far as is known before there are any; this
+#: counts as much as so many measurements.
+_USUAL_SPREAD, _WEIGHT = 0.1, 2
+#: A prediction differs from the time of a run by about so much, however long is measured.
+_ACCURACY = 0.04
+#: Standard deviations from the middle of a range to its ends: nine of ten lie between them.
+_DEVIATIONS = 2.0
+#: A range is wide where its ends differ by more than this factor.
+WIDE = 1.5
 #: Where a frame takes longer, s, reading it from the disk is not measured.
 _SLOW = 0.5
 #: Bytes that are read from the disk in one measurement, at the most.
@@ -62,18 +77,35 @@ class Pace:
 
     Attributes
     ----------
-    one, two : SampleTimes
-        With one worker, and with two; the same where there can be only one.
+    rounds : tuple of (SampleTimes, SampleTimes)
+        Measurements with one worker, and with two; the same where there can be only one.
     busy : float
         Processor time of a frame, s.
     cpus : int
         Processors that workers share.
+    start : float
+        Time of the very first run whatever its length, s: workers are started for it.
     """
 
-    one: SampleTimes
-    two: SampleTimes
+    rounds: tuple[Pair, ...]
     busy: float
     cpus: int
+    start: float = 0.0
+
+    @cached_property
+    def one(self) -> SampleTimes:
+        """Median with one worker."""
+        return SampleTimes.middle(one for one, _ in self.rounds)
+
+    @cached_property
+    def two(self) -> SampleTimes:
+        """Median with two workers."""
+        return SampleTimes.middle(two for _, two in self.rounds)
+
+    @property
+    def each(self) -> "list[Pace]":
+        """Every round by itself."""
+        return [replace(self, rounds=(pair,)) for pair in self.rounds]
 
     def costs(self, n_workers: int) -> Costs:
         """Cost of a frame for one of so many workers.
@@ -97,7 +129,11 @@ class Pace:
 
     def fixed(self, n_workers: int) -> float:
         """Time of such a run whatever its length, s."""
-        return self.one.fixed if n_workers == 1 else self.two.fixed
+        return max(self.start, (self.one if n_workers == 1 else self.two).fixed)
+
+    def part_of(self, seconds: float) -> float:
+        """Part of a run of so many seconds that a measurement with two workers is, at most 1."""
+        return min(1.0, self.two.at_work / seconds)
 
 
 @dataclass(frozen=True)
@@ -145,6 +181,33 @@ class Forecast:
 
     def t_total(self, pace: Pace, n_workers: int) -> float:
         """Time of the run on the file that there is, s."""
+        return float(np.median(self._times(pace, n_workers)))
+
+    def t_range(self, pace: Pace, n_workers: int) -> tuple[float, float]:
+        """Range that holds the time of nine runs of ten, s.
+
+        From the spread of the measurements: of their median, and of the run itself, in which it is
+        the smaller the longer the run takes.
+        """
+        times = self._times(pace, n_workers)
+        seconds = float(np.median(times))
+        logs = np.log(times)
+        squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
+        variance = squares / (_WEIGHT + len(logs) - 1)
+        of_both = variance * (1 / len(logs) + pace.part_of(seconds))
+        factor = math.exp(_DEVIATIONS * math.sqrt(of_both + _ACCURACY**2))
+        return seconds / factor, seconds * factor
+
+    def is_wide(self, pace: Pace) -> bool:
+        """Return whether a range is wide, by one worker or by two."""
+        ranges = [self.t_range(pace, n_workers) for n_workers in (1, 2)]
+        return any(high > WIDE * low for low, high in ranges)
+
+    def _times(self, pace: Pace, n_workers: int) -> np.ndarray:
+        """Times of the run by each round of measurements, s."""
+        return np.array([self._t_round(one, n_workers) for one in pace.each])
+
+    def _t_round(self, pace: Pace, n_workers: int) -> float:
         cost = _frame_cost(pace.costs(n_workers), pace.one.n_bytes)
         return self._predict(cost, n_workers, FILE_SYSTEMS["memory"], pace.fixed(n_workers))
 
@@ -204,6 +267,9 @@ class Findings:
         How much of what was read from memory is there; None where it is unknown.
     waiting : float
         Part of a frame's time in which the analysis wants no processor, as if it slept.
+    others : float or None
+        CPUs that other programs kept busy meanwhile, of those that this process may use; None where
+        it is unknown.
     """
 
     backend: str
@@ -212,36 +278,49 @@ class Findings:
     processes: Pace | None
     resident: float | None
     waiting: float
+    others: float | None
 
 
-def measure(sample: SampleRun, backend: str) -> Findings:
-    """Measure sample runs."""
+def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
+    """Measure sample runs, until what is forecast from them lies within a narrow range."""
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
+    other_work = OtherWork()
     seconds, waiting = _first_look(sample)
     n_frames = max(1, round(_SECONDS / seconds))
     if seconds * sample.together < _PATIENCE:
         # Of frames that are stored as one, some would seem to take what all take.
         n_frames = max(1, round(n_frames / sample.together)) * sample.together
-    disk = None
-    if sample.trajectory.shareable and seconds < _SLOW:
-        disk = _cold(sample, make, most, n_frames)
-    memory = _warm(sample, make, range(1, most + 1), n_frames)
+
+    def pace(rounds: Sequence[Pair], start: float = 0.0) -> Pace:
+        busy = (1 - waiting) * SampleTimes.middle(one for one, _ in rounds).costs.seconds
+        return Pace(tuple(rounds), busy, available_cpus(), start)
+
+    def is_wide(rounds: Sequence[Pair]) -> bool:
+        return forecast.is_wide(pace(rounds))
+
+    # Before anything is put out of memory.
+    rounds, start = _warm(sample, make, range(1, most + 1), n_frames, is_wide)
+    memory = pace(rounds, start)
+    resident = sample.in_memory(_from_memory(sample, n_frames * most))
+    # Processes of ours would count as others.
+    others = other_work.cpus() if backend != "processes" else None
     processes = None
-    if backend == "threads" and _held_up(*memory):
+    if backend == "threads" and _held_up(memory.one, memory.two):
         # A function that cannot be sent has threads alone.
         with contextlib.suppress(WorkerError):
-            processes = _warm(sample, Processes, range(2, 3), n_frames)
-    if disk is not None:
-        # Workers were started for these, and found running by those that came later.
-        memory = _with_start_of(memory, disk)
-    busy, cpus = (1 - waiting) * memory[0].costs.seconds, available_cpus()
+            rounds, at_first = _warm(sample, Processes, range(2, 3), n_frames, lambda _: False)
+            processes = replace(memory, rounds=tuple(rounds), start=at_first)
+    cold: list[Pair] = []
+    if sample.trajectory.shareable and seconds < _SLOW:
+        cold = _cold(sample, make, most, n_frames)
     return Findings(
         backend=backend,
-        in_memory=Pace(*memory, busy, cpus),
-        from_disk=Pace(*disk, busy, cpus) if disk else None,
-        processes=Pace(*processes, busy, cpus) if processes else None,
-        resident=sample.in_memory(_from_memory(sample, n_frames * most)),
+        in_memory=memory,
+        from_disk=replace(memory, rounds=tuple(cold)) if cold else None,
+        processes=processes,
+        resident=resident,
         waiting=waiting,
+        others=others,
     )
 
 
@@ -286,17 +365,29 @@ def _thread_seconds() -> tuple[float, float]:
 
 def _cold(
     sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
-) -> Pair | None:
-    """Measure from the disk, each time with frames of its own; None where they stay in memory."""
-    found = []
-    for n_workers in range(1, most + 1):
-        n = min(n_frames * n_workers, _cold_frames(sample))
-        frames = sample.middle(n, part=n_workers - 1, parts=2)
-        if not sample.drop(frames):
-            return None
-        block = sample.block_of(len(frames) // n_workers)
-        found.append(sample.run(make(n_workers), frames, block))
-    return found[0], found[-1]
+) -> list[Pair]:
+    """Measure from the disk in some rounds, each time with frames of its own.
+
+    None of them is in the middle, where frames are read from memory. No rounds where they stay in
+    memory.
+    """
+    # On both sides of the middle, and that as large as two of them.
+    n_row, parts = min(n_frames * most, _cold_frames(sample)), 2 * _COLD_ROUNDS + 2
+    rounds = []
+    end = perf_counter() + _COLD_LONGEST
+    for number in range(_COLD_ROUNDS):
+        found = []
+        for n_workers, part in ((1, number), (most, parts - 1 - number))[:most]:
+            frames = sample.middle(n_row, part=part, parts=parts)[: n_frames * n_workers]
+            with sample.from_disk(frames) as gone:
+                if not gone:
+                    return []
+                block = sample.block_of(len(frames) // n_workers)
+                found.append(sample.run(make(n_workers), frames, block))
+        rounds.append((found[0], found[-1]))
+        if perf_counter() > end:
+            break
+    return rounds
 
 
 def _cold_frames(sample: SampleRun) -> int:
@@ -309,31 +400,34 @@ def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
     return np.resize(sample.middle(min(n, 2 * _cold_frames(sample))), n)
 
 
-def _warm(sample: SampleRun, make: Callable[[int], Backend], counts: range, n_frames: int) -> Pair:
-    """Measure from memory, by so many workers: the median of some rounds."""
-    found: dict[int, list[SampleTimes]] = {n_workers: [] for n_workers in counts}
-    last = counts[-1]
+def _warm(
+    sample: SampleRun,
+    make: Callable[[int], Backend],
+    counts: range,
+    n_frames: int,
+    is_wide: Callable[[Sequence[Pair]], bool],
+) -> tuple[list[Pair], float]:
+    """Measure from memory in some rounds, by so many workers; and the fixed time of the first run.
+
+    More rounds are made while what follows from them has a wide range, for some seconds.
+    """
     block = sample.block_of(n_frames)
-    fixed = 0.0
-    if n_frames > 1:
-        fixed = sample.run(make(last), _from_memory(sample, n_frames * last), block).fixed
-    end = perf_counter() + _PATIENCE
-    while len(found[last]) < _ROUNDS and not (found[last] and perf_counter() > end):
-        for n_workers, taken in found.items():
-            frames = _from_memory(sample, n_frames * n_workers)
-            taken.append(sample.run(make(n_workers), frames, block))
-    one, two = (SampleTimes.middle(found[n_workers]) for n_workers in (counts[0], last))
-    # Workers were started for the first of all.
-    return one, replace(two, fixed=max(two.fixed, fixed))
 
+    def measured(n_workers: int) -> SampleTimes:
+        return sample.run(make(n_workers), _from_memory(sample, n_frames * n_workers), block)
 
-def _with_start_of(pair: Pair, first: Pair) -> Pair:
-    """Replace start times by those of when workers were first started."""
-    one, two = (
-        replace(later, fixed=max(later.fixed, sooner.fixed))
-        for later, sooner in zip(pair, first, strict=True)
-    )
-    return one, two
+    # Workers are started for the first of all, and frames read into memory.
+    start = measured(counts[-1]).fixed if n_frames > 1 else 0.0
+    begun = perf_counter()
+    rounds: list[Pair] = []
+    while True:
+        found = [measured(n_workers) for n_workers in counts]
+        rounds.append((found[0], found[-1]))
+        if perf_counter() - begun > _LONGEST:
+            break
+        if len(rounds) >= _ROUNDS and not is_wide(rounds):
+            break
+    return rounds, start
 
 
 def _held_up(one: SampleTimes, two: SampleTimes) -> bool:

@@ -3,9 +3,9 @@
 import copy
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Self
@@ -32,8 +32,9 @@ from paceline.transform.base import Transform
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
 #: A rate of a file of fewer bytes would mean nothing.
 _LEAST = 4 << 20
-#: Less than this in memory counts as nothing: reading elsewhere may bring in some pages.
-_DROPPED = 0.05
+#: Less than this in memory counts as nothing: reading elsewhere may bring in some pages. More
+#: than this counts as all.
+_DROPPED, _MOST = 0.05, 0.5
 #: Blocks that each worker does at the least, so that a slow one does not stand for all.
 _BLOCKS = 3
 #: Frames that are looked for in memory.
@@ -139,17 +140,21 @@ class SampleTimes:
         Opening the file by one worker, s.
     fixed : float
         Time of such a run whatever its length: planning, starting workers, opening, ending, s.
+    at_work : float
+        Time for which workers were at work, s.
     """
 
     costs: Costs
     n_bytes: float
     opening: float
     fixed: float
+    at_work: float
 
     @classmethod
-    def middle(cls, several: Sequence[Self]) -> Self:
+    def middle(cls, several: Iterable[Self]) -> Self:
         """Median of several, by time of a frame."""
-        return sorted(several, key=lambda one: one.costs.seconds)[(len(several) - 1) // 2]
+        ordered = sorted(several, key=lambda one: one.costs.seconds)
+        return ordered[(len(ordered) - 1) // 2]
 
 
 class SampleRun:
@@ -198,7 +203,8 @@ class SampleRun:
         Of several `parts`, which are rows of neighbours, none has a frame of another.
         """
         n = min(n, max(1, len(self._frames) // parts))
-        first = max(0, (len(self._frames) - n * parts) // 2 + n * part)
+        first = (len(self._frames) - n * parts) // 2 + n * part
+        first = max(0, min(first, len(self._frames) - n))
         first -= (first - self._borders.head) % self.together
         return self._frames[max(0, first) :][:n]
 
@@ -314,10 +320,13 @@ class SampleRun:
             return self.in_memory(self._run_frames)
         return cached_share_of_all({file.path for file in self.trajectory.chain.files})
 
-    def drop(self, frames: np.ndarray) -> bool:
-        """Drop frames from memory, to be read from the disk; return whether they will."""
-        dropped = [_drop(path, some) for path, some in self._ranges(frames).items()]
-        return bool(dropped) and all(dropped)
+    @contextmanager
+    def from_disk(self, frames: np.ndarray) -> Iterator[bool]:
+        """Drop frames from memory, to be read from the disk; yield whether they will."""
+        with ExitStack() as stack:
+            ranges = self._ranges(frames).items()
+            gone = [stack.enter_context(_dropped(path, some)) for path, some in ranges]
+            yield all(gone)
 
 
 def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
@@ -348,6 +357,7 @@ def sample_times(timings: Timings, t_open: float) -> SampleTimes:
         n_bytes=sum(block.bytes for block in timings.blocks) / n_frames,
         opening=opening_each,
         fixed=t_open + max(0.0, timings.t_total - at_work) + opening_each,
+        at_work=at_work,
     )
 
 
@@ -362,10 +372,11 @@ def disk_rates(path: str) -> tuple[float, float] | None:
         return None
     # Away from the middle, where frames are read.
     starts = [size // 8, size // 4, 5 * size // 8]
-    if not _drop(path, [(start, n_bytes) for start in starts]):
-        return None
-    one = _rate(path, starts[:1], n_bytes)
-    return one, _rate(path, starts[1:], n_bytes)
+    with _dropped(path, [(start, n_bytes) for start in starts]) as from_disk:
+        if not from_disk:
+            return None
+        one = _rate(path, starts[:1], n_bytes)
+        return one, _rate(path, starts[1:], n_bytes)
 
 
 def _rate(path: str, starts: list[int], n_bytes: int) -> float:
@@ -390,11 +401,33 @@ def _read(path: str, start: int, n_bytes: int) -> int:
         os.close(descriptor)
 
 
-def _drop(path: str, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Drop byte ranges of a file from memory; return whether they are known to be gone."""
+@contextmanager
+def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
+    """Drop byte ranges of a file from memory; yield whether they are known to be gone.
+
+    Those that were there are read again in the end, one after another: of pages that are read at
+    random, as blocks are, Linux makes small ones, from which reading takes up to three times as
+    long. So a run, or other advice, would find the file slower than it was.
+    """
+    before = cached_share(path, ranges) or 0.0
     try:
         drop_from_cache(path, ranges)
     except UnsupportedError:
-        return False
+        yield False
+        return
     left = cached_share(path, ranges)
-    return left is not None and left < _DROPPED
+    try:
+        yield left is not None and left < _DROPPED
+    finally:
+        if before > _MOST:
+            drop_from_cache(path, ranges)
+            _read_again(path, ranges)
+
+
+def _read_again(path: str, ranges: Sequence[tuple[int, int]]) -> None:
+    buffer = memoryview(bytearray(_CALL))
+    with open(path, "rb", buffering=0) as file:
+        for start, size in ranges:
+            file.seek(start)
+            while size > 0 and (n_read := file.readinto(buffer[: min(size, _CALL)])):
+                size -= n_read
