@@ -21,8 +21,12 @@ pub trait Format: Debug + Sync {
     /// Its usual name, which messages and encoders use.
     fn name(&self) -> &'static str;
 
-    /// Its names in MDAnalysis where they differ, and those of its variants: see
-    /// [`EncoderSettings::name`].
+    /// Its name in MDAnalysis.
+    fn mdanalysis_name(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Its other names in MDAnalysis, and those of its variants: see [`EncoderSettings::name`].
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }

@@ -20,7 +20,13 @@ impl FileFormat {
         self.format.name()
     }
 
-    /// Its names in MDAnalysis where they differ, and those of its variants.
+    /// Its name in MDAnalysis.
+    #[getter]
+    fn mdanalysis_name(&self) -> &'static str {
+        self.format.mdanalysis_name()
+    }
+
+    /// Its other names in MDAnalysis, and those of its variants.
     #[getter]
     fn aliases(&self) -> Vec<&'static str> {
         self.format.aliases().to_vec()

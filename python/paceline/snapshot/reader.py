@@ -21,6 +21,7 @@ from paceline.snapshot.io_ranks import choose_readers
 from paceline.snapshot.local_atoms import AtomNumbering, angles_of, lengths_and_cosines
 from paceline.trajectory.open import open_file
 from paceline.trajectory.source import (
+    FORMATS,
     Extents,
     FileSpec,
     IndexedFileSpec,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Formats of DL_POLY.
-_TEXT = ("CONFIG", "HISTORY")
 #: One in so many bytes of a buffer may be taken by the ids of atoms.
 _PART = 8
 
@@ -308,7 +307,7 @@ class SnapshotFile:
                 f"{file.path}: frame {frame} is out of range for {file.n_frames} frames"
             ) from None
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
-        if file.format in _TEXT and isinstance(file.spec, IndexedFileSpec):
+        if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
             return _text_frame_info(file.spec, extents, file.n_atoms)
         # Of no atoms, but all fields: only so do all readers find which of them the frame holds.
         head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))

@@ -460,7 +460,7 @@ def is_name(given: Any) -> bool:
 def _format_of(chain: Chain) -> str:
     """Name by which MDAnalysis calls the format of a chain's first file."""
     name = chain.files[0].format
-    return "NCDF" if name == "NetCDF" else name
+    return FORMATS[name].mdanalysis_name if name in FORMATS else name
 
 
 def _read_positions(chain: Chain, atoms: np.ndarray, frames: np.ndarray) -> np.ndarray | None:

@@ -29,6 +29,10 @@ impl Format for Netcdf3 {
         "NetCDF"
     }
 
+    fn mdanalysis_name(&self) -> &'static str {
+        "NCDF"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &["NCDF", "NC", CDF5]
     }
