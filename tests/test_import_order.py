@@ -152,6 +152,22 @@ def test_few_modules_know_h5py():
     assert found == KNOW_H5PY
 
 
+def test_the_design_names_what_exists():
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    folders = (PACKAGE, CRATES, ROOT)
+    rows = re.findall(r"\| `(\S+\.(?:py|rs))` \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 60
+    for name, functions in rows:
+        path = next((here / name for here in folders if (here / name).exists()), None)
+        assert path is not None, f"there is no {name}"
+        words = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        unknown = set(re.findall(r"\w+", functions)) - words
+        assert not unknown, f"{name} has no {unknown}"
+    for name in re.findall(r"`([\w/]+\.(?:py|rs))`", page):
+        found = (ROOT / name, *PACKAGE.rglob(name), *CRATES.rglob(name))
+        assert any(path.exists() for path in found), f"there is no {name}"
+
+
 @pytest.mark.parametrize("crate", sorted(path.name for path in CRATES.iterdir()))
 def test_rust_modules_form_no_circle(crate):
     graph = rust_modules(CRATES / crate / "src")
