@@ -237,9 +237,7 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
         starts = range(0, len(encoded), 40_000)
         for number in reversed(range(len(starts))):
             data = encoded[starts[number] : starts[number] + 40_000]
-            blocks.add(
-                number, receivers.EncodedBlock(number, data, np.array([number]), np.array([number]))
-            )
+            blocks.add(number, receivers.EncodedBlock(number, data, *3 * [np.array([number])]))
         np.testing.assert_array_equal(blocks.time_axis()[0], np.arange(len(starts)))
     assert (tmp_path / "out").read_bytes() == encoded
 

@@ -12,6 +12,7 @@ import pytest
 from helpers.programs import needs_program
 from MDAnalysis.coordinates.timestep import Timestep
 from MDAnalysis.coordinates.TRR import TRRReader
+from MDAnalysis.core.topology import Topology
 from MDAnalysis.exceptions import NoDataError
 from MDAnalysisTests import datafiles
 
@@ -356,6 +357,41 @@ def test_lambda_reaches_functions_and_files_however_frames_are_read(kind, system
     np.testing.assert_array_equal(series.results.timeseries, expected, strict=True)
     found = [ts.data["lambda"] for ts in TRRReader(str(tmp_path / "out.trr"))]
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk": "contiguous"}, {"compress": "gzip:1"}])
+def test_lambda_goes_through_h5md(options, system, tmp_path, where):
+    gro, h5md, out = system[0], tmp_path / "a.h5md", tmp_path / "out.trr"
+    path = trr(tmp_path / "a.trr", [real_frame(number) for number in range(20)])
+    atoms = paceline.Universe(gro, path).atoms[:9]
+    paceline.Write(atoms, h5md, **options).run(start=1, step=2, **where)
+    expected = np.float32([lambda_of(number) for number in range(1, 20, 2)])
+    trajectory = Reader(str(h5md))
+    np.testing.assert_array_equal([ts.data["lambda"] for ts in trajectory], expected)
+    universe = paceline.Universe(Topology(9), str(h5md))
+    paceline.Write(universe.atoms, out).run(step=3, **where)
+    found = [ts.data["lambda"] for ts in TRRReader(str(out))]
+    np.testing.assert_array_equal(found, expected[::3])
+
+
+@pytest.mark.parametrize("ending", ["xtc", "dcd", "nc"])
+def test_where_lambda_is_lost_is_said(ending, system, tmp_path):
+    path = trr(tmp_path / "a.trr", [real_frame(number) for number in range(3)])
+    atoms, out = paceline.Universe(system[0], path).atoms, tmp_path / f"out.{ending}"
+    message = r"out\.\w+: \w+ holds no λ: .* from 0\.1 to 0\.1"
+    with pytest.warns(PacelineWarning, match=message) as told:
+        paceline.Write(atoms, out).run()
+    assert len([one for one in told if "λ" in str(one.message)]) == 1
+
+
+def test_no_word_of_lambda_where_there_is_none(adk_xtc, tmp_path):
+    atoms = paceline.Universe(*adk_xtc).atoms
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        paceline.Write(atoms, tmp_path / "out.xtc").run(stop=2)
+        paceline.Write(atoms, tmp_path / "out.h5md").run(stop=2)
+    observables = paceline.Universe(adk_xtc[0], str(tmp_path / "out.h5md")).trajectory.observables
+    assert "lambda" not in observables
 
 
 def test_lambda_is_shown_of_the_files_of_a_chain_that_have_it(system, tmp_path):

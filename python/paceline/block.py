@@ -67,7 +67,7 @@ class Block:
     steps : numpy.ndarray of int64, shape (n_frames,)
         Step numbers of the simulation.
     lambdas : numpy.ndarray of float32, shape (n_frames,)
-        λ of a free-energy run, which TRR files hold; 0 in frames of other formats.
+        λ of a free-energy run, which TRR and H5MD files hold; 0 where there is none.
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     masses, charges, names : numpy.ndarray, shape (n_atoms,)

@@ -89,6 +89,8 @@ pub struct Abilities {
     pub equal_frames: bool,
     /// The header holds one time between frames for all of them.
     pub one_time_step: bool,
+    /// Each frame holds λ of a free-energy run.
+    pub lambda: bool,
     /// The precision of positions can be chosen.
     pub precision: bool,
     /// Frames can be copied as bytes into another file, or appended to one.

@@ -74,6 +74,12 @@ impl FileFormat {
         self.abilities.one_time_step
     }
 
+    /// Each frame holds λ of a free-energy run.
+    #[getter]
+    fn holds_lambda(&self) -> bool {
+        self.abilities.lambda
+    }
+
     /// The precision of positions can be chosen.
     #[getter]
     fn precision(&self) -> bool {

@@ -186,12 +186,16 @@ class BlockIndex:
     times: np.ndarray
     #: int64, (n_frames,).
     steps: np.ndarray
+    #: float32, (n_frames,), or None.
+    lambdas: np.ndarray | None = None
 
     def fill(self, block: FrameBuffer, damaged: Sequence[tuple[int, str]]) -> None:
-        """Set cells, times and steps of a block, and blank its damaged rows."""
+        """Set cells, times, steps and λ of a block, and blank its damaged rows."""
         block.dimensions[:] = self.dimensions
         block.times[:] = self.times
         block.steps[:] = self.steps
+        if self.lambdas is not None:
+            block.lambdas[:] = self.lambdas
         for row, _ in damaged:
             block.blank(row)
 
@@ -212,6 +216,8 @@ class ChunkIndex:
     steps: np.ndarray
     #: float32, (n_frames, 6), or (1, 6) where all frames share it: Å and degrees, or zeros.
     dimensions: np.ndarray
+    #: float32, (n_frames,): λ of a free-energy run; None where the file has none.
+    lambdas: np.ndarray | None = None
     #: Particle ids of each frame, where atoms are in no fixed order.
     ids: Element | None = None
     #: With `ids`: int64, (n_atoms,), the id of each of our atoms, rising.
@@ -229,6 +235,7 @@ class ChunkIndex:
             self.dimensions if shared else self.dimensions[frames],
             self.times[frames],
             self.steps[frames],
+            None if self.lambdas is None else self.lambdas[frames],
         )
 
 

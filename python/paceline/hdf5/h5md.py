@@ -1,17 +1,20 @@
 """H5MD: one group of particles, and the chunk index of its elements in our units."""
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from paceline.errors import MissingDataError, UnsupportedError
+from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.cells import read_dimensions, rows_as_frames
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, ChunkIndex, Element
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.dataset import describe_dataset, read_series
 from paceline.hdf5.elements import Elements, SampledElement, first_not_rising, match_rows
 from paceline.hdf5.file import DEFLATE_RATIO, Array, File, Group, damaged
+from paceline.hdf5.h5md_tree import LAMBDA
+from paceline.hdf5.read_options import ExternalFileError
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units
 
@@ -299,6 +302,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
         times,
         frames.steps,
         dimensions,
+        lambdas=_lambdas(particles),
         ids=None if ids is None else ids.element,
         id_order=None if ids is None else ids.numbers,
         facts=_facts(particles, creator, known),
@@ -366,6 +370,20 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
     if len(frames.steps) > 1:
         particles.notes.append(f"{frames.name} has no times: its {COUNTED}")
     return np.arange(len(frames.steps), dtype=np.float64)
+
+
+def _lambdas(particles: Particles) -> np.ndarray | None:
+    """Read λ of the frames, an observable; None where the file does not have it of all."""
+    with contextlib.suppress(DamagedFileError, ExternalFileError):
+        observable = particles.file.root.get(f"observables/{LAMBDA}")
+        found = None if observable is None else particles.elements.of(observable)
+        frames = particles.frames.steps
+        if found is None or frames is None or found.steps is None:
+            return None
+        has_all = found.values.dtype.kind == "f" and found.values.shape == frames.shape
+        if has_all and np.array_equal(found.steps, frames):
+            return read_series(found.values).astype(np.float32)
+    return None
 
 
 def _dimensions(particles: Particles, units: Units) -> np.ndarray:

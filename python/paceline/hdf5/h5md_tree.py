@@ -23,6 +23,8 @@ H5MD_VERSION, UNITS_VERSION = (1, 1), (1, 0)
 GROUP = "trajectory"
 #: Element of H5MD by field.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
+#: Observable with λ of a free-energy run, by MDAnalysis's name for it.
+LAMBDA = "lambda"
 #: Quantity of each dataset that has a unit.
 QUANTITIES = {
     "position": "length",
@@ -243,7 +245,7 @@ def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[An
 
 
 def add_observables(
-    h5: Any, fields: Sequence[str], observables: Mapping[str, Sequence[Any]]
+    h5: Any, fields: Sequence[str], observables: Mapping[str, Sequence[Any] | np.ndarray]
 ) -> None:
     """Write observables with a value a frame, which share the time axis of the first field."""
     for name, values in observables.items():

@@ -75,12 +75,14 @@ class FrameFile(Target):
             file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
             with self._blocks(file) as blocks:
                 yield blocks
-                times, steps = blocks.time_axis()
+                times, steps, lambdas = blocks.time_axis()
                 self.n_bytes = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(encoder.head(*_series(times, steps)))
         if self._format.one_time_step:
             self._warn_of_uneven(times)
+        if lambdas.any() and not self._format.holds_lambda:
+            self._warn_of_lambda(lambdas)
         self.n_written = len(times)
 
     def _blocks(self, file: IO[bytes]) -> BlockReceiver:
@@ -96,6 +98,14 @@ class FrameFile(Target):
                 file.write(value.data)
 
         return BlockReceiver(self._path, put)
+
+    def _warn_of_lambda(self, lambdas: np.ndarray) -> None:
+        from paceline.trajectory.open import warn  # workers, which encode, need not load it
+
+        warn(
+            f"{self._path}: {self._format.name} holds no λ: that of the frames, from "
+            f"{lambdas.min():g} to {lambdas.max():g}, is not written; TRR and H5MD hold it"
+        )
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
         from paceline.trajectory.open import warn  # workers, which encode, need not load it
@@ -129,7 +139,7 @@ class _Encode:
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
-        return EncodedBlock(first, b"".join(data), block.times, block.steps)
+        return EncodedBlock(first, b"".join(data), block.times, block.steps, block.lambdas)
 
     def _encode(self, block: Block) -> bytes:
         """Frames that hold the same fields."""
@@ -161,7 +171,7 @@ class _EncodeInPlace(_Encode):
             return super().compute_block(block, first)
         with naming_block(self.path, block), writing_to(self.path):
             self.encoder.write(self.temporary, first, self._arrays(block))
-        return EncodedBlock(first, b"", block.times, block.steps)
+        return EncodedBlock(first, b"", block.times, block.steps, block.lambdas)
 
 
 def _alike(held: np.ndarray) -> Iterator[slice]:

@@ -15,7 +15,7 @@ from paceline import _core
 from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameRows
+from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows, add_observables
 from paceline.hdf5.storage_layout import (
     ChunkOffsets,
     Storage,
@@ -85,8 +85,7 @@ class Encode:
                         encoded, sizes = values.tobytes(), None
                 data.append(encoded)
                 parts.append(EncodedRows(name, rows.start, len(some), sizes, len(encoded)))
-        times, steps, dimensions = block.times, block.steps, block.dimensions
-        return EncodedChunks(first, b"".join(data), times, steps, dimensions, tuple(parts))
+        return EncodedChunks(first, b"".join(data), *_moments(block), parts=tuple(parts))
 
     def _check_cells(self, block: Block) -> None:
         """Refuse cells where the first frame has none, and such as no frame can have."""
@@ -125,7 +124,12 @@ class EncodeInPlace(Encode):
             offsets, lead = self.offsets[name].of(first, len(block))
             with naming_block(self.path, block), writing_to(self.path):
                 encoder.write(self.temporary, offsets, getattr(block, name), lead=lead)
-        return EncodedChunks(first, b"", block.times, block.steps, block.dimensions, ())
+        return EncodedChunks(first, b"", *_moments(block), parts=())
+
+
+def _moments(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Times, steps, λ and cells of a block."""
+    return block.times, block.steps, block.lambdas, block.dimensions
 
 
 class H5MDFile(Target):
@@ -204,9 +208,11 @@ class H5MDFile(Target):
             put = _BlockWriter(file, h5md, frames.n_frames, self._n_atoms)
             with self._blocks(h5md, put) as blocks:
                 yield blocks
-                times, steps = blocks.time_axis()
+                times, steps, lambdas = blocks.time_axis()
             rows = FrameRows(self._rising(steps), times, put.cells[: len(times)])
             h5md.finish(rows, self._description())
+            if lambdas.any():
+                add_observables(file.h5, tuple(self.fields), {LAMBDA: lambdas})
         self.n_written, self.n_bytes = len(times), os.stat(self._path).st_size
 
     def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:

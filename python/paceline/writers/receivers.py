@@ -32,21 +32,24 @@ class EncodedBlock:
         ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
         Of the simulation.
+    lambdas : numpy.ndarray of float32, shape (n_frames,)
+        λ of a free-energy run, else 0.
     """
 
     first: int
     data: bytes
     times: np.ndarray
     steps: np.ndarray
+    lambdas: np.ndarray
 
 
 class BlockReceiver:
-    """Writes blocks with a function as they come, and keeps their times and steps."""
+    """Writes blocks with a function as they come, and keeps their times, steps and λ."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         self._path = path
         self._write = write
-        self._time_axis: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._time_axis: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -56,20 +59,20 @@ class BlockReceiver:
 
     def add(self, number: int, value: EncodedBlock) -> None:
         """Take a block, counted from 0."""
-        self._time_axis[number] = value.times, value.steps
+        self._time_axis[number] = value.times, value.steps, value.lambdas
         self._put(number, value)
 
     def _put(self, number: int, value: EncodedBlock) -> None:
         """Write a block, which has its place in the file."""
         self._write(value)
 
-    def time_axis(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times (ps) and steps of all frames, once all blocks are there; at least one frame."""
+    def time_axis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Times (ps), steps and λ of all frames, once all blocks are there; at least one frame."""
         blocks = [self._time_axis[number] for number in sorted(self._time_axis)]
-        times, steps = (np.concatenate(values) for values in zip(*blocks, strict=True))
+        times, steps, lambdas = (np.concatenate(values) for values in zip(*blocks, strict=True))
         if len(times) == 0:
             raise UnsupportedError(f"{self._path}: no frame is left to be written")
-        return times, steps
+        return times, steps, lambdas
 
 
 class OrderedReceiver(BlockReceiver):

@@ -35,6 +35,7 @@ impl Format for Trr {
             reads: Fields::ALL,
             writes: Fields::ALL,
             mixed_fields: true,
+            lambda: true,
             appends: true,
             ..Abilities::default()
         }
