@@ -110,7 +110,7 @@ def opened_or_refused(path: Path) -> tuple["_core.Trajectory | None", Exception 
 
 
 def reader_of(core: "_core.Trajectory") -> "_core.Reader":
-    return _core.Reader(core.path, core.layout, core.fingerprint)
+    return _core.Reader(core.path, core.layout, core.samples)
 
 
 def read(
@@ -774,7 +774,7 @@ for path in sys.argv[1:]:
         for frame in range(core.n_frames):
             header = FrameBuffer.allocate(np.array([frame]), 0, ())
             extents = extents_in(0, core, header.frames.astype(np.uint64))
-            reader = _core.Reader(core.path, core.layout, core.fingerprint, fields=0)
+            reader = _core.Reader(core.path, core.layout, core.samples, fields=0)
             reader.read(extents, header, required=0, skip=True)
     except (DamagedFileError, UnsupportedError) as error:
         said[path] = [str(error)]

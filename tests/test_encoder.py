@@ -263,7 +263,7 @@ def read_by_us(path):
         times, steps, fields = np.empty(n), np.empty(n, np.int64), np.empty(n, np.uint8)
         lambdas = np.empty(n, np.float32)
 
-    reader = _core.Reader(path, trajectory.layout, trajectory.fingerprint)
+    reader = _core.Reader(path, trajectory.layout, trajectory.samples)
     reader.read(Extents, Block, required=POSITIONS, skip=False)
     return Block.positions, Block.dimensions, Block.times, Block.steps
 

@@ -74,7 +74,7 @@ def test_what_is_decoded_is_what_h5py_reads(seed, tmp_path):
     atoms = np.array(sorted(draw.sample(range(n_atoms), draw.randint(0, n_atoms))))
     atoms = draw.choice((None, atoms.astype(np.int64)))
     reader = _core.ChunkReader(
-        path, _core.fingerprint_of(path), [element, None, None], n_atoms=n_atoms, atoms=atoms
+        path, _core.samples_of(path), [element, None, None], n_atoms=n_atoms, atoms=atoms
     )
     some = np.array([draw.randrange(n_rows) for _ in range(2 * n_rows)])
     for frames, whole in ((np.arange(n_rows), False), (some, False), (some, True)):

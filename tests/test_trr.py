@@ -265,7 +265,7 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
         path = tmp_path / "changed.trr"
         path.write_bytes(content)
         core = open_file(path, notes=False)
-        reader = _core.Reader(core.path, core.layout, core.fingerprint)
+        reader = _core.Reader(core.path, core.layout, core.samples)
         assert core.n_frames >= 6
         found = read_all(reader, core)
         for number in set(range(6)) - {int(frame)}:

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Fingerprint, Samples, VerifiedSource};
 use crate::source::Source;
 use crate::{Decoder, Encoder, Fields};
 
@@ -300,12 +300,12 @@ impl Registry {
         some.map(Format::name).collect()
     }
 
-    /// The fingerprint of the first `size` bytes of `source`.
+    /// The fingerprint of the first `size` bytes of `source`, and its samples.
     ///
     /// # Errors
     /// [`Error::Changed`] where the source has fewer bytes.
-    pub fn fingerprint(&self, source: &dyn Source, size: u64) -> Result<Fingerprint> {
-        Fingerprint::of(source, size, &|head| self.counts(head))
+    pub fn samples(&self, source: &dyn Source, size: u64) -> Result<Samples> {
+        Samples::of(source, size, &|head| self.counts(head))
     }
 
     /// Make sure that `source` still begins with the bytes that a fingerprint was taken of. It may
@@ -315,6 +315,18 @@ impl Registry {
     /// [`Error::Changed`] where it does not.
     pub fn verify(&self, source: &dyn Source, fingerprint: &Fingerprint) -> Result<()> {
         fingerprint.verify(source, &|head| self.counts(head))
+    }
+
+    /// Compare what is read of `source` with the samples of the file that it should be.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] where the source has fewer bytes, and what it gives.
+    pub fn verified<S: Source>(
+        &'static self,
+        source: S,
+        samples: Samples,
+    ) -> Result<VerifiedSource<S>> {
+        VerifiedSource::new(source, samples, Box::new(|head| self.counts(head)))
     }
 
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
@@ -362,7 +374,7 @@ pub enum Origin {
 pub struct Opened {
     pub layout: Layout,
     pub frames: Frames,
-    pub fingerprint: Fingerprint,
+    pub samples: Samples,
     /// Notes that a user should be told.
     pub notes: Vec<String>,
     /// Numbers of the frames that a scan found to be damaged.
@@ -387,7 +399,7 @@ impl Opened {
     ) -> Result<Opened> {
         let (layout, frames, notes) = found;
         Ok(Opened {
-            fingerprint: options.registry.fingerprint(source, size)?,
+            samples: options.registry.samples(source, size)?,
             layout,
             frames,
             notes,

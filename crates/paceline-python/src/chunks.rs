@@ -7,17 +7,15 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::reader::{BlockArrays, Cost};
+use super::reader::{BlockArrays, Cost, open_verified};
 use super::{OrRaise, indices};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
 };
-use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 
 /// Per-worker reader of datasets of an HDF5 file.
@@ -152,22 +150,19 @@ struct FrameNumbers<'py> {
 impl ChunkReader {
     #[new]
     #[pyo3(signature = (
-        path, fingerprint, elements, *, n_atoms, atoms=None, ids=None, id_order=None
+        path, samples, elements, *, n_atoms, atoms=None, ids=None, id_order=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "all but three are named")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        fingerprint: &str,
+        samples: &[u8],
         elements: OfFields<PyElement>,
         n_atoms: usize,
         atoms: Option<PyReadonlyArray1<'_, i64>>,
         ids: Option<PyElement>,
         id_order: Option<PyReadonlyArray1<'_, i64>>,
     ) -> PyResult<Self> {
-        let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
-            return Err(PyValueError::new_err("this text is no fingerprint"));
-        };
         let atoms = match atoms {
             None => Atoms::all(n_atoms),
             Some(atoms) => Atoms::new(&indices(atoms.as_slice()?)?, n_atoms).or_raise(py)?,
@@ -184,9 +179,8 @@ impl ChunkReader {
         };
         let chunks = py
             .detach(|| {
-                let source = FileSource::open(&path)?;
-                STANDARD.verify(&source, &fingerprint)?;
-                Chunks::new(Arc::new(source), elements, &atoms, ids)
+                let source = Arc::new(open_verified(&path, samples)?);
+                Chunks::new(source, elements, &atoms, ids)
             })
             .or_raise(py)?;
         Ok(ChunkReader {

@@ -132,7 +132,7 @@ mod _core {
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
-    use super::trajectory::{Trajectory, detect_format, fingerprint_of, verify};
+    use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]
     use super::transforms::{Transform, fragments};
 

@@ -1,6 +1,6 @@
 //! Per-worker reader of a trajectory file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{OrRaise, indices};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::fingerprint::Fingerprint;
+use paceline_formats::fingerprint::{Samples, VerifiedSource};
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
@@ -140,20 +140,17 @@ fn cost_of(report: BlockReport) -> Cost {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (path, layout, fingerprint, *, atoms=None, fields=1))]
+    #[pyo3(signature = (path, layout, samples, *, atoms=None, fields=1))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         layout: &[u8],
-        fingerprint: &str,
+        samples: &[u8],
         atoms: Option<PyReadonlyArray1<'_, i64>>,
         fields: u8,
     ) -> PyResult<Self> {
         let Some(layout) = STANDARD.layout(layout) else {
             return Err(PyValueError::new_err("these bytes are no layout"));
-        };
-        let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
-            return Err(PyValueError::new_err("this text is no fingerprint"));
         };
         let atoms = match atoms {
             None => Atoms::all(layout.n_atoms()),
@@ -163,9 +160,8 @@ impl Reader {
         };
         let blocks = py
             .detach(|| {
-                let source = FileSource::open(&path)?;
-                STANDARD.verify(&source, &fingerprint)?;
-                BlockReader::new(Arc::new(source), &layout, atoms, Fields::from_bits(fields))
+                let source = Arc::new(open_verified(&path, samples)?);
+                BlockReader::new(source, &layout, atoms, Fields::from_bits(fields))
             })
             .or_raise(py)?;
         Ok(Reader {
@@ -201,4 +197,16 @@ impl Reader {
             .try_lock()
             .map_err(|_| Error::Argument("a reader belongs to one worker at a time".into()))
     }
+}
+
+// Only what is still the file that was opened.
+
+pub(super) fn samples_from(samples: &[u8]) -> Result<Samples> {
+    Samples::from_bytes(samples)
+        .ok_or_else(|| Error::Argument("these bytes are no samples of a file".into()))
+}
+
+/// Open the file that samples are of, to compare what is read with them.
+pub(super) fn open_verified(path: &Path, samples: &[u8]) -> Result<VerifiedSource<FileSource>> {
+    STANDARD.verified(FileSource::open(path)?, samples_from(samples)?)
 }

@@ -10,11 +10,10 @@ use pyo3::pybacked::PyBackedBytes;
 
 use super::OrRaise;
 use super::communicator::PyCommunicator;
+use super::reader::open_verified;
 use paceline_formats::dlpoly;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::FileSource;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
 use paceline_snapshot::reading::{
@@ -46,7 +45,7 @@ pub(super) struct Frame {
 #[derive(FromPyObject)]
 pub(super) struct TextFrame {
     layout: PyBackedBytes,
-    fingerprint: String,
+    samples: PyBackedBytes,
     offset: u64,
     size: u64,
 }
@@ -58,11 +57,7 @@ impl TextFrame {
         let Some(&layout) = layout.as_ref().and_then(Layout::downcast::<dlpoly::Layout>) else {
             return Err(Error::Argument("these bytes are no layout of text".into()));
         };
-        let Ok(fingerprint) = self.fingerprint.parse::<Fingerprint>() else {
-            return Err(Error::Argument("this text is no fingerprint".into()));
-        };
-        let source = FileSource::open(&moment.path)?;
-        STANDARD.verify(&source, &fingerprint)?;
+        let source = open_verified(&moment.path, &self.samples)?;
         let frame = self.offset..self.offset.saturating_add(self.size);
         Text::new(source, layout, moment.clone(), frame)
     }

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::OrRaise;
+use super::reader::samples_from;
 use paceline_formats::Format;
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
@@ -118,6 +119,12 @@ impl Trajectory {
     #[getter]
     fn fingerprint(&self) -> String {
         self.index.fingerprint().to_string()
+    }
+
+    /// Return what workers need to recognise the parts of the file that they read.
+    #[getter]
+    fn samples<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.index.samples().to_bytes())
     }
 
     #[getter]
@@ -247,14 +254,20 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'
     .or_raise(py)
 }
 
-/// Return the fingerprint that a file, all of it, is recognised by.
+/// Return the samples that a file, all of it, is recognised by.
 #[pyfunction]
-pub(super) fn fingerprint_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    py.detach(|| {
+pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let samples = py.detach(|| {
         let source = FileSource::open(&path)?;
-        Ok(STANDARD.fingerprint(&source, source.size()?)?.to_string())
-    })
-    .or_raise(py)
+        STANDARD.samples(&source, source.size()?)
+    });
+    Ok(PyBytes::new(py, &samples.or_raise(py)?.to_bytes()))
+}
+
+/// Return the fingerprint of the file that samples are of.
+#[pyfunction]
+pub(super) fn fingerprint_of(py: Python<'_>, samples: &[u8]) -> PyResult<String> {
+    Ok(samples_from(samples).or_raise(py)?.fingerprint.to_string())
 }
 
 /// Raise FileChangedError where a file does not begin with what it was recognised by.

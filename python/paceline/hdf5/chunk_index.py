@@ -248,8 +248,8 @@ class FileDatasets:
     """Datasets of one file as a worker knows them, whichever frames it reads."""
 
     path: str
-    #: Of the file that was indexed.
-    fingerprint: str
+    #: Of the file that was indexed: its fingerprint, and digests of parts of it.
+    samples: bytes
     n_atoms: int
     #: Positions, velocities and forces, without chunk tables and rows.
     elements: tuple[Element | None, ...]

@@ -16,12 +16,12 @@ class Hdf5FileSpec(FileDatasets):
 
     @classmethod
     def of(
-        cls, path: str, fingerprint: str, index: ChunkIndex, driver: str | None, external: bool
+        cls, path: str, samples: bytes, index: ChunkIndex, driver: str | None, external: bool
     ) -> "Hdf5FileSpec":
         """Describe an indexed file."""
         return cls(
             path,
-            fingerprint,
+            samples,
             index.n_atoms,
             tuple(_without_frames(index.elements.get(field)) for field in FIELDS),
             _without_frames(index.ids),
@@ -52,7 +52,7 @@ class ChunkReader:
         self._elements = file.selected(fields)
         self._reader = _core.ChunkReader(
             file.path,
-            file.fingerprint,
+            file.samples,
             self._elements,
             n_atoms=file.n_atoms,
             atoms=atoms,

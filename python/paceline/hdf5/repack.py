@@ -388,7 +388,7 @@ class _CoreReader:
 
     def __init__(self, path: str, element: Element):
         self._path, self._element = path, element
-        self._fingerprint = _core.fingerprint_of(path)
+        self._samples = _core.samples_of(path)
         self._of_thread = threading.local()
 
     def __call__(self, first: int, stop: int) -> np.ndarray:
@@ -396,7 +396,7 @@ class _CoreReader:
         if not hasattr(self._of_thread, "reader"):
             known = replace(self._element, dataset=replace(self._element.dataset, table=None))
             self._of_thread.reader = _core.ChunkReader(
-                self._path, self._fingerprint, [known, None, None], n_atoms=n_atoms
+                self._path, self._samples, [known, None, None], n_atoms=n_atoms
             )
         frames = np.arange(first, stop)
         block = FrameBuffer.allocate(frames, n_atoms, ["positions"])

@@ -75,7 +75,7 @@ class Hdf5File:
     def __init__(
         self,
         path: str,
-        fingerprint: str,
+        samples: bytes,
         chunk_index: ChunkIndex,
         driver: str | None = None,
         external: bool = False,
@@ -83,7 +83,8 @@ class Hdf5File:
         self.path = path
         self.external = external
         self.driver = driver
-        self.fingerprint = fingerprint
+        self.samples = samples
+        self.fingerprint = _core.fingerprint_of(samples)
         self.chunk_index = chunk_index
         self.size = os.stat(path).st_size
         self.notes = [*chunk_index.notes, *_fallback_notes(chunk_index)]
@@ -102,7 +103,7 @@ class Hdf5File:
 
         if options.driver is not None:
             check_mpi_build()
-        fingerprint = _core.fingerprint_of(path)
+        samples = _core.samples_of(path)
         with File(path, external=options.external) as opened:
             try:
                 with opened.explain_truncation():
@@ -123,9 +124,9 @@ class Hdf5File:
             notes = _size_notes(path, opened.size, opened.full_size, is_odd=is_odd)
             index = replace(index, notes=[*notes, *index.notes])
         if options.driver is None:
-            spec = Hdf5FileSpec.of(path, fingerprint, index, None, options.external)
+            spec = Hdf5FileSpec.of(path, samples, index, None, options.external)
             index = verify(spec, index)
-        return cls(path, fingerprint, index, options.driver, options.external)
+        return cls(path, samples, index, options.driver, options.external)
 
     @property
     def format(self) -> str:
@@ -171,7 +172,7 @@ class Hdf5File:
     def spec(self) -> Hdf5FileSpec:
         """Everything workers need to open it."""
         return Hdf5FileSpec.of(
-            self.path, self.fingerprint, self.chunk_index, self.driver, self.external
+            self.path, self.samples, self.chunk_index, self.driver, self.external
         )
 
     @property

@@ -124,7 +124,7 @@ class TextFrame(NamedTuple):
     """Place of a frame of text, of which the core reads the atoms in double precision."""
 
     layout: bytes
-    fingerprint: str
+    samples: bytes
     offset: int
     size: int
 
@@ -295,7 +295,7 @@ class SnapshotFile:
         self._columns["ids"] = AtomColumn(found.ids.dataset.name, found.ids.rows, is_fixed=False)
         n_places = found.ids.dataset.shape[1]
         stored = replace(found, n_atoms=n_places, ids=None, id_order=None)
-        return Hdf5File(file.path, file.fingerprint, stored, external=file.external)
+        return Hdf5File(file.path, file.samples, stored, external=file.external)
 
     def frame_info(self, frame: int) -> FrameInfo:
         """Locate a frame, counted from the end if negative; read its step, time and cell."""
@@ -333,7 +333,7 @@ class SnapshotFile:
 
 def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
     frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(spec.layout, spec.fingerprint, offset, size)
+    text = TextFrame(spec.layout, spec.samples, offset, size)
     step, time, cell, fields, has_masses = _core.read_text_head(spec.path, frame, text)
     vectors = dimensions = None
     if cell is not None:

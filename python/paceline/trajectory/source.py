@@ -280,6 +280,10 @@ class TrajectoryFile(Protocol):
         """Text by which the file is recognised."""
 
     @property
+    def samples(self) -> bytes:
+        """Fingerprint and digests of samples, by which workers recognise what they read."""
+
+    @property
     def notes(self) -> list[str]:
         """Warnings for the user."""
 
@@ -344,17 +348,17 @@ class IndexedFileSpec:
     path : str
     layout : bytes
         How the file's frames are coded.
-    fingerprint : str
-        As it was when the file was indexed.
+    samples : bytes
+        Those by which the file was recognised when it was indexed.
     """
 
     path: str
     layout: bytes
-    fingerprint: str
+    samples: bytes
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open the file, if it is still the one that was indexed."""
-        return _core.Reader(self.path, self.layout, self.fingerprint, atoms=atoms, fields=fields)
+        """Open the file; what is read is compared with the samples around it."""
+        return _core.Reader(self.path, self.layout, self.samples, atoms=atoms, fields=fields)
 
 
 class IndexedFile(_core.Trajectory):
@@ -375,7 +379,7 @@ class IndexedFile(_core.Trajectory):
     @property
     def spec(self) -> IndexedFileSpec:
         """All that workers must know of it."""
-        return IndexedFileSpec(self.path, self.layout, self.fingerprint)
+        return IndexedFileSpec(self.path, self.layout, self.samples)
 
     @property
     def bytes_per_frame(self) -> float:

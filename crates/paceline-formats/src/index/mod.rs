@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Fingerprint, Samples};
 use crate::format::{Format, Frames, HEAD_LEN, Layout, Opened, Registry, unsupported};
 use crate::source::{Source, Traffic};
 
@@ -150,7 +150,12 @@ impl Index {
 
     /// The content that the index was made of.
     pub fn fingerprint(&self) -> &Fingerprint {
-        &self.opened.fingerprint
+        &self.opened.samples.fingerprint
+    }
+
+    /// Return what other processes need to recognise the parts of the file that they read.
+    pub fn samples(&self) -> &Samples {
+        &self.opened.samples
     }
 
     /// Make sure that `source` still begins with the content that the index was made of.
@@ -158,7 +163,7 @@ impl Index {
     /// # Errors
     /// [`Error::Changed`] where it does not.
     pub fn verify(&self, source: &dyn Source) -> Result<()> {
-        self.registry.verify(source, &self.opened.fingerprint)
+        self.registry.verify(source, self.fingerprint())
     }
 
     /// Return how much was read of the trajectory to find its frames or recognise it.
@@ -194,10 +199,10 @@ impl Index {
         let Opened {
             layout,
             frames,
-            fingerprint,
             file,
             ..
         } = &self.opened;
+        let fingerprint = self.fingerprint();
         let read = || layout.times(source, fingerprint.size(), frames);
         let Frames::Listed(_) = frames else {
             return read();

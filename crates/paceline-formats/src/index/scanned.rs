@@ -8,7 +8,7 @@ use super::header_scan::ScanProgress;
 use super::header_scan::{Chain, Framed, Place, Scan, Stop, Trajectory, Walker, scan};
 use super::warnings;
 use crate::error::{Error, Fault, Result};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::Samples;
 use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
 
@@ -116,45 +116,55 @@ pub fn load_or_scan(
         false => load(source, size, &layout, options)?,
     };
     let grown = match saved {
-        Some((path, listing)) if listing.fingerprint.size() == size => {
-            return Ok(opened(listing, None, Origin::Loaded, Some(path)));
+        Some(Saved {
+            path,
+            listing,
+            samples,
+        }) if listing.fingerprint.size() == size => {
+            return Ok(opened(listing, samples, None, Origin::Loaded, Some(path)));
         }
         grown => grown,
     };
-    let fingerprint = options.registry.fingerprint(source, size)?;
+    let samples = options.registry.samples(source, size)?;
     if let Some((chain, end)) = sample(size, options, scanner)? {
-        return Ok(sampled(layout, fingerprint, chain, end));
+        return Ok(sampled(layout, samples, chain, end));
     }
     let (origin, found) = find(grown.and_then(Known::of), scanner)?;
     // Saved with the fingerprint of other bytes, the frames would be found again and again.
-    options.registry.verify(source, &fingerprint)?;
+    options.registry.verify(source, &samples.fingerprint)?;
     let (borders, times) = borders_and_times(found.chain, found.end);
     let listing = Listing {
         layout,
-        fingerprint,
+        fingerprint: samples.fingerprint,
         borders,
         damaged: found.damaged,
         cut: found.cut,
     };
     let saved_in = |path: &&PathBuf| cache::write(path, &listing, &times).is_ok();
     let file = options.index_files.iter().find(saved_in).cloned();
-    Ok(opened(listing, Some(times), origin, file))
+    Ok(opened(listing, samples, Some(times), origin, file))
 }
 
 /// Some frames of a file, as if it held no others.
-fn sampled(layout: Layout, fingerprint: Fingerprint, chain: Chain, end: u64) -> Opened {
+fn sampled(layout: Layout, samples: Samples, chain: Chain, end: u64) -> Opened {
     let (borders, times) = borders_and_times(chain, end);
     let listing = Listing {
         layout,
-        fingerprint,
+        fingerprint: samples.fingerprint,
         borders,
         damaged: Vec::new(),
         cut: None,
     };
-    opened(listing, Some(times), Origin::Sampled, None)
+    opened(listing, samples, Some(times), Origin::Sampled, None)
 }
 
-fn opened(listing: Listing, times: Option<Times>, origin: Origin, file: Option<PathBuf>) -> Opened {
+fn opened(
+    listing: Listing,
+    samples: Samples,
+    times: Option<Times>,
+    origin: Origin,
+    file: Option<PathBuf>,
+) -> Opened {
     let notes = match origin {
         Origin::Sampled => Vec::new(),
         _ => warnings::of(&listing),
@@ -162,7 +172,7 @@ fn opened(listing: Listing, times: Option<Times>, origin: Origin, file: Option<P
     Opened {
         layout: listing.layout,
         frames: Frames::Listed(listing.borders),
-        fingerprint: listing.fingerprint,
+        samples,
         notes,
         damaged: listing.damaged,
         origin,
@@ -257,28 +267,40 @@ fn begin<'a>(
     Ok((file, Place { at: 0, header }))
 }
 
+/// A saved index that fits the file, or its beginning, and the samples of these bytes.
+struct Saved {
+    path: PathBuf,
+    listing: Listing,
+    samples: Samples,
+}
+
 /// Load the saved index of the most bytes among those that fit the file's first bytes.
 fn load(
     source: &dyn Source,
     size: u64,
     layout: &Layout,
     options: &OpenOptions<'_>,
-) -> Result<Option<(PathBuf, Listing)>> {
-    let mut best: Option<(PathBuf, Listing)> = None;
+) -> Result<Option<Saved>> {
+    let mut best: Option<Saved> = None;
     for path in &options.index_files {
-        let known = best.as_ref().map(|(_, listing)| listing.fingerprint.size());
+        let known = best.as_ref().map(|saved| saved.listing.fingerprint.size());
         if known == Some(size) {
             break;
         }
         if let Some(listing) = cache::read(path, layout)
             && listing.fingerprint.size() <= size
             && Some(listing.fingerprint.size()) > known
-            && options
-                .registry
-                .fingerprint(source, listing.fingerprint.size())?
-                == listing.fingerprint
         {
-            best = Some((path.clone(), listing));
+            let samples = options
+                .registry
+                .samples(source, listing.fingerprint.size())?;
+            if samples.fingerprint == listing.fingerprint {
+                best = Some(Saved {
+                    path: path.clone(),
+                    listing,
+                    samples,
+                });
+            }
         }
     }
     Ok(best)
@@ -293,11 +315,12 @@ struct Known {
 }
 
 impl Known {
-    fn of((path, listed): (PathBuf, Listing)) -> Option<Known> {
+    fn of(saved: Saved) -> Option<Known> {
+        let listed = saved.listing;
         let n_frames = listed.n_frames();
         let whole = listed.damaged.first().copied().unwrap_or(n_frames);
         let kept = whole.checked_sub(1)? as usize;
-        let times = cache::read_times(&path, &listed.fingerprint, n_frames)?;
+        let times = cache::read_times(&saved.path, &listed.fingerprint, n_frames)?;
         let chain = Chain {
             starts: listed.borders[..kept].to_vec(),
             times: times.times[..kept].to_vec(),

@@ -69,7 +69,7 @@ impl Format for Trr {
 /// A TRR frame may hold a box alone, whatever the number of atoms that it states: refuse one of
 /// which no frame of the file can hold anything, before anybody makes room for so many.
 fn check_room(path: &Path, opened: &Opened) -> Result<()> {
-    let size = opened.fingerprint.size();
+    let size = opened.samples.fingerprint.size();
     let room = size / ATOM_BYTES_MIN;
     let n_atoms = opened.layout.n_atoms() as u64;
     if opened.frames.is_empty() || n_atoms <= room {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use paceline_formats::dlpoly::{FrameHead, Layout, Record, Records};
 use paceline_formats::error::{Error, Fault, Result};
-use paceline_formats::source::{FileSource, Source};
+use paceline_formats::source::Source;
 
 use super::atom_table::{AtomTable, CHARGES, IDS, MASSES, NAMES, POSITIONS};
 
@@ -55,7 +55,7 @@ const HEAD: u64 = 4096;
 
 /// One reader's hand on the atoms of one frame.
 pub struct Text {
-    source: FileSource,
+    source: Box<dyn Source>,
     moment: Moment,
     layout: Layout,
     head: FrameHead,
@@ -75,7 +75,7 @@ impl Text {
     /// # Errors
     /// Any error of the source, and [`Error::Damaged`] if no frame begins so.
     pub fn new(
-        source: FileSource,
+        source: impl Source + 'static,
         layout: Layout,
         moment: Moment,
         frame: Range<u64>,
@@ -86,7 +86,7 @@ impl Text {
             place: 0,
             piece: PIECE,
             bytes: Vec::new(),
-            source,
+            source: Box::new(source),
             moment,
             layout,
             head,
@@ -209,7 +209,7 @@ fn without_blanks(mut name: [u8; 8]) -> [u8; 8] {
 }
 
 fn read_head(
-    source: &FileSource,
+    source: &dyn Source,
     layout: &Layout,
     moment: &Moment,
     frame: Range<u64>,
