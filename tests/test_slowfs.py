@@ -1,5 +1,6 @@
 """The slow file system that contention is tested with: what it counts, and what it makes slow."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 
 from benchmarks.data import Dataset
 from benchmarks.measure import Unavailable
 from benchmarks.slowfs import SlowFileSystem, library, total
+from paceline.trajectory.open import open_file
 
 ROOT = Path(__file__).parents[1]
 SIZE = 1 << 20
@@ -91,7 +94,7 @@ print(told()[0] - reads - 1, told()[1] - bytes_read - own)
 
 
 def test_counts_are_those_of_our_own_reader(folder, adk_xtc):
-    """A worker process reads blocks, which it times, and samples by which it knows the file.
+    """A worker process reads blocks, which it times, and the samples around them.
 
     There is one: of two, one may repeat a block that takes the other long, which then counts once.
     """
@@ -114,6 +117,51 @@ if __name__ == "__main__":
         assert (counts[pid].reads - 18, counts[pid].bytes_read - 18 * 4096) == (calls, size)
         assert counts[pid].opens == 1
         assert counts[pid].locks == counts[pid].unseen == 0
+
+
+def samples_around(size, start, end):
+    """Numbers of the samples of a file on either side of these bytes, and of those among them."""
+    places = [(size - 4096) * k // 17 for k in range(18)]
+    first = max(k for k in range(18) if places[k] <= start)
+    last = min([k for k in range(18) if places[k] + 4096 >= end], default=17)
+    return set(range(first, last + 1))
+
+
+@needs_mpi
+def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(folder, adk, tmp_path):
+    """At any number of ranks the first one alone knows all of the file."""
+    universe = MDAnalysis.Universe(*adk)
+    atoms = universe.select_atoms("name CA")
+    topology, trajectory = tmp_path / "ca.pdb", folder / "ca.dcd"
+    atoms.write(topology)
+    with MDAnalysis.Writer(str(trajectory), len(atoms)) as writer:
+        for frame in range(512):
+            universe.trajectory[frame % 98]
+            writer.write(atoms)
+    size = trajectory.stat().st_size
+    extents = open_file(trajectory).extents(np.arange(512, dtype=np.uint64))
+    starts, ends = extents[0].tolist(), (extents[0] + extents[1]).tolist()
+    of_first = set()
+    for n_ranks in (2, 4, 8, 16):
+        with SlowFileSystem(folder) as slow:
+            arguments = "-m", "paceline.mpi", SCRIPTS / "reads.py", topology, trajectory
+            status, out, err = mpirun(n_ranks, *arguments, **slow.environment())
+            assert status == 0, err
+            counts = {row.pid: row for row in slow.counts()}
+        shares = json.loads(out)
+        assert len(shares) == len(counts) == n_ranks
+        n_compared = 0
+        for pid, first, stop, calls in shares:
+            around = samples_around(size, starts[first], ends[stop - 1])
+            n_compared += len(around)
+            found = counts[pid].opens, counts[pid].reads - calls - len(around)
+            if counts[pid].process == 0:
+                of_first.add(found)
+            else:
+                assert found == (1, 0)
+        assert n_compared <= 18 + 2 * (n_ranks - 1)
+    # It opens and reads the same whatever their number.
+    assert len(of_first) == 1
 
 
 def test_samples_of_a_file_are_asked_for_together(folder, adk_xtc):
