@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 /// Cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all zero where they span no
-/// volume. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
+/// volume, or an infinite one. The formula and its order of operations follow `MDAnalysis.lib.mdamath.triclinic_box`
 /// so that the same float32 numbers come out.
 pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -14,8 +14,10 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let beta = angle(dot(x, z) / (lx * lz));
     let gamma = angle(dot(x, y) / (lx * ly));
     let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // A NaN fails both comparisons and so leaves no box, as it should.
-    let valid = dimensions.iter().all(|&value| value > 0.0)
+    // A NaN fails all comparisons and so leaves no box, as it should.
+    let valid = dimensions
+        .iter()
+        .all(|&value| value > 0.0 && value < f32::INFINITY)
         && [alpha, beta, gamma].iter().all(|&angle| angle < 180.0);
     if valid { dimensions } else { [0.0; 6] }
 }
@@ -119,6 +121,16 @@ mod tests {
             for (back, value) in triclinic_box(x, y, z).into_iter().zip(dimensions) {
                 assert!((back - value).abs() < 2e-6 * value, "{back} of {value}");
             }
+        }
+    }
+
+    #[test]
+    fn vectors_that_are_not_finite_are_no_cell() {
+        let (x, y, z) = ([30.0, 0.0, 0.0], [0.0, 40.0, 0.0], [0.0, 0.0, 50.0]);
+        assert_eq!(triclinic_box(x, y, z), [30.0, 40.0, 50.0, 90.0, 90.0, 90.0]);
+        for value in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300] {
+            assert_eq!(triclinic_box([value, 0.0, 0.0], y, z), [0.0; 6], "{value}");
+            assert_eq!(triclinic_box(x, y, [value, 0.0, 50.0]), [0.0; 6], "{value}");
         }
     }
 

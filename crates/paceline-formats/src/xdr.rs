@@ -77,7 +77,11 @@ pub const NM_PER_ANGSTROM: f32 = 0.1;
 pub fn dimensions(vectors: [[f32; 3]; 3]) -> [f32; 6] {
     let [x, y, z] = vectors.map(|vector| vector.map(f64::from));
     let [lx, ly, lz, alpha, beta, gamma] = triclinic_box(x, y, z);
-    [lx * 10.0, ly * 10.0, lz * 10.0, alpha, beta, gamma]
+    let lengths = [lx * 10.0, ly * 10.0, lz * 10.0];
+    if !lengths.iter().all(|length| length.is_finite()) {
+        return [0.0; 6];
+    }
+    [lengths[0], lengths[1], lengths[2], alpha, beta, gamma]
 }
 
 /// The box of lengths (Å) and angles (degrees). A frame without a cell has one of zeros.
@@ -130,6 +134,16 @@ mod tests {
         assert_eq!(xdr.at(), 14);
         let mut xdr = Xdr::new(&[192, 4, 0, 0, 0, 0, 0, 0]);
         assert_eq!(xdr.f64(), Ok(-2.5));
+    }
+
+    #[test]
+    fn a_box_that_is_not_finite_in_angstrom_is_none() {
+        let vectors = |x| [[x, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 5.0]];
+        let expected = [30.0, 40.0, 50.0, 90.0, 90.0, 90.0];
+        assert_eq!(dimensions(vectors(3.0)), expected);
+        for x in [f32::INFINITY, f32::NAN, f32::MAX] {
+            assert_eq!(dimensions(vectors(x)), [0.0; 6], "{x}");
+        }
     }
 
     #[test]

@@ -90,9 +90,10 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
         angles = angles.map(|cosine| 90.0 - cosine.asin() * 90.0 / std::f64::consts::FRAC_PI_2);
     }
     let [alpha, beta, gamma] = angles;
-    // Angles without lengths are no cell.
+    // Angles without lengths are no cell, nor is what is not finite.
     match [a, b, c, alpha, beta, gamma].map(|value| value as f32) {
         [0.0, 0.0, 0.0, ..] => [0.0; 6],
+        dimensions if !dimensions.iter().all(|value| value.is_finite()) => [0.0; 6],
         dimensions => dimensions,
     }
 }
