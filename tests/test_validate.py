@@ -6,6 +6,7 @@ import struct
 import time
 from pathlib import Path
 
+import h5py
 import MDAnalysis
 import MDAnalysisTests
 import numpy as np
@@ -383,10 +384,14 @@ def test_nothing_is_judged_where_no_frame_is_sound():
 def test_a_file_that_cannot_be_read_has_a_verdict(tmp_path):
     junk = tmp_path / "junk.xtc"
     junk.write_bytes(b"neither one nor the other")
+    empty = tmp_path / "empty.h5md"
+    with h5py.File(empty, "w") as file:
+        file.create_group("particles")
     for path, what in (
         (tmp_path / "missing.xtc", "No such file or directory"),
         (tmp_path, "expected a regular file, found a directory"),
         (junk, "expected XTC"),
+        (empty, "no group of particles holds position"),
     ):
         verdict = paceline.validate(path)
         assert (verdict.n_frames, verdict.size) == (0, 0)

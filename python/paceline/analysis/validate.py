@@ -13,7 +13,13 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
-from paceline.errors import DamagedFileError, FileChangedError, PacelineWarning, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    PacelineError,
+    PacelineWarning,
+    UnsupportedError,
+    WorkerError,
+)
 from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
 from paceline.trajectory.source import TrajectoryFile
 
@@ -166,7 +172,9 @@ def validate(
         reader = _open(path, group=group, units=units, dataset=dataset, external=external)
         n_frames, size = reader.n_frames, reader.file.size
         findings = [*_of_file(reader.file), *_of_frames(reader, backend, n_workers, progress)]
-    except (DamagedFileError, FileChangedError, UnsupportedError) as error:
+    except WorkerError:
+        raise
+    except PacelineError as error:
         findings = [_of_error(path, error)]
     except OSError as error:
         if os.path.abspath(error.filename or "") != os.path.abspath(path):
@@ -438,7 +446,7 @@ def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
         return
     usual = np.median(between[counted])
     # Times may be 32-bit: neighbours are rounded apart by this much.
-    rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
+    rounding = 2.0**-22 * np.abs(times).max()
     gaps = np.flatnonzero(counted & (between > GAP * usual + rounding))
     if len(gaps) > max(1, GAPS * np.count_nonzero(counted)):
         least, most = between[counted].min(), between[counted].max()
