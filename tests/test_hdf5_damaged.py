@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -170,6 +171,30 @@ class TestChunks:
         patch(path, second, content[first : first + 4 * 8])
         _, said = read_all(path)
         assert sorted(said) == [0, 1, 2, 3, 4]
+
+    @pytest.mark.parametrize("first", [(1002, 0), (4, 40), (8, 0)])
+    def test_an_entry_of_a_table_in_a_wrong_place(self, tmp_path, first):
+        # Behind the last frame, behind the last atom, and on another chunk.
+        path = write(tmp_path / "a.h5md", chunks=(2, 10, 3))
+        content = path.read_bytes()
+        key = np.array([4, 0, 0, 0], dtype="<u8").tobytes()
+        at = content.index(key, content.rindex(b"TREE"))
+        patch(path, at, np.array([*first, 0, 0], dtype="<u8").tobytes())
+        found, said = read_all(path)
+        assert {4, 5} <= said.keys() <= {4, 5, 8, 9}
+        assert len(found) == N_FRAMES - len(said)
+
+    def test_chunks_that_were_never_written_are_told_of(self, tmp_path):
+        path = write(tmp_path / "a.h5md", maxshape=(None, N_ATOMS, 3), **CHUNKED)
+        with h5py.File(path, "a") as file:
+            file[VALUE].resize(6, axis=0)
+            file[VALUE].resize(N_FRAMES, axis=0)
+            file[VALUE][10:] = positions()[10:]
+        words = "position/value: 4 of 12 frames .* never written, which are 0; .* is frame 6"
+        with pytest.warns(PacelineWarning, match=words):
+            reader = Reader(path)
+        assert not reader[6].positions.any()
+        np.testing.assert_array_equal(reader[11].positions, positions()[11])
 
     def test_an_entry_of_a_table_that_is_there_twice(self, tmp_path):
         path = write(tmp_path / "a.h5md", chunks=(5, 15, 3), fletcher32=True)
@@ -413,6 +438,13 @@ def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
     assert set(ends) > {0}
 
 
+def is_open(path, process):
+    """Tell whether a process has a file open; False where it has ended, or the system is silent."""
+    with contextlib.suppress(OSError):
+        return str(path) in [os.readlink(one) for one in Path(f"/proc/{process}/fd").iterdir()]
+    return False
+
+
 class TestSandbox:
     def test_a_file_that_keeps_hdf5_busy(self, monkeypatch):
         monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.2)
@@ -422,6 +454,23 @@ class TestSandbox:
     def test_a_file_that_crashes_hdf5(self):
         with pytest.raises(DamagedFileError, match=r"md.h5: .* crashes HDF5's library \(SIGSEGV"):
             sandbox.run_in_sandbox(sandbox_calls.crash, "md.h5")
+
+    def test_a_call_that_takes_too_much_memory(self, tmp_path):
+        path = write(tmp_path / "a.h5md")
+        assert sandbox.run_in_sandbox(calls.fill_memory, str(path), n_bytes=2**29) == 2**29
+        with pytest.raises(DamagedFileError, match=r"a\.h5md: .* more memory than its bytes"):
+            sandbox.run_in_sandbox(calls.fill_memory, str(path), n_bytes=2**32)
+
+    def test_no_file_stays_open(self, tmp_path):
+        # HDF5 would take the next file of that name for the one that is open.
+        path = write(tmp_path / "a.h5md", **GZIPPED)
+        for frame in range(N_FRAMES):
+            patch(path, chunk_of(path, frame)[0], b"\xff" * 30)
+        open_file(path)
+        end = time.monotonic() + 10
+        while is_open(path, sandbox._helper._process.pid):
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
     def test_a_helper_that_is_ended(self):
         with pytest.raises(WorkerError, match="status 3"):

@@ -15,6 +15,10 @@ def crash(path):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def fill_memory(path, n_bytes):
+    return len(bytearray(n_bytes))
+
+
 def end(path):
     os._exit(3)
 

@@ -31,7 +31,8 @@ def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     """Describe a dataset of numbers; a `fixed` one holds for all frames and counts as one row.
 
     A chunk that overlaps another, has two places, or whose size is impossible, is put at
-    `NOWHERE`: only reading its frames is an error. A dataset that claims more bytes than the file
+    `NOWHERE`, and so are chunks without an entry if one is for no chunk or a second one: only
+    reading their frames is an error. A dataset that claims more bytes than the file
     could hold is one at once.
     """
     _check_numeric(array)
@@ -131,7 +132,12 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
         )
     believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
     # Of entries that contradict each other, none is better than the others.
-    believed &= np.bincount(numbers, minlength=n_chunks)[numbers] == 1
+    n_entries = np.bincount(numbers, minlength=n_chunks)
+    believed &= n_entries[numbers] == 1
+    if not inside.all() or (n_entries > 1).any():
+        # An entry is in a wrong place: a chunk without one was written, and did not stay empty.
+        table.offsets[n_entries == 0] = NOWHERE
+        table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
     table.sizes[numbers] = sizes
     table.masks[numbers] = masks

@@ -8,8 +8,10 @@ opens: it starts with the first, and ends a minute after the last.
 
 import contextlib
 import fcntl
+import gc
 import os
 import pickle
+import resource
 import select
 import signal
 import struct
@@ -27,6 +29,9 @@ TIME_LIMIT = 5.0
 _WAITING = 24.0
 #: Timers that limit a call, and their seconds for each of computing.
 _TIMERS = ((signal.ITIMER_PROF, 1.0), (signal.ITIMER_REAL, _WAITING))
+#: Memory that a request may take, in bytes: so much, and so much for each byte of its file, which
+#: is what a byte of a deflated stream can stand for.
+_ROOM, _ROOM_PER_BYTE = 1 << 30, 1032
 #: Seconds without a request after which the helper ends.
 _IDLE = 60.0
 #: Number of bytes, before each answer: of one that breaks off nothing is unpickled.
@@ -231,10 +236,14 @@ def serve(lifeline: int) -> None:
                 function, path, options, limit = pickle.load(requests)
             except EOFError:
                 return
+            _limit_memory(path)
             for timer, share in _TIMERS:
                 signal.setitimer(timer, share * limit)
             try:
                 answer = True, function(path, **options)
+            except MemoryError:
+                found = "one that takes more memory than its bytes could fill"
+                answer = False, DamagedFileError.in_object(path, "", "an HDF5 file", found)
             except Exception as error:
                 answer = False, error
             for timer, _ in _TIMERS:
@@ -243,6 +252,38 @@ def serve(lifeline: int) -> None:
             answers.write(_LENGTH.pack(len(packed)))
             answers.write(packed)
             answers.flush()
+            del answer
+            if _files_are_open():
+                return
+
+
+def _limit_memory(path: str) -> None:
+    """Limit the memory of this process, where the system tells how much it has."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            n_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        n_bytes += min(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path), 1 << 62)
+    except OSError:
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY or n_bytes < most:
+        resource.setrlimit(resource.RLIMIT_AS, (n_bytes, most))
+
+
+def _files_are_open() -> bool:
+    """Tell whether a request left a file open that nobody can close.
+
+    HDF5 would answer for another file of that name, made in the same place, from memory.
+    """
+    h5py = sys.modules.get("h5py")
+    if h5py is None or not _n_open(h5py):
+        return False
+    gc.collect()  # an error may hold what read the file
+    return _n_open(h5py) > 0
+
+
+def _n_open(h5py: Any) -> int:
+    return int(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE))
 
 
 def _packed(answer: tuple[bool, Any], path: str) -> bytes:

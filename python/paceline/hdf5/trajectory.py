@@ -87,7 +87,11 @@ class Hdf5File:
         self.fingerprint = _core.fingerprint_of(samples)
         self.chunk_index = chunk_index
         self.size = os.stat(path).st_size
-        self.notes = [*chunk_index.notes, *_fallback_notes(chunk_index)]
+        self.notes = [
+            *chunk_index.notes,
+            *_unwritten_notes(chunk_index),
+            *_fallback_notes(chunk_index),
+        ]
 
     @classmethod
     def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
@@ -295,6 +299,24 @@ def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) ->
 
 def _note_not_followed(found: list[str]) -> str:
     return f"not followed without external=True (--external): {found[0]}"
+
+
+def _unwritten_notes(index: ChunkIndex) -> Iterator[str]:
+    """Tell of frames in chunks that were never written, which HDF5 fills with one number."""
+    for element in index.elements.values():
+        dataset = element.dataset
+        if dataset.chunk is None or dataset.table is None:
+            continue
+        empty = (dataset.table.sizes == 0).reshape(-(-dataset.shape[0] // dataset.chunk[0]), -1)
+        rows = element.rows_of(np.arange(index.n_frames))
+        held = np.flatnonzero(rows != ABSENT)
+        frames = held[empty.any(axis=1)[rows[held] // dataset.chunk[0]]]
+        if len(frames):
+            fill = np.frombuffer(dataset.fill, dataset.dtype)[0]
+            yield (
+                f"{dataset.name}: {len(frames)} of {index.n_frames} frames have numbers that were "
+                f"never written, which are {fill:g}; the first is frame {frames[0]}"
+            )
 
 
 def _fallback_notes(index: ChunkIndex) -> Iterator[str]:
