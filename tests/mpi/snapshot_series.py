@@ -1,0 +1,28 @@
+"""Write a number of frames, after those that the file has; each rank tells its process first.
+
+Then the first rank tells of each frame that is whole. With a folder as the last argument it copies
+the file there after each.
+"""
+
+import os
+import shutil
+import sys
+
+from mpi4py import MPI
+from snapshot_system import FIELDS, N_ATOMS, own_frame
+
+from paceline.snapshot import Writer
+
+world = MPI.COMM_WORLD
+path, kind, n_frames, *folder = sys.argv[1:]
+os.write(1, b"process %d\n" % os.getpid())
+world.Barrier()
+# A configuration replaces the one before.
+options = {"overwrite": True} if kind == "CONFIG" else {"append": True}
+with Writer(world, path, N_ATOMS, **options) as writer:
+    for frame in range(0 if kind == "CONFIG" else writer.n_frames, int(n_frames)):
+        writer.write(**own_frame(world, frame, FIELDS[kind]))
+        if world.Get_rank() == 0:
+            os.write(1, b"frame %d\n" % frame)
+            if folder:
+                shutil.copy(path, os.path.join(folder[0], f"{frame}.{kind}"))
