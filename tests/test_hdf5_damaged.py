@@ -457,9 +457,9 @@ class TestSandbox:
 
     def test_a_call_that_takes_too_much_memory(self, tmp_path):
         path = write(tmp_path / "a.h5md")
-        assert sandbox.run_in_sandbox(calls.fill_memory, str(path), n_bytes=2**29) == 2**29
+        assert sandbox.run_in_sandbox(sandbox_calls.fill_memory, str(path), n_bytes=2**29) == 2**29
         with pytest.raises(DamagedFileError, match=r"a\.h5md: .* more memory than its bytes"):
-            sandbox.run_in_sandbox(calls.fill_memory, str(path), n_bytes=2**32)
+            sandbox.run_in_sandbox(sandbox_calls.fill_memory, str(path), n_bytes=2**32)
 
     def test_no_file_stays_open(self, tmp_path):
         # HDF5 would take the next file of that name for the one that is open.

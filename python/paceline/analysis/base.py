@@ -201,12 +201,14 @@ class AnalysisBase:
             Show progress; by default as given to the analysis, or as `paceline.run` does.
         n_workers : int, optional
             Number of workers; by default the CPUs that this process may use.
+        n_parts : int, optional
+            Taken from calls that were written for MDAnalysis, and not needed: blocks are chosen by
+            their size.
         backend : str or object, optional
             As for `paceline.run`; MDAnalysis's "multiprocessing" and its objects
             (`BackendSerial`, `BackendMultiprocessing`, `BackendDask`) name ours of that kind.
-        n_parts, unsupported_backend, progressbar_kwargs : optional
-            Taken from calls that were written for MDAnalysis, and not needed: blocks are chosen by
-            their size, and all backends are supported.
+        unsupported_backend, progressbar_kwargs : optional
+            Taken from such calls too, and not needed: all backends are supported.
         **options
             The other options of `paceline.run`.
 

@@ -13,8 +13,15 @@ from typing import Any
 from paceline._core import __version__
 from paceline._util.launcher import launched
 from paceline.cli.analysis_commands import add_rdf, add_rmsd, add_rmsf
-from paceline.cli.convert import add_convert, add_repack
-from paceline.cli.file_commands import add_index, add_info, add_join, add_split, add_validate
+from paceline.cli.file_commands import (
+    add_convert,
+    add_index,
+    add_info,
+    add_join,
+    add_repack,
+    add_split,
+    add_validate,
+)
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
