@@ -22,6 +22,7 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysisTests.datafiles import (
     DCD,
+    DLP_CONFIG,
     GRO,
     NCDF,
     PSF,
@@ -85,6 +86,51 @@ def test_chains() -> None:
         assert type(mixed.trajectory) is ChainReader
         assert [type(one).__name__ for one in mixed.trajectory.readers] == ["Reader", "PDBReader"]
     assert len(ours.trajectory) == 196
+
+
+def test_attributes_of_readers() -> None:
+    files = [(PRMncdf, NCDF), (PSF, DCD), (GRO, TRR), (TPR_xvf, H5MD_xvf)]
+    for topology, trajectory in files:
+        theirs = mda.Universe(topology, trajectory).trajectory
+        with paceline.register():
+            ours = mda.Universe(topology, trajectory).trajectory
+        assert set(ours.units) >= set(theirs.units)
+        for name in ("periodic", "dimensions", "scale_factors", "n_atoms", "dt", "totaltime"):
+            if hasattr(theirs, name):
+                found, expected = getattr(ours, name), getattr(theirs, name)
+                if name in ("dt", "totaltime") and trajectory == H5MD_xvf:
+                    continue  # MDAnalysis takes 1 ps, and the file says 50
+                if name == "dimensions" and expected is not None:
+                    np.testing.assert_allclose(found, expected)
+                else:
+                    assert found == expected, (trajectory, name)
+    theirs = mda.Universe(PSF, [DCD, DCD]).trajectory
+    with paceline.register():
+        ours = mda.Universe(PSF, [DCD, DCD]).trajectory
+    np.testing.assert_allclose(ours.total_times, theirs.total_times)
+    np.testing.assert_allclose(ours.dts, theirs.dts)
+    assert [one.n_frames for one in ours.readers] == [98, 98]
+
+
+def test_h5md_with_velocities_is_written_from_our_reader(tmp_path: Path) -> None:
+    with paceline.register():
+        universe = mda.Universe(TPR_xvf, H5MD_xvf)
+        universe.atoms.write(str(tmp_path / "out.h5md"), frames="all")
+        again = mda.Universe(TPR_xvf, str(tmp_path / "out.h5md"))
+        for ts, other in zip(again.trajectory, universe.trajectory, strict=True):
+            np.testing.assert_allclose(ts.velocities, other.velocities, rtol=1e-5)
+            np.testing.assert_allclose(ts.forces, other.forces, rtol=1e-5)
+
+
+def test_forces_of_dlpoly_keep_the_unit_of_mdanalysis() -> None:
+    with paceline.register() as registration:
+        with pytest.warns(PacelineWarning, match="own unit"):
+            universe = mda.Universe(DLP_CONFIG, topology_format="CONFIG", format="CONFIG")
+        assert type(universe.trajectory) is not Reader
+        assert len(registration.left) == 1
+        forces = universe.atoms.forces
+    theirs = mda.Universe(DLP_CONFIG, topology_format="CONFIG", format="CONFIG")
+    np.testing.assert_array_equal(forces, theirs.atoms.forces)
 
 
 def test_other_formats_stay_mdanalysis_own() -> None:

@@ -223,7 +223,14 @@ def _open_file(
     if given is None or not is_ours(name):
         return None
     reader = _open(registration, name, given)
-    if reader is not None and reader.chain.files[0].format not in _FORMATS[cls]:
+    if reader is None or reader.chain.files[0].format not in _FORMATS[cls]:
+        return None
+    if cls in (ConfigReader, HistoryReader) and reader.ts.has_forces:
+        reason = (
+            f"{name}: MDAnalysis gives forces of DL_POLY in the file's own unit, and paceline in "
+            "kJ/(mol·Å)"
+        )
+        _leave(registration, UnsupportedError(reason))
         return None
     return reader
 
@@ -248,14 +255,16 @@ def _open(registration: Registration, name: Any, options: dict[str, Any]) -> Rea
     except ExternalFileError:
         raise
     except UnsupportedError as error:
-        if registration.strict:
-            raise
-        reason = (
-            f"{error}; MDAnalysis's own reader opens it (paceline.register(strict=True) raises)"
-        )
-        registration.left.append(str(error))
-        warn(reason)
+        _leave(registration, error)
         return None
+
+
+def _leave(registration: Registration, reason: UnsupportedError) -> None:
+    """Leave a trajectory to MDAnalysis's reader, with a reason; or raise it."""
+    if registration.strict:
+        raise reason
+    registration.left.append(str(reason))
+    warn(f"{reason}; MDAnalysis's own reader opens it, and strict=True would raise")
 
 
 def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -48,6 +48,12 @@ _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names
 #: MDAnalysis's own reader fills one Timestep again and again: of DCD files since its version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
+#: Variables of a file of NetCDF that may have a scale factor.
+_SCALED = (
+    *("time", "cell_lengths", "cell_angles"),
+    *("coordinates", "velocities", "forces"),
+)
+
 
 class Reader(ReaderBase):
     """Reads files that the core decodes, for MDAnalysis: one, or several as one trajectory.
@@ -109,7 +115,12 @@ class Reader(ReaderBase):
     """
 
     filename: str
-    units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
+    units = {  # noqa: RUF012
+        "time": "ps",
+        "length": "Angstrom",
+        "velocity": "Angstrom/ps",
+        "force": "kJ/(mol*Angstrom)",
+    }
     #: For MDAnalysis's `__del__`, where a reader could not be unpickled.
     _auxs: Mapping[str, Any] = {}
 
@@ -237,6 +248,44 @@ class Reader(ReaderBase):
     def filenames(self) -> list[str]:
         """Files that have frames of the trajectory, in its order."""
         return list(self.chain.names)
+
+    @property
+    def readers(self) -> list["Reader"]:
+        """A reader of each file, opened now."""
+        options = {name: value for name, value in self._kwargs.items() if name != "continuous"}
+        return [type(self)(file.path, **options) for file in self.chain.files]
+
+    @property
+    def dts(self) -> np.ndarray:
+        """Time between frames of each file, ps: ndarray of float64, shape (n_files,)."""
+        return np.array([reader.dt for reader in self.readers])
+
+    @property
+    def total_times(self) -> np.ndarray:
+        """Time that each file spans, ps, as MDAnalysis's chains count it: shape (n_files,)."""
+        return self.dts * [file.n_frames for file in self.chain.files]
+
+    @property
+    def dimensions(self) -> np.ndarray | None:
+        """Cell of the present frame, Å and degrees."""
+        return self.ts.dimensions
+
+    @property
+    def scale_factors(self) -> dict[str, float | None]:
+        """Factors that a file of NetCDF states for its variables; positions are multiplied."""
+        if self.format != "NCDF":
+            raise AttributeError(f"{self.filename}: only files of NetCDF state scale factors")
+        from scipy.io import netcdf_file
+
+        with netcdf_file(self.filename, mmap=False) as file:
+            return {
+                name: getattr(file.variables.get(name), "scale_factor", None) for name in _SCALED
+            }
+
+    @property
+    def periodic(self) -> bool:
+        """True if the present frame has a cell."""
+        return self.ts.dimensions is not None
 
     @property
     def time_axis(self) -> TimeAxis:
