@@ -16,9 +16,9 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from helpers.programs import needs_program
 
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.snapshot.formats import format_of
 from paceline.snapshot.io_ranks import WORTH, choose_writers, given_writers, spread
 from paceline.snapshot.local_atoms import angles_of, cell_of, lengths_and_cosines, names_as_bytes
+from paceline.snapshot.options import format_of
 from paceline.snapshot.output import Output
 from paceline.trajectory.mdanalysis_reader import Reader
 

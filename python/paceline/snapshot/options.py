@@ -1,18 +1,23 @@
-"""Options of a snapshot writer, checked, and the registry of files that are being written."""
+"""Options of a snapshot writer, its format among them, and the files that are being written."""
 
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paceline import _core
 from paceline._util.files import parse_size
+from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.file_interface import Settings
-from paceline.snapshot.formats import FileFormat, format_of
+from paceline.snapshot.file_interface import Container, Contents, Settings
+
+if TYPE_CHECKING:
+    from paceline.snapshot.local_atoms import LocalAtoms
 
 METHODS = ("sorted", "serial", "direct", "mpiio")
 #: Options of some formats only, and their defaults.
@@ -21,6 +26,119 @@ OPTIONS: dict[str, Any] = {"title": "", "dt": None, "n_frames": None, "double": 
 _SETTINGS = ("n_atoms", "append", "overwrite", "sync")
 #: Writers by the names of their files, without links; one that is garbage collected writes no more.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format that is written."""
+
+    name: str
+    #: Makes what rank 0 keeps of a file.
+    container: Callable[[Settings], Container]
+    #: Makes the encoder of atoms, of fields and of whether numbers have 64 bits.
+    coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
+    #: Vectors that it can hold.
+    fields: tuple[str, ...] = FIELDS
+    #: True where each frame holds names (always), masses and charges beside the vectors.
+    in_lines: bool = False
+    #: True where the file holds them once.
+    static_properties: bool = False
+    #: Names of options that other formats lack.
+    options: tuple[str, ...] = ()
+
+    def check_title(self, title: str) -> None:
+        """Raise `UnwritableError` where a file cannot have a title."""
+        if "\0" in title:
+            raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
+        if self.in_lines:
+            _core.dlpoly_history_head(title, 1, field_bits(FIELDS[:1]), imcon=0, n_frames=0)
+
+    def check_atoms(self, path: str, atoms: "LocalAtoms", contents: Contents) -> None:
+        """Raise `UnwritableError` where atoms hold what a file cannot, or lack what it must."""
+        for field in contents.fields:
+            if field not in self.fields:
+                raise UnwritableError(
+                    f"{path}: {self.name} holds {' and '.join(self.fields)}, no {field}"
+                )
+        if self.in_lines and atoms.names is None:
+            raise UnwritableError(
+                f"{path}: {self.name} holds a name of every atom: names must be given"
+            )
+
+
+def _container(module: str, name: str) -> Callable[[Settings], Container]:
+    """Load the class of a container where it is needed: on rank 0, and HDF5's for H5MD alone."""
+
+    def make(settings: Settings) -> Container:
+        container: Container = getattr(import_module(f"paceline.snapshot.{module}"), name)(settings)
+        return container
+
+    return make
+
+
+def _code(kind: Any, **options: Any) -> Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]:
+    return lambda fields, double: _core.SnapshotFormat(kind, field_bits(fields), **options)
+
+
+def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
+    return _core.SnapshotFormat("arrays", field_bits(fields), dtype="<f8" if double else "<f4")
+
+
+#: From Å/ps and kJ/(mol·Å) to Amber's units: its time is 1/20.455 ps, a kcal has 4.184 kJ.
+_AMBER = (1.0, 1 / 20.455, 1 / 4.184)
+_TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
+FORMATS = {
+    one.name: one
+    for one in (
+        FileFormat("CONFIG", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("REVCON", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
+        FileFormat("HISTORY", _container("dlpoly", "History"), _code("HISTORY"), **_TEXT),
+        FileFormat(
+            "H5MD",
+            _container("h5md", "H5MD"),
+            _code_h5md,
+            static_properties=True,
+            options=("title", "n_frames", "double"),
+        ),
+        FileFormat(
+            "NetCDF",
+            _container("netcdf_dcd", "NetCDF"),
+            _code("arrays", factors=_AMBER, dtype=">f4"),
+        ),
+        FileFormat("DCD", _container("netcdf_dcd", "Dcd"), _code("DCD"), ("positions",)),
+    )
+}
+#: Endings of file names, and words that may be anywhere between their dots.
+_ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
+    ".dcd": "DCD"
+}
+_WORDS = ("CONFIG", "REVCON", "HISTORY")
+
+
+def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
+    """Find the format of a file that is to be written, by a user's word or by its name.
+
+    Examples
+    --------
+    >>> format_of("run/HISTORY").name, format_of("nacl.REVCON").name, format_of("md.nc").name
+    ('HISTORY', 'REVCON', 'NetCDF')
+    """
+    if name is not None:
+        for known, one in FORMATS.items():
+            if known.upper() == name.upper():
+                return one
+        raise UnsupportedError(f"expected a format out of {', '.join(FORMATS)}, found {name!r}")
+    base = os.path.basename(os.fspath(path))
+    ending = _ENDINGS.get(os.path.splitext(base)[1].lower())
+    if ending is not None:
+        return FORMATS[ending]
+    for word in base.upper().split("."):
+        if word in _WORDS:
+            return FORMATS[word]
+    raise UnsupportedError(
+        f"{os.fspath(path)}: expected a name that ends in {', '.join(_ENDINGS)} or is "
+        f"{', '.join(_WORDS)}; or say format="
+    )
 
 
 def register_open_file(path: str, writer: object) -> None:
