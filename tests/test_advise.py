@@ -22,10 +22,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli.main import main
 from paceline.cli.options import seconds
 from paceline.errors import UnsupportedError
-from paceline.scaling import advise as words
-from paceline.scaling import sample_forecast as formats
-from paceline.scaling import sample_forecast as measuring
-from paceline.scaling import sample_run as disk
+from paceline.scaling import advise, sample_forecast, sample_run
 from paceline.scaling.sample_forecast import Forecast, Pace
 from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
 from paceline.schedule.plan import Borders
@@ -42,11 +39,11 @@ NAP = 1e-2
 def soon():
     """Measure for a short time: what is said of speed is not looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_SECONDS", 0.03)
-        patch.setattr(measuring, "_ROUNDS", 1)
-        patch.setattr(measuring, "_LONGEST", 0.0)
-        patch.setattr(measuring, "_COLD_ROUNDS", 1)
-        patch.setattr(formats, "_RECODING_SECONDS", 0.001)
+        patch.setattr(sample_forecast, "_SECONDS", 0.03)
+        patch.setattr(sample_forecast, "_ROUNDS", 1)
+        patch.setattr(sample_forecast, "_LONGEST", 0.0)
+        patch.setattr(sample_forecast, "_COLD_ROUNDS", 1)
+        patch.setattr(sample_forecast, "_RECODING_SECONDS", 0.001)
         yield
 
 
@@ -77,7 +74,7 @@ def long_xtc(tmp_path_factory, ca):
 
 @pytest.fixture
 def short_sample(monkeypatch):
-    monkeypatch.setattr(disk, "SAMPLE", 100_000)
+    monkeypatch.setattr(sample_run, "SAMPLE", 100_000)
 
 
 def test_numbers_of_an_rmsd(rmsd_advice):
@@ -140,7 +137,7 @@ def test_words_of_other_files(rmsd_advice, cached, rates, saves):
     """Frames take 1 ms from memory and 1 s from the disk; another file holds 1 kB of each."""
     memory, disk = (pace(s, s, busy=0.0, cpus=2) for s in (1e-3, 1.0))
     findings = replace(rmsd_advice.findings, in_memory=memory, from_disk=disk, processes=None)
-    other = formats.Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
+    other = sample_forecast.Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
     advice = replace(
         rmsd_advice, findings=findings, cached=cached, rates=rates, others=(other,), asked=None
     )
@@ -151,7 +148,7 @@ def test_words_of_other_files(rmsd_advice, cached, rates, saves):
 
 @pytest.mark.parametrize("value", [0.0, 8.85e-6, 0.123, 123.0])
 def test_times_are_given_as_predict_takes_them(value):
-    given = words._given(value)
+    given = advise._given(value)
     assert "e" not in given
     assert seconds(given) == pytest.approx(value)
 
@@ -264,7 +261,7 @@ def test_a_long_file_needs_no_index(long_xtc, short_sample):
 
 
 def test_a_long_history_of_any_lines_needs_no_index(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "SAMPLE", 1000)
+    monkeypatch.setattr(sample_run, "SAMPLE", 1000)
     lines = Path(datafiles.DLP_HISTORY).read_text().splitlines()
     frames = [line.strip() for line in lines[2:]]
     path = tmp_path / "HISTORY"
@@ -348,17 +345,17 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
         clocks["busy"] += busy * 1e4
         return measured(1.0)
 
-    monkeypatch.setattr(measuring, "perf_counter", lambda: clocks["wall"])
-    monkeypatch.setattr(measuring, "thread_time", lambda: clocks["busy"])
+    monkeypatch.setattr(sample_forecast, "perf_counter", lambda: clocks["wall"])
+    monkeypatch.setattr(sample_forecast, "thread_time", lambda: clocks["busy"])
     sample = SimpleNamespace(run=run, middle=range, together=1)
-    assert measuring._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
+    assert sample_forecast._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 
 def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_bytes(bytes(1000))
-    monkeypatch.setattr(disk, "_SECONDS", 0.0)
-    assert disk._rate(str(path), [0, 500], 500) > 0
+    monkeypatch.setattr(sample_run, "_SECONDS", 0.0)
+    assert sample_run._rate(str(path), [0, 500], 500) > 0
 
 
 def test_workers_that_take_turns():
@@ -426,13 +423,13 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
     sample = SimpleNamespace(
         run=run, middle=lambda n: np.arange(n), block_of=lambda n: 16, frame_bytes=1e3
     )
-    monkeypatch.setattr(measuring, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(measuring, "_ROUNDS", 5)
-    monkeypatch.setattr(measuring, "_LONGEST", 11.5)
+    monkeypatch.setattr(sample_forecast, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(sample_forecast, "_ROUNDS", 5)
+    monkeypatch.setattr(sample_forecast, "_LONGEST", 11.5)
     forecast = Forecast(100_000, lambda n_workers: 16)
-    found, _ = measuring._warm(
+    found, _ = sample_forecast._warm(
         sample,
-        measuring.Threads,
+        sample_forecast.Threads,
         range(1, 3),
         100,
         lambda rounds: forecast.is_wide(Pace(tuple(rounds), busy=0.0, cpus=2)),
@@ -444,8 +441,8 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
 
 def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
     """What is dropped and read again is read from memory at another rate than before."""
-    monkeypatch.setattr(measuring, "_COLD_ROUNDS", 3)
-    n_cold = measuring._cold_frames(SimpleNamespace(frame_bytes=1e6))
+    monkeypatch.setattr(sample_forecast, "_COLD_ROUNDS", 3)
+    n_cold = sample_forecast._cold_frames(SimpleNamespace(frame_bytes=1e6))
     frames = np.arange(20 * n_cold)
     dropped = []
 
@@ -467,8 +464,8 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
         block_of=lambda n: 16,
         run=lambda *given: measured(1e-3),
     )
-    assert len(measuring._cold(sample, measuring.Threads, 2, 10 * n_cold)) == 3
-    everything = np.concatenate([*dropped, measuring._from_memory(sample, 2 * n_cold)])
+    assert len(sample_forecast._cold(sample, sample_forecast.Threads, 2, 10 * n_cold)) == 3
+    everything = np.concatenate([*dropped, sample_forecast._from_memory(sample, 2 * n_cold)])
     assert len(np.unique(everything)) == len(everything)
 
 
@@ -477,13 +474,13 @@ def test_what_was_in_memory_is_there_afterwards(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(24 << 20))
     ranges = [(0, 8 << 20), (16 << 20, 8 << 20)]
-    with disk._dropped(str(path), ranges) as gone:
+    with sample_run._dropped(str(path), ranges) as gone:
         if not gone:
             pytest.skip("files are kept in memory here")
         assert cached_share(path, ranges) == 0
     assert cached_share(path) == 1
     drop_from_cache(path)
-    with disk._dropped(str(path), ranges) as gone:
+    with sample_run._dropped(str(path), ranges) as gone:
         assert gone
     assert cached_share(path) == 0
 

@@ -16,13 +16,14 @@ import numpy as np
 from paceline import _core
 from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, Threads
-from paceline.block import DAMAGED_STEP, FrameBuffer, field_bits
+from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.errors import PacelineError, WorkerError
 from paceline.scaling.predict import FrameCost, predict
 from paceline.scaling.sample_run import Costs, SampleRun, SampleTimes
 from paceline.scaling.systems import FILE_SYSTEMS, FileSystem
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.source import (
+    FORMATS,
     Extents,
     FrameSource,
     IndexedFile,
@@ -64,8 +65,11 @@ _HELD_UP, _BY_COMPUTING = 1.25, 0.5
 _BYTES, _FRAMES = 32 << 20, 64
 #: Seconds for which each kind of file is read, in some rounds, of which the fastest counts.
 _RECODING_SECONDS, _RECODING_ROUNDS = 0.02, 3
-#: Formats by what they hold.
-_OF_POSITIONS, _OF_MOTION = ("XTC", "DCD"), ("NetCDF",)
+#: Formats that are offered for positions alone; and for all fields, those of frames of equal size.
+_OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
+_OF_MOTION = [
+    name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
+]
 
 #: Times by one worker, and by two.
 Pair = tuple[SampleTimes, SampleTimes]
