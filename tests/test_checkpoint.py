@@ -38,6 +38,9 @@ from paceline.errors import (
     UnsupportedError,
 )
 
+#: As users have them.
+INTERVAL, SHARE = paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE
+
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
@@ -403,6 +406,30 @@ def test_without_locks_the_user_is_warned(atoms, tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.warns(PacelineWarning, match="its file system knows no locks"):
         RMSF(atoms).run(checkpoint=tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.001, 0.5, 3.0])
+def test_writing_takes_a_fiftieth_of_the_time_at_most(cost, tmp_path, monkeypatch):
+    now, writes = [0.0], []
+
+    def write():
+        writes.append(now[0])
+        now[0] += cost
+
+    monkeypatch.setattr(paceline.checkpoint, "INTERVAL", INTERVAL)
+    monkeypatch.setattr(paceline.checkpoint, "SHARE", SHARE)
+    monkeypatch.setattr(paceline.checkpoint.time, "monotonic", lambda: now[0])
+    kept = paceline.checkpoint.Checkpoint(tmp_path / "checkpoint")
+    monkeypatch.setattr(kept, "_write", write)
+    kept._runs = [argparse.Namespace(collected=argparse.Namespace(add=lambda result: None))]
+    kept._due = INTERVAL
+    while now[0] < 500:
+        now[0] += 0.125
+        kept.add(argparse.Namespace(job=0))
+    assert writes[0] == INTERVAL == 1
+    assert cost * (len(writes) - 1) <= 0.02 * now[0]
+    if cost < 0.02:
+        assert 440 < len(writes) <= 500
 
 
 def test_on_a_full_disk_the_run_goes_on(atoms, broken, whole, monkeypatch):

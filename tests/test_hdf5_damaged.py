@@ -461,6 +461,14 @@ class TestSandbox:
         with pytest.raises(DamagedFileError, match=r"a\.h5md: .* more memory than its bytes"):
             sandbox.run_in_sandbox(sandbox_calls.fill_memory, str(path), n_bytes=2**32)
 
+    def test_it_ends_after_a_minute_without_use(self, monkeypatch):
+        assert sandbox._IDLE == 60
+        soon = "import sys; from paceline.hdf5 import sandbox as s; s._IDLE = 0.1; "
+        monkeypatch.setattr(sandbox, "_HELPER", f"{soon}s.serve(int(sys.argv[1]))")
+        sandbox._helper.end()
+        sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
+        assert sandbox._helper._process.wait(timeout=30) == 0
+
     def test_no_file_stays_open(self, tmp_path):
         # HDF5 would take the next file of that name for the one that is open.
         path = write(tmp_path / "a.h5md", **GZIPPED)

@@ -70,6 +70,15 @@ def test_the_second_open_reads_little(path):
     agrees_with_a_scan(second, path)
 
 
+def test_an_index_takes_24_bytes_per_frame(path):
+    open_file(path)
+    once = index_of(path).stat().st_size
+    n_frames = open_file(path).n_frames
+    path.write_bytes(path.read_bytes() * 3)
+    open_file(path)
+    assert index_of(path).stat().st_size == once + 2 * 24 * n_frames
+
+
 def test_dcd_needs_no_index(tmp_path):
     path = Path(shutil.copy(datafiles.DCD, tmp_path))
     trajectory = open_file(path)
