@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet
 # Processes that run tests side by side; tests/conftest.py says what stays in one of them.
 JOBS ?= 2
+# Of `hunt`: another one each day.
+SEED ?= $(shell date +%Y%m%d)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
 
 # rustup's own folder comes last: a cargo that is already on PATH was put there on purpose.
@@ -19,7 +21,7 @@ PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-all check bench experiments docs wheel clean cargo lint-tools
+.PHONY: help demo live test test-all hunt check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +39,11 @@ test: cargo $(VENV)/built ## run the tests: the Rust core's, the package's, its 
 test-all: cargo $(VENV)/built ## the same, and every case of what is tested in many ways
 	cargo test --workspace --exclude paceline-python
 	$(PYTEST) -m ""
+
+hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; SEED=7 repeats one
+	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
+	$(BIN)/python tests/hunt.py kills --seed $(SEED) --runs 100
+	$(BIN)/python tests/hunt.py files
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check

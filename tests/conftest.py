@@ -28,9 +28,9 @@ EACH_WAY = ["serial", "threads-2", "processes-2", "ProcessPoolExecutor", "dask"]
 OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
 #: Modules that start many processes or measure time: no two of them run at once.
 HEAVY = {
-    *("test_advise", "test_benchmarks", "test_changed_files", "test_mpi", "test_mpi_hosts"),
-    "test_scaling",
-    *("test_slowfs", "test_snapshot_memory", "test_snapshot_reader", "test_snapshot_writer"),
+    *("test_advise", "test_benchmarks", "test_changed_files", "test_hunt", "test_mpi"),
+    *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
+    *("test_snapshot_reader", "test_snapshot_writer"),
 }
 with contextlib.suppress(ImportError):
     import mpi4py
