@@ -252,8 +252,8 @@ class Reader(ReaderBase):
     @property
     def readers(self) -> list["Reader"]:
         """A reader of each file, opened now."""
-        options = {name: value for name, value in self._kwargs.items() if name != "continuous"}
-        return [type(self)(file.path, **options) for file in self.chain.files]
+        options = {**self._kwargs, "continuous": False}
+        return [type(self)(**{**options, "filename": file.path}) for file in self.chain.files]
 
     @property
     def dts(self) -> np.ndarray:
