@@ -155,6 +155,13 @@ def test_count_of_registrations() -> None:
         paceline.unregister()
 
 
+def test_extension_of_notebooks() -> None:
+    paceline.load_ipython_extension(None)
+    assert type(mda.Universe(PSF, DCD).trajectory) is Reader
+    paceline.unload_ipython_extension(None)
+    assert type(mda.Universe(PSF, DCD).trajectory) is DCDReader
+
+
 def test_refusals_are_left_to_mdanalysis_with_a_reason() -> None:
     with paceline.register() as registration:
         with pytest.warns(PacelineWarning, match="convert_units=False"):

@@ -36,6 +36,79 @@ def test_a_block_has_the_atoms_attributes(universe):
     assert np.array_equal(found[1], np.column_stack([ca.masses, ca.charges]))
 
 
+def test_a_block_knows_the_residues_of_its_atoms(where, universe):
+    group = universe.select_atoms("resid 5:8 or resid 1")[::-3]
+    seen = {name: getattr(group, name) for name in ("resids", "resnames", "segids", "resindices")}
+
+    def residues(block):
+        for name, values in seen.items():
+            assert getattr(block, name).tolist() == values.tolist()
+        heavy = np.isin(block.resnames, ["MET", "ARG"])
+        return np.full(len(block), heavy.sum())
+
+    found = paceline.TimeSeries(residues, group).run(stop=40, **where).results.timeseries
+    assert (found == np.isin(group.resnames, ["MET", "ARG"]).sum()).all()
+
+
+def test_a_series_has_a_label_and_a_unit(universe):
+    series = paceline.TimeSeries(
+        lambda block: block.positions[:, 0, 0], universe.atoms, label="x of the first", unit="Å"
+    ).run(stop=3)
+    frame = series.results.to_dataframe()
+    assert list(frame) == ["frame", "time (ps)", "x of the first (Å)"]
+    assert series.results.plot().get_ylabel() == "x of the first (Å)"
+    dataset = series.results.to_xarray()
+    assert dataset["x of the first"].attrs == {"units": "Å"}
+    assert dataset["x of the first"].dims == ("time",)
+    assert dataset["time"].attrs == {"units": "ps"}
+    np.testing.assert_array_equal(dataset["time"], series.results.times)
+    assert dataset.attrs["analysis"] == "TimeSeries"
+
+
+class TestReduce:
+    """Two functions make one value of all frames."""
+
+    @staticmethod
+    def total(block):
+        return [len(block), block.positions.sum(axis=0, dtype=float)]
+
+    @staticmethod
+    def add(left, right):
+        left[0] += right[0]
+        left[1] += right[1]
+        return left
+
+    def test_sum_of_all_frames(self, where, universe, theirs):
+        ca = universe.select_atoms("name CA")
+        count, positions = paceline.Reduce(self.total, self.add, ca).run(**where).results.value
+        assert count == 98
+        again = paceline.Reduce(self.total, self.add, ca).run(backend="serial").results.value
+        assert np.array_equal(positions, again[1])
+        atoms = theirs.atoms[ca.indices]
+        expected = sum(atoms.positions.astype(float) for _ in theirs.trajectory)
+        np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-6)
+
+    def test_earlier_frames_come_first(self, where, universe):
+        found = paceline.Reduce(
+            lambda block: block.frames.tolist(), lambda a, b: a + b, universe.atoms
+        ).run(step=3, **where)
+        assert found.results.value == list(range(0, 98, 3))
+
+    def test_damaged_frames_are_left_out(self, damaged):
+        system, frames = damaged
+        atoms = paceline.Universe(*system).atoms[:3]
+        found = paceline.Reduce(self.total, self.add, atoms).run(on_error="skip")
+        assert found.results.value[0] == 98 - len(frames)
+
+    def test_errors(self, universe):
+        with pytest.raises(TypeError, match="merges"):
+            paceline.Reduce(self.total, None, universe.atoms)
+        with pytest.raises(TypeError, match="function of a block"):
+            paceline.Reduce(1, self.add, universe.atoms)
+        with pytest.raises(paceline.errors.AnalysisError, match="Reduce of"):
+            paceline.Reduce(lambda block: 1 / 0, self.add, universe.atoms).run()
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u8", "?", "c16", "U3", "M8[s]"])
 def test_rows_keep_their_dtype(dtype, universe):
     series = paceline.TimeSeries(lambda block: np.zeros((len(block), 2), dtype), universe.atoms)

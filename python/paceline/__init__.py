@@ -10,7 +10,7 @@ from paceline._core import __version__
 
 if TYPE_CHECKING:
     from paceline.advice import advise
-    from paceline.analysis.base import AnalysisBase, TimeSeries
+    from paceline.analysis.base import AnalysisBase, Reduce, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnalysisBase",
     "H5MDWriter",
+    "Reduce",
     "TimeSeries",
     "Universe",
     "Write",
@@ -45,6 +46,7 @@ __all__ = [
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "H5MDWriter": "paceline.h5md_writer",
+    "Reduce": "paceline.analysis.base",
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
@@ -73,3 +75,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register with MDAnalysis, for ``%load_ext paceline`` in a notebook."""
+    __getattr__("register")()
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """End that registration."""
+    __getattr__("unregister")()

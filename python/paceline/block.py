@@ -1,6 +1,6 @@
 """Blocks: neighbouring decoded frames, as an analysis sees them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -72,6 +72,10 @@ class Block:
         Frame numbers in the trajectory.
     masses, charges, names : numpy.ndarray, shape (n_atoms,)
         Attributes of the atoms (u, e); `AttributeError` if the topology has none.
+    resindices : numpy.ndarray of int64, shape (n_atoms,)
+        Index of each atom's residue among those of its Universe, as in MDAnalysis.
+    resids, resnames, segids : numpy.ndarray, shape (n_atoms,)
+        Attributes of each atom's residue and segment; `AttributeError` if the topology has none.
     """
 
     def __init__(
@@ -167,6 +171,47 @@ class Block:
         except KeyError:
             why = ": the analysis did not ask for them (fields=)" if name in FIELDS else ""
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
+
+
+class AtomAttributes(Mapping[str, np.ndarray]):
+    """Attributes of atoms by name; those of residues are kept once a residue.
+
+    Parameters
+    ----------
+    of_atoms : mapping of numpy.ndarray, shape (n_atoms,)
+        Attributes of atoms.
+    residues : numpy.ndarray of int64, shape (n_atoms,)
+        Row of each atom's residue in the arrays of `of_residues`.
+    of_residues : mapping of numpy.ndarray, shape (n_residues,)
+        Attributes of residues.
+
+    Examples
+    --------
+    >>> names = AtomAttributes({}, np.array([0, 0, 1]), {"resnames": np.array(["MET", "ARG"])})
+    >>> names["resnames"].tolist()
+    ['MET', 'MET', 'ARG']
+    """
+
+    def __init__(
+        self,
+        of_atoms: Mapping[str, np.ndarray],
+        residues: np.ndarray,
+        of_residues: Mapping[str, np.ndarray],
+    ):
+        self._of_atoms = dict(of_atoms)
+        self._residues = residues
+        self._of_residues = dict(of_residues)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name in self._of_residues:
+            self._of_atoms[name] = self._of_residues.pop(name)[self._residues]
+        return self._of_atoms[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from [*self._of_atoms, *self._of_residues]
+
+    def __len__(self) -> int:
+        return len(self._of_atoms) + len(self._of_residues)
 
 
 @dataclass(frozen=True, slots=True)

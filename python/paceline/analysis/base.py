@@ -17,7 +17,7 @@ from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
 from paceline.analysis.results import Results, Table
-from paceline.block import Block, field_bits
+from paceline.block import AtomAttributes, Block, field_bits
 from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.transform.base import Transform, check_static
@@ -312,7 +312,61 @@ def describe_frames(frames: np.ndarray) -> str:
     return f"{len(frames)} frames from {frames[0]} to {frames[-1]}"
 
 
-class TimeSeries(AnalysisBase):
+class _OfFunction(AnalysisBase):
+    """Analysis by a function of a block, which sees all attributes of the atoms."""
+
+    function: Callable[[Block], Any]
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        fields: Sequence[str],
+        verbose: bool,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        field_bits(fields)
+        self.fields = fields
+        if not callable(function):
+            raise TypeError(f"expected a function of a block, found {type(function).__name__}")
+        self.function = function
+
+    @property
+    def attributes(self) -> Mapping[str, np.ndarray]:
+        """Attributes of the atoms and of their residues, where the topology has them."""
+        residues, rows = np.unique(self.atomgroup.resindices, return_inverse=True)
+        of_residues = self.atomgroup.universe.residues[residues]
+        return AtomAttributes(
+            _found(self.atomgroup, {"masses": float, "charges": float, "names": str}),
+            rows,
+            _found(of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}),
+        )
+
+    @property
+    def _function_name(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    @property
+    def name(self) -> str:
+        """Name in error messages, with the function's."""
+        return f"{super().name} of {self._function_name}"
+
+    def parameters(self) -> dict[str, Any]:
+        """The function's name and the atoms."""
+        return {"function": self._function_name, **super().parameters()}
+
+
+def _found(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
+    """Attributes that a topology has, in types that are small to send."""
+    values = {name: getattr(group, name, None) for name in kinds}
+    return {
+        name: np.asarray(value, dtype=kinds[name])
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+class TimeSeries(_OfFunction):
     """Apply any function to blocks of frames.
 
     Parameters
@@ -326,6 +380,12 @@ class TimeSeries(AnalysisBase):
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces". Only these are
         decoded.
+    label : str, optional
+        Name of the series in tables and figures; by default the function's.
+    unit : str, optional
+        Its unit, for the same.
+    verbose : bool
+        Show progress.
 
     Attributes
     ----------
@@ -362,37 +422,12 @@ class TimeSeries(AnalysisBase):
         atomgroup: Any,
         *,
         fields: Sequence[str] = ("positions",),
+        label: str | None = None,
+        unit: str | None = None,
+        verbose: bool = False,
     ):
-        super().__init__(atomgroup)
-        field_bits(fields)
-        self.fields = fields
-        if not callable(function):
-            raise TypeError(f"expected a function of a block, found {type(function).__name__}")
-        self.function = function
-
-    @property
-    def attributes(self) -> Mapping[str, np.ndarray]:
-        """Masses, charges and names, where the topology has them."""
-        found = {}
-        for name in ("masses", "charges", "names"):
-            values = getattr(self.atomgroup, name, None)
-            if values is not None:
-                # Names come as objects; fixed-width text is smaller to send.
-                found[name] = np.asarray(values, dtype=str if name == "names" else float)
-        return found
-
-    @property
-    def _function_name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
-
-    @property
-    def name(self) -> str:
-        """Name in error messages, with the function's."""
-        return f"{super().name} of {self._function_name}"
-
-    def parameters(self) -> dict[str, Any]:
-        """The function's name and the atoms."""
-        return {"function": self._function_name, **super().parameters()}
+        super().__init__(function, atomgroup, fields, verbose)
+        self.label, self.unit = label, unit
 
     def prepare(self) -> PerFrame:
         """The function itself."""
@@ -402,9 +437,11 @@ class TimeSeries(AnalysisBase):
         """Keep the rows, with frames and times."""
         table = None
         if value.ndim == 1:
-            columns = {"frame": self.frames, "time (ps)": self.times, "value": value}
-            name = self.parameters()["function"]
-            table = Table(columns, "time (ps)", {"value": name}, name)
+            label = self.label or self._function_name
+            title = f"{label} ({self.unit})" if self.unit else label
+            column = title if self.label or self.unit else "value"
+            columns = {"frame": self.frames, "time (ps)": self.times, column: value}
+            table = Table(columns, "time (ps)", {column: label}, title)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -412,6 +449,91 @@ class TimeSeries(AnalysisBase):
             frames=self.frames,
             times=self.times,
         )
+
+
+class Reduce(_OfFunction):
+    """Reduce all frames to one value by two functions.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (`paceline.block.Block`) and returns a partial result, any object that can be
+        pickled: a sum and a count, say, never a mean.
+    merge : callable
+        Takes the partial results of neighbouring frames, earlier ones first, and returns that of
+        all of them. It may change and return its first argument.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces".
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.value : object
+        The partial result of all frames. The order of merging does not depend on the workers, so
+        it has the same bits on any backend.
+
+    Raises
+    ------
+    TypeError
+        A function cannot be called.
+    ValueError
+        An unknown field, or no frame is left.
+
+    Examples
+    --------
+    The mean positions of atoms:
+
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> def total(block):
+    ...     return len(block), block.positions.sum(axis=0, dtype=float)
+    >>> def add(left, right):
+    ...     return left[0] + right[0], left[1] + right[1]
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> count, positions = paceline.Reduce(total, add, ca).run().results.value
+    >>> (positions / count).round(2)[0]
+    array([13.16,  7.09, -7.48])
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        merge: Callable[[Any, Any], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        verbose: bool = False,
+    ):
+        super().__init__(function, atomgroup, fields, verbose)
+        if not callable(merge):
+            raise TypeError(f"expected a function that merges, found {type(merge).__name__}")
+        self.merge = merge
+
+    def prepare(self) -> Reduction:
+        """Both functions."""
+        return _Functions(self.function, self.merge)
+
+    def finish(self, value: Any) -> None:
+        """Keep the merged partial result."""
+        self.results = Results(provenance=self.record(), value=value)
+
+
+class _Functions:
+    """Worker's half of `Reduce`."""
+
+    def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
+        self._function = function
+        self._merge = merge
+
+    def compute(self, block: Block) -> Any:
+        return self._function(block)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self._merge(left, right)
 
 
 class _Function:

@@ -110,6 +110,33 @@ class Results(dict[str, Any]):
             )
         return table
 
+    def to_xarray(self) -> Any:
+        """Get the table as an xarray Dataset.
+
+        Returns
+        -------
+        xarray.Dataset
+            A variable for each column, along the column that figures have as their abscissa, with
+            units as attributes; files, versions and parameters in `attrs`.
+
+        Raises
+        ------
+        ImportError
+            xarray is not installed.
+        UnsupportedError
+            The results make no table.
+        """
+        from xarray import Dataset
+
+        table = self._table
+        dimension, _ = _name_and_unit(table.x)
+        variables = {}
+        for title, values in table.columns.items():
+            name, unit = _name_and_unit(title)
+            variables[name] = (dimension, values, {"units": unit} if unit else {})
+        attributes = {key: str(value) for key, value in self.provenance.items()}
+        return Dataset(variables, attrs=attributes).set_coords(dimension)
+
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write results with their provenance; the file appears complete or not at all.
 
@@ -236,6 +263,14 @@ def _draw(table: Table, ax: Any) -> Any:
         # Above the axes: nowhere else is sure to be free of lines.
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0)
     return ax
+
+
+def _name_and_unit(title: str) -> tuple[str, str]:
+    """Split the title of a column, as "time (ps)"; the unit may be empty."""
+    name, _, unit = (
+        title.removesuffix(")").rpartition(" (") if title.endswith(")") else (title, "", "")
+    )
+    return name, unit
 
 
 def check_ending(path: str | os.PathLike) -> None:
