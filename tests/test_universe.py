@@ -21,6 +21,7 @@ from paceline.errors import (
     DamagedFileError,
     FileChangedError,
     PacelineWarning,
+    SelectionError,
     UnsupportedError,
 )
 from paceline.trajectory.mdanalysis_reader import Reader, is_ours
@@ -480,7 +481,7 @@ def test_groups_that_update_are_refused(adk):
 
 
 def test_empty_groups_are_refused(adk):
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(SelectionError, match="empty"):
         open_trajectory([paceline.Universe(*adk).atoms[:0]])
     with pytest.raises(ValueError, match="no analysis"):
         open_trajectory([])

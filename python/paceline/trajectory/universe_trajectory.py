@@ -20,7 +20,13 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import UpdatingAtomGroup
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.errors import DamagedFileError, FileChangedError, MissingDataError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    SelectionError,
+    UnsupportedError,
+)
 from paceline.hdf5.read_options import ExternalFileError
 from paceline.schedule.plan import Plan
 from paceline.trajectory.chain import Chain
@@ -297,8 +303,10 @@ def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
         themselves, or positions that were edited.
     FileChangedError
         MDAnalysis counted other frames when it opened the file.
+    SelectionError
+        A group is empty.
     ValueError
-        A group is empty, or there is none.
+        There is no group.
     """
     if not atomgroups:
         raise ValueError("no analysis was given")
@@ -312,7 +320,9 @@ def open_trajectory(atomgroups: Sequence[Any]) -> Trajectory:
                 "analyse a fixed selection (updating=False)"
             )
         if len(group) == 0:
-            raise ValueError("the group of atoms to analyse is empty: its selection matches none")
+            raise SelectionError(
+                "the group of atoms to analyse is empty: its selection matches none"
+            )
     trajectory = universe.trajectory
     if type(trajectory) in (XTCReader, TRRReader) and trajectory._kwargs["sub"] is not None:
         # Beyond its first frame it writes all atoms into an array for those of sub.
