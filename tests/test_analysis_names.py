@@ -133,19 +133,18 @@ def test_subclasses_with_the_methods_of_mdanalysis(universe) -> None:
     assert ours.results.mean == np.mean(expected)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"verbose": True},
-        {"n_parts": 4, "n_workers": 2},
-        {"backend": "multiprocessing", "n_workers": 2},
-        {"backend": theirs_backends.BackendSerial(1)},
-        {"backend": theirs_backends.BackendMultiprocessing(n_workers=2)},
-        {"backend": "serial", "unsupported_backend": True},
-        {"progressbar_kwargs": {"desc": "RMSD"}},
-    ],
-    ids=str,
-)
+CALLS = {
+    "verbose": {"verbose": True},
+    "n_parts": {"n_parts": 4, "n_workers": 2},
+    "multiprocessing": {"backend": "multiprocessing", "n_workers": 2},
+    "BackendSerial": {"backend": theirs_backends.BackendSerial(1)},
+    "BackendMultiprocessing": {"backend": theirs_backends.BackendMultiprocessing(n_workers=2)},
+    "unsupported_backend": {"backend": "serial", "unsupported_backend": True},
+    "progressbar_kwargs": {"progressbar_kwargs": {"desc": "RMSD"}},
+}
+
+
+@pytest.mark.parametrize("options", CALLS.values(), ids=CALLS)
 def test_our_analyses_take_the_calls_of_mdanalysis(universe, options) -> None:
     from paceline.analysis.rms import RMSD
 
