@@ -21,7 +21,7 @@ PYTHON_FILES := python tests examples benchmarks
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-all hunt check bench experiments docs wheel clean cargo lint-tools
+.PHONY: help demo live test test-all suite hunt check bench experiments docs wheel clean cargo lint-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; 
 	$(BIN)/python tests/hunt.py mutations --seed $(SEED) --runs 5000
 	$(BIN)/python tests/hunt.py kills --seed $(SEED) --runs 100
 	$(BIN)/python tests/hunt.py files
+
+suite: $(VENV)/built ## run MDAnalysis's own tests of its readers on ours
+	$(BIN)/python tests/mdanalysis_suite.py
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
