@@ -25,6 +25,7 @@ from paceline.errors import (
     DamagedFileError,
     MissingDataError,
     PacelineWarning,
+    SelectionError,
     UnsupportedError,
     UnwritableError,
 )
@@ -215,6 +216,9 @@ def test_outputs_are_refused_before_the_work(adk, tmp_path):
         paceline.Write(atoms, tmp_path / "out.dcd", precision=100)
     with pytest.raises(FileNotFoundError, match="no folder"):
         paceline.Write(atoms, tmp_path / "missing" / "out.dcd")
+    for ending in (".xtc", ".h5md"):
+        with pytest.raises(SelectionError, match=rf"out\{ending}: the group .* is empty"):
+            paceline.Write(atoms[:0], tmp_path / f"out{ending}")
     (tmp_path / "out.dcd").write_text("mine")
     with pytest.raises(FileExistsError):
         paceline.Write(atoms, tmp_path / "out.dcd")

@@ -684,6 +684,11 @@ class TestUnits:
         with pytest.raises(UnsupportedError, match="unit"):
             factor_of(unit, "length")
 
+    @pytest.mark.parametrize("unit", ["kJ mol-5 nm-1", "kJ mol nm-1", "kJ/(mol*nm)/mol"])
+    def test_powers_of_a_mole(self, unit):
+        with pytest.raises(UnsupportedError, match="no unit of force"):
+            factor_of(unit, "force")
+
     def test_as_users_name_them(self):
         assert units_given(None) == {}
         assert units_given("ps, nm") == {"time": "ps", "length": "nm", "velocity": "nm/ps"}

@@ -12,7 +12,7 @@ from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.interfaces import PerBlock, Receiver
 from paceline.analysis.results import Results
-from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory import source
 from paceline.writers.frames import FrameFile
@@ -86,6 +86,8 @@ class Write(AnalysisBase):
     ------
     UnsupportedError
         A format that is not written, or an option that it does not have.
+    SelectionError
+        The group is empty.
     UnwritableError
         A frame that the format cannot hold; it names file, frame and atom.
     FileExistsError
@@ -120,6 +122,8 @@ class Write(AnalysisBase):
         super().__init__(atomgroup)
         self._path = os.path.abspath(path)
         check_output(self._path, overwrite=overwrite)
+        if len(self.atomgroup) == 0:
+            raise SelectionError(f"{path}: the group of atoms to write is empty")
         options = {
             "precision": precision,
             "chunk": chunk,

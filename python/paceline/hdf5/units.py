@@ -91,7 +91,8 @@ def factor_of(unit: str, quantity: str) -> float:
     (10.0, 0.1)
     """
     size, power = _size_of(unit)
-    if power != _size_of(OUR_UNITS[quantity])[1]:
+    moles = sum(exponent for name, _, _, exponent in _factors(unit) if name == "mol")
+    if power != _size_of(OUR_UNITS[quantity])[1] or moles not in (0, -1):
         raise UnsupportedError(f"{unit!r} is no unit of {quantity}; one is {OUR_UNITS[quantity]!r}")
     return size
 
