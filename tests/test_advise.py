@@ -478,7 +478,7 @@ def test_what_was_in_memory_is_there_afterwards(tmp_path):
         if not gone:
             pytest.skip("files are kept in memory here")
         assert cached_share(path, ranges) == 0
-    assert cached_share(path) == 1
+    assert cached_share(path) > 0.9  # the system may have dropped a page
     drop_from_cache(path)
     with sample_run._dropped(str(path), ranges) as gone:
         assert gone

@@ -43,7 +43,7 @@ def test_memory_is_that_of_the_buffer(tmp_path, format, cells, buffer, ranks_wit
 @pytest.mark.parametrize("format", ["CONFIG", "H5MD"])
 def test_memory_of_a_writer_does_not_grow_with_its_atoms(tmp_path, format):
     growth = [
-        np.array(found_by("snapshot_memory.py", tmp_path / "dump", format, cells, "4 MiB", 2))
+        np.array(found_by("snapshot_memory.py", tmp_path / f"{cells}", format, cells, "4 MiB", 2))
         for cells in (nacl.LARGE, 93)
     ]
     # Of 2.4 million ions more on each rank an index alone would take 19 MB.
