@@ -102,6 +102,11 @@ def test_validating(folder):
 
 
 @pytest.mark.full
+def test_scripts_for_mdanalysis(folder):
+    assert tools_of("drop_in", "loop adk.dcd", folder, only="adk.dcd") == {"30"}
+
+
+@pytest.mark.full
 def test_advice(folder):
     assert tools_of("advise", "dcd", folder) == {"idle", "busy"}
 
