@@ -189,6 +189,25 @@ def test_a_damaged_line_names_frame_atom_and_byte(tmp_path, path):
     assert np.flatnonzero(np.isnan(run.results.timeseries)).tolist() == [2]
 
 
+@pytest.mark.parametrize("kind", ["HISTORY", "CONFIG"])
+def test_a_line_feed_that_is_lost_in_the_first_atom_moves_no_others(tmp_path, kind):
+    lines = history() if kind == "HISTORY" else config()
+    path = Path(write(tmp_path / kind, lines))
+    content = bytearray(path.read_bytes())
+    # The lines of its name and position become one, and velocities are where positions should be.
+    at = content.index(b"Na+") + 72
+    assert content[at] == ord("\n")
+    content[at] = ord("x")
+    path.write_bytes(content)
+    with pytest.warns(PacelineWarning, match="frame 0"):
+        reader = Reader(str(path))
+    with pytest.raises(DamagedFileError, match="frame 0, byte"):
+        reader[0]
+    for frame in range(1, reader.n_frames):
+        for found, wanted in zip(("positions", "forces"), values(frame)[::2], strict=True):
+            np.testing.assert_allclose(getattr(reader[frame], found), wanted, rtol=1e-6)
+
+
 def test_numbers_that_stop_counting_are_refused():
     # MDAnalysis takes lines in their order, of which nothing but the first frame's numbers tell.
     lines = Path(datafiles.DLP_HISTORY_classic).read_text().splitlines()

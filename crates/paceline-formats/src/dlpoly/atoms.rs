@@ -11,6 +11,9 @@
 
 use std::ops::Range;
 
+use memchr::memchr;
+
+use super::RECORD;
 use super::encode::FORCE;
 use super::frame_head::FrameHead;
 use super::header::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
@@ -64,6 +67,11 @@ impl<'a> AtomLines<'a> {
             vectors: [&[]; 3],
             at: [first, first + width, first + 2 * width],
         };
+        // Two lines of the first atom that damage made one would be taken for one of all atoms.
+        if name > RECORD as usize && memchr(b'\n', lines.label).is_some() {
+            let expected = format!("a line of {name} bytes");
+            return Err(Fault::bad(at, expected, quoted(lines.label)));
+        }
         for k in 0..n_vectors(level) as usize {
             lines.vectors[k] = line(bytes, lines.at[k], width)?;
         }

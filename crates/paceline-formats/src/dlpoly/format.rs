@@ -4,9 +4,12 @@
 use std::any::Any;
 use std::ops::{ControlFlow, Range};
 
+use memchr::memchr_iter;
+
 use super::header::{counts, detect};
 use super::{
-    DlpolyDecoder, FrameHead, FrameLines, Head, Header, Kind, Layout, MAX_LINE, TIMESTEP, is_blank,
+    DlpolyDecoder, FrameHead, FrameLines, Head, Header, Kind, Layout, MAX_LINE, RECORD, TIMESTEP,
+    is_blank,
 };
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
@@ -178,9 +181,6 @@ impl FileLayout for Layout {
 /// Places that are looked at before arithmetic is believed.
 const N_SAMPLES: u64 = 18;
 
-/// Bytes of a line of DL_POLY's, its end included.
-const RECORD: u64 = 73;
-
 /// Blank bytes that may follow the last frame without a word about them.
 const BLANK: u64 = 4096;
 
@@ -277,6 +277,11 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
+    // The first frame may be damaged in a way that keeps its length.
+    let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
+    if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
+        return Ok(None);
+    }
     let (at, present) = (start + n * stride, size - start - n * stride);
     let claimed = head.claimed.and_then(|claimed| i64::try_from(claimed).ok());
     let mut told: Vec<String> = claimed
@@ -297,6 +302,17 @@ fn by_arithmetic(
         n,
     };
     Ok(Some((format::Layout::new(layout), frames, told)))
+}
+
+/// True if the first atom of the frame at `start` has lines of the layout's lengths.
+fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
+    let Some(range) = layout.bytes_of(0..1) else {
+        return Ok(true);
+    };
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    source.read_at(start + range.start, &mut bytes)?;
+    let n_lines = memchr_iter(b'\n', &bytes).count() as u64;
+    Ok(n_lines == layout.lines_of_atom() && layout.id_of(&bytes).is_ok())
 }
 
 /// The layout of a file that has a frame at `start`, knowing whether its atoms stand in the order of

@@ -30,6 +30,9 @@ pub use self::header::{Head, counts, detect};
 pub use self::header::{Kind, Layout};
 pub use self::lines::{MAX_LINE, is_blank};
 
+/// Bytes of a line of DL_POLY's, its end included.
+const RECORD: u64 = 73;
+
 /// Decodes what is wanted of one file.
 #[derive(Debug)]
 pub struct DlpolyDecoder {
