@@ -388,7 +388,7 @@ def width_of(pace, n_frames=100_000):
 def test_the_range_follows_from_the_spread_of_measurements():
     equal = pace_of(*[1e-3] * 5)
     apart = pace_of(1e-3, 1.3e-3, 0.8e-3, 1.2e-3, 0.7e-3)
-    assert 1.1 < width_of(equal) < 1.3 < width_of(apart)
+    assert 1.1 < width_of(equal) < 1.35 < width_of(apart)
     assert width_of(pace_of(1e-3)) > 1.5, "one measurement says nothing of their spread"
     more = pace_of(*[one.costs.seconds for one, _ in 4 * apart.rounds])
     assert width_of(more) < width_of(apart)
@@ -409,7 +409,7 @@ def test_the_range_holds_nine_runs_of_ten():
     assert held >= 450
 
 
-@pytest.mark.parametrize(("spread", "expected"), [(0.0, 5), (0.27, 8), (5.0, 12)])
+@pytest.mark.parametrize(("spread", "expected"), [(0.0, 5), (0.13, 8), (5.0, 12)])
 def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected):
     """By a clock of our own, of which a round takes 1 s; what takes 12 s is long enough."""
     clock, rounds = [0.0], []

@@ -48,8 +48,10 @@ _PATIENCE = 2.0
 #: Times of two measurements differ by about so much, as far as is known before there are any; this
 #: counts as much as so many measurements.
 _USUAL_SPREAD, _WEIGHT = 0.1, 2
+#: The machine changes by this part of their variance until the run: they follow upon each other.
+_DRIFT = 0.25
 #: A prediction differs from the time of a run by about so much, however long is measured.
-_ACCURACY = 0.04
+_ACCURACY = 0.06
 #: Standard deviations from the middle of a range to its ends: nine of ten lie between them.
 _DEVIATIONS = 2.0
 #: A range is wide where its ends differ by more than this factor.
@@ -190,15 +192,15 @@ class Forecast:
     def t_range(self, pace: Pace, n_workers: int) -> tuple[float, float]:
         """Range that holds the time of nine runs of ten, s.
 
-        From the spread of the measurements: of their median, and of the run itself, in which it is
-        the smaller the longer the run takes.
+        From the spread of the measurements: that of their median, that of the run itself, which is
+        the smaller the longer the run takes, and what the machine changes until then.
         """
         times = self._times(pace, n_workers)
         seconds = float(np.median(times))
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
-        of_both = variance * (1 / len(logs) + pace.part_of(seconds))
+        of_both = variance * (1 / len(logs) + pace.part_of(seconds) + _DRIFT)
         factor = math.exp(_DEVIATIONS * math.sqrt(of_both + _ACCURACY**2))
         return seconds / factor, seconds * factor
 
@@ -290,10 +292,12 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
     make, most = MAKERS[backend], 1 if backend == "serial" else 2
     other_work = OtherWork()
     seconds, waiting = _first_look(sample)
-    n_frames = max(1, round(_SECONDS / seconds))
-    if seconds * sample.together < _PATIENCE:
-        # Of frames that are stored as one, some would seem to take what all take.
-        n_frames = max(1, round(n_frames / sample.together)) * sample.together
+    n_frames, start = _frames_in(seconds, sample.together), 0.0
+    if n_frames > 1:
+        # Each of many frames takes less than of the few that were looked at.
+        many = sample.run(make(1), _from_memory(sample, n_frames), sample.block_of(n_frames))
+        n_frames = max(n_frames, _frames_in(many.costs.seconds, sample.together))
+        start = many.fixed
 
     def pace(rounds: Sequence[Pair], start: float = 0.0) -> Pace:
         busy = (1 - waiting) * SampleTimes.middle(one for one, _ in rounds).costs.seconds
@@ -303,8 +307,8 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
         return forecast.is_wide(pace(rounds))
 
     # Before anything is put out of memory.
-    rounds, start = _warm(sample, make, range(1, most + 1), n_frames, is_wide)
-    memory = pace(rounds, start)
+    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, is_wide)
+    memory = pace(rounds, max(start, at_first))
     resident = sample.in_memory(_from_memory(sample, n_frames * most))
     # Processes of ours would count as others.
     others = other_work.cpus() if backend != "processes" else None
@@ -326,6 +330,15 @@ def measure(sample: SampleRun, backend: str, forecast: Forecast) -> Findings:
         waiting=waiting,
         others=others,
     )
+
+
+def _frames_in(seconds: float, together: int) -> int:
+    """Count the frames of a measurement, of so many seconds each, some of which stay together."""
+    n_frames = max(1, round(_SECONDS / seconds))
+    if seconds * together < _PATIENCE:
+        # Of frames that are stored as one, some would seem to take what all take.
+        n_frames = max(1, round(n_frames / together)) * together
+    return n_frames
 
 
 def _first_look(sample: SampleRun) -> tuple[float, float]:
