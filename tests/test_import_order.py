@@ -32,7 +32,8 @@ ORDER = (
     ("convert", "h5md_writer", "registration", "snapshot"),
     ("scaling",),
     ("timing", "report", "advice", "model"),
-    ("__main__", "cli"),
+    ("cli",),
+    ("__main__",),
 )
 #: Modules that call HDF5's library.
 KNOW_H5PY = {

@@ -39,7 +39,7 @@ from MDAnalysis.transformations import translate
 
 import paceline
 from paceline._util.progress import Progress
-from paceline.backends import Dask, Pool, Processes, Serial, Threads
+from paceline.backends import Dask, Pool, Processes, Serial, Threads, processes
 from paceline.errors import (
     AnalysisError,
     DamagedFileError,
@@ -193,8 +193,25 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
     assert part.trajectory.ts.frame == 0
     np.testing.assert_array_equal(found.frames, alone.frames)
     np.testing.assert_array_equal(found.times, alone.times)
-    assert len(backend.timings.blocks) == 6
+    assert len(backend.timings.blocks) == 8
     assert_same(found.results, alone.results, rounding=SUMS.get(name))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("where", ["here", "processes"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_results_where_nothing_but_register_is_called(name, where, part, expected, monkeypatch):
+    if where == "processes":
+        monkeypatch.setattr(processes, "SAMPLE", 0.0)
+        monkeypatch.setattr(processes, "WORTH", 0.0)
+    part.trajectory[11]
+    with paceline.register(native=False, n_workers=2) as registration:
+        found = SHIPPED[name](part).run(start=2)
+    how = "in this process" if where == "here" else "on 2 processes"
+    assert registration.runs == [(name, how)]
+    assert part.trajectory.ts.frame == 0
+    np.testing.assert_array_equal(found.frames, expected(name).frames)
+    assert_same(found.results, expected(name).results, rounding=SUMS.get(name))
 
 
 def assert_same(found, expected, *, rounding):
@@ -220,7 +237,7 @@ def test_every_part_finds_a_users_analysis_as_it_was_given(part, backend):
     found = Ends(ca(part)).run(backend=backend)
     assert found.results.distances == expected
     # What comes back belongs to the user's own Universe: none was sent back.
-    assert len(found.results.atoms) == 6
+    assert len(found.results.atoms) == 8
     assert all(atoms.universe is part for atoms in found.results.atoms)
 
 
@@ -241,12 +258,16 @@ def test_frames_are_those_that_run_is_asked_for(frames, part):
 
 
 def test_bits_do_not_depend_on_the_number_of_workers(part):
-    runs = [
-        rdf.InterRDF(ca(part), ca(part), nbins=20).run(backend=Threads(n_workers)).results.rdf
-        for n_workers in (1, 2, 3)
-    ]
-    np.testing.assert_array_equal(runs[0], runs[1])
-    np.testing.assert_array_equal(runs[0], runs[2])
+    atoms = part.select_atoms("mass 2 to 99")
+    for stop in (None, 31, 5):
+        first, *others = (
+            lineardensity.LinearDensity(atoms)
+            .run(stop=stop, backend=Threads(n_workers))
+            .results.x.mass_density
+            for n_workers in (1, 2, 3, 12)
+        )
+        for other in others:
+            np.testing.assert_array_equal(first, other)
 
 
 class FromHere(Ends):
@@ -372,7 +393,7 @@ class Unpicklable(Ends):
         super().__init__(atoms, note=threading.Lock())
 
 
-RAISED = "Raising raised on frames 50 to 65: ValueError: no such thing"
+RAISED = "Raising raised on frames 50 to 61: ValueError: no such thing"
 
 
 @pytest.mark.parametrize("backend", [Serial(), Threads(2)], ids=lambda backend: backend.name)
@@ -421,7 +442,7 @@ def test_progress_is_pacelines_own(verbose, part, monkeypatch, capsys):
 
     monkeypatch.setattr("paceline.backends.mdanalysis.Progress", Watched)
     rms.RMSD(ca(part), verbose=True).run(backend=Serial(), verbose=verbose)
-    assert shown == [(98, "frame", verbose), 17, 17, 16, 16, 16, 16]
+    assert shown == [(98, "frame", verbose), 13, 13, 12, 12, 12, 12, 12, 12]
     # MDAnalysis's own bar is silent, or each worker would have one.
     assert capsys.readouterr().err == ""
 
@@ -460,4 +481,4 @@ def test_a_dask_cluster_does_as_well(name, part, expected, dask_client):
     part.trajectory[11]
     found = SHIPPED[name](part).run(start=2, backend=backend)
     assert_same(found.results, alone.results, rounding=SUMS.get(name))
-    assert len(backend.timings.blocks) == 6
+    assert len(backend.timings.blocks) == 8

@@ -1,5 +1,6 @@
 """`paceline.register` and ``python -m paceline``: scripts written for MDAnalysis, unchanged."""
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -160,6 +161,48 @@ def test_extension_of_notebooks() -> None:
     assert type(mda.Universe(PSF, DCD).trajectory) is Reader
     paceline.unload_ipython_extension(None)
     assert type(mda.Universe(PSF, DCD).trajectory) is DCDReader
+
+
+def test_what_another_package_wraps_stays(monkeypatch) -> None:
+    registration = paceline.register()
+    calls = []
+    inner = AnalysisBase.run
+
+    def wrapped(self, *args, **kwargs):
+        calls.append(type(self).__name__)
+        return inner(self, *args, **kwargs)
+
+    AnalysisBase.run = wrapped
+    with registration:
+        rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run(stop=3)
+    assert AnalysisBase.run is wrapped
+    rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run(stop=3)
+    assert calls == ["RMSD", "RMSD"]
+    assert registration.runs == [("RMSD", "native")]
+    AnalysisBase.run = RUN
+
+
+def test_transformed_frames_are_computed_by_mdanalysis() -> None:
+    def moved(ts):
+        ts.positions[:100] += 1.0
+        return ts
+
+    found = []
+    for used in (False, True):
+        with contextlib.ExitStack() as stack:
+            registration = stack.enter_context(paceline.register()) if used else None
+            universe = mda.Universe(PSF, DCD)
+            universe.trajectory.add_transformations(moved)
+            found.append(rms.RMSD(universe, select="name CA").run(stop=5).results.rmsd)
+    np.testing.assert_array_equal(*found)
+    assert registration.runs == [("RMSD", "in this process, in order")]
+
+
+def test_chain_with_a_step_between_frames_is_left_to_mdanalysis() -> None:
+    with paceline.register():
+        assert type(ChainReader([DCD, DCD], 2)) is ChainReader
+        assert type(ChainReader([DCD, DCD], skip=2)) is ChainReader
+        assert type(ChainReader([DCD, DCD])) is Reader
 
 
 def test_refusals_are_left_to_mdanalysis_with_a_reason() -> None:
@@ -392,6 +435,7 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert "missing.py" in done.stderr
     assert run(*PYTHON, cwd=tmp_path).returncode == 2
     assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
+    assert "-j" in run(*PYTHON, "-j", "0", script, cwd=tmp_path).stderr
     script.write_text("def f():\n    1 / 0\n\nf()\n")
     done = run(*PYTHON, script, cwd=tmp_path)
     assert done.returncode == 1

@@ -71,6 +71,8 @@ def _split(argv: list[str]) -> tuple[list[str], list[str], bool]:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from paceline.cli.options import positive
+
     parser = argparse.ArgumentParser(
         prog="python -m paceline",
         usage="python -m paceline [options] (script.py | -m module) [its arguments]",
@@ -79,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: python -m paceline -j 4 rmsd.py md.tpr md.xtc",
         allow_abbrev=False,
     )
-    parser.add_argument("-j", "--workers", type=int, metavar="N", help="workers; default: all CPUs")
+    parser.add_argument(
+        *("-j", "--workers"), type=positive, metavar="N", help="workers; default: all CPUs"
+    )
     parser.add_argument(
         "--no-native", action="store_true", help="run MDAnalysis's RMSD, RMSF and InterRDF itself"
     )

@@ -40,7 +40,7 @@ _FORMATS: dict[type, frozenset[str]] = {
     ConfigReader: frozenset({"CONFIG"}),
 }
 #: Their arguments that mean nothing to ours.
-_MEANINGLESS = ("self", "mmap", "skip", "kwargs")
+_MEANINGLESS = ("self", "mmap", "kwargs")
 
 #: The metaclass of all of MDAnalysis's readers.
 _ReaderMeta: Any = type(ProtoReader)
@@ -48,6 +48,8 @@ _ReaderMeta: Any = type(ProtoReader)
 _lock = threading.RLock()
 #: Registrations in force; the last one counts.
 _active: "list[Registration]" = []
+#: Our function in the place of `AnalysisBase.run`.
+_run: Any = None
 
 
 class Registration:
@@ -179,13 +181,16 @@ def _install() -> None:
     # Python looks both up in the class of a class.
     _ReaderMeta.__call__ = _make_reader
     _ReaderMeta.__instancecheck__ = _is_instance
-    AnalysisBase.run = _wrapped_run(AnalysisBase.run)
+    global _run
+    AnalysisBase.run = _run = _wrapped_run(AnalysisBase.run)
 
 
 def _uninstall() -> None:
     """Take our functions away."""
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
-    AnalysisBase.run = AnalysisBase.run.__wrapped__
+    # Another package may have wrapped ours meanwhile; ours changes nothing while none is active.
+    if AnalysisBase.run is _run:
+        AnalysisBase.run = _run.__wrapped__
 
 
 def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -240,7 +245,7 @@ def _open_chain(
 ) -> Reader | None:
     """Open several files as one trajectory by our reader; None where MDAnalysis's is to do it."""
     given = _bind(ChainReader, args, kwargs)
-    if given is None or kwargs.get("skip", 1) != 1:
+    if given is None or given.pop("skip", 1) != 1:
         return None
     names = given.pop("filenames")
     if isinstance(names, str) or not all(is_ours(name) for name in names):

@@ -312,7 +312,7 @@ def describe_frames(frames: np.ndarray) -> str:
     return f"{len(frames)} frames from {frames[0]} to {frames[-1]}"
 
 
-class _OfFunction(AnalysisBase):
+class _FunctionAnalysis(AnalysisBase):
     """Analysis by a function of a block, which sees all attributes of the atoms."""
 
     function: Callable[[Block], Any]
@@ -337,9 +337,11 @@ class _OfFunction(AnalysisBase):
         residues, rows = np.unique(self.atomgroup.resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
-            _found(self.atomgroup, {"masses": float, "charges": float, "names": str}),
+            _attributes_of(self.atomgroup, {"masses": float, "charges": float, "names": str}),
             rows,
-            _found(of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}),
+            _attributes_of(
+                of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
+            ),
         )
 
     @property
@@ -356,7 +358,7 @@ class _OfFunction(AnalysisBase):
         return {"function": self._function_name, **super().parameters()}
 
 
-def _found(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
+def _attributes_of(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
     """Attributes that a topology has, in types that are small to send."""
     values = {name: getattr(group, name, None) for name in kinds}
     return {
@@ -366,7 +368,7 @@ def _found(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
     }
 
 
-class TimeSeries(_OfFunction):
+class TimeSeries(_FunctionAnalysis):
     """Apply any function to blocks of frames.
 
     Parameters
@@ -451,7 +453,7 @@ class TimeSeries(_OfFunction):
         )
 
 
-class Reduce(_OfFunction):
+class Reduce(_FunctionAnalysis):
     """Reduce all frames to one value by two functions.
 
     Parameters
@@ -515,25 +517,11 @@ class Reduce(_OfFunction):
 
     def prepare(self) -> Reduction:
         """Both functions."""
-        return _Functions(self.function, self.merge)
+        return _FunctionAndMerge(self.function, self.merge)
 
     def finish(self, value: Any) -> None:
         """Keep the merged partial result."""
         self.results = Results(provenance=self.record(), value=value)
-
-
-class _Functions:
-    """Worker's half of `Reduce`."""
-
-    def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
-        self._function = function
-        self._merge = merge
-
-    def compute(self, block: Block) -> Any:
-        return self._function(block)
-
-    def merge(self, left: Any, right: Any) -> Any:
-        return self._merge(left, right)
 
 
 class _Function:
@@ -542,8 +530,19 @@ class _Function:
     def __init__(self, function: Callable[[Block], Any]):
         self._function = function
 
-    def compute(self, block: Block) -> np.ndarray:
+    def compute(self, block: Block) -> Any:
         return self._function(block)
+
+
+class _FunctionAndMerge(_Function):
+    """Worker's half of `Reduce`."""
+
+    def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
+        super().__init__(function)
+        self._merge = merge
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self._merge(left, right)
 
 
 def __getattr__(name: str) -> Any:

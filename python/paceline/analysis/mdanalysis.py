@@ -51,6 +51,8 @@ def run_on_workers(
         return None
     chosen = {name: options.get(name) for name in ("start", "stop", "step", "frames")}
     verbose = options.get("verbose")
+    if verbose is None:
+        verbose = getattr(analysis, "_verbose", False)
     n_workers = options["n_workers"] if options.get("n_workers") else n_workers
     _running.here = True
     try:
@@ -66,16 +68,15 @@ def run_on_workers(
 
 
 def _run_natively(
-    analysis: Any, chosen: dict[str, Any], n_workers: int | None, verbose: bool | None
+    analysis: Any, chosen: dict[str, Any], n_workers: int | None, verbose: bool
 ) -> bool:
     """Run our own class in place of MDAnalysis's; False where that is not possible."""
-    cls = native_class(type(analysis))
-    if cls is None or not isinstance(analysis._trajectory, Reader):
+    cls, trajectory = native_class(type(analysis)), analysis._trajectory
+    # Frames that MDAnalysis transforms are read by it, one at a time.
+    if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
     try:
-        ours = cls.like(analysis)
-        show = analysis._verbose if verbose is None else verbose
-        ours.run(**chosen, n_workers=n_workers, verbose=bool(show))
+        ours = cls.like(analysis).run(**chosen, n_workers=n_workers, verbose=verbose)
     except UnsupportedError:
         return False
     analysis._setup_frames(analysis._trajectory, **chosen)

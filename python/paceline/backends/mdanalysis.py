@@ -9,7 +9,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -28,7 +28,9 @@ from paceline.schedule.tasks import FunctionJob, FunctionTask
 #: Parts into which the frames of an analysis are cut, whatever the number of workers: a result's
 #: last digits must not depend on that number.
 PARTS = 64
-#: Frames of a part, at least: each part is prepared again.
+#: Parts of a short trajectory.
+FEWEST_PARTS = 8
+#: Frames of a part of a longer one, at least: each part is prepared again.
 FEWEST_FRAMES = 16
 
 
@@ -177,37 +179,37 @@ class ForMDAnalysis:
             raise UnsupportedError(
                 "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
             )
-        parts = cut_frames(parts, self.n_workers)
+        parts = _cut(parts, self.n_workers)
         if len(parts[0]) == 0:
             return [compute(parts[0])]
+        name, calls = type(analysis).__name__, list(_calls(parts))
         show = compute.keywords["verbose"]
         with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
-            done = self.compute_parts(analysis, compute, parts, bar)
+            done = self._call_all(partial(_part, compute), name, calls, bar)
         # As after MDAnalysis's own loop over frames; what concludes may look at the first.
         analysis._trajectory.rewind()
         return done
 
-    def compute_parts(
-        self, analysis: Any, compute: partial, parts: Sequence[np.ndarray], bar: Progress
-    ) -> list[Any]:
-        """Compute parts of the frames of one of MDAnalysis's analyses on the workers."""
-        function, name = partial(_part, compute), type(analysis).__name__
-        return self._call_all(function, name, list(_calls(parts)), bar)
-
     def _call_all(
-        self,
-        function: Callable,
-        name: str,
-        calls: Sequence[FunctionTask],
-        bar: Progress,
+        self, function: Callable, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
+        """Call a function with the item of each call."""
+        with _pickling(name):
+            remote = RemoteCall(function)
+        return self.call_remote(remote, name, calls, bar)
+
+    def call_remote(
+        self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
+    ) -> list[Any]:
+        """Send a function to the workers, and call it there with the item of each call."""
         self.timings = Timings(
             self.name,
             time.monotonic_ns(),
             n_workers=int(self.n_workers),
             schedule=getattr(self, "schedule", "dynamic"),
         )
-        remote, job = _remote_call(function, name)
+        with _pickling(name):
+            job = FunctionJob(name, cloudpickle.dumps(remote))
         with collective_run_of(self) as collective:
             if collective.is_coordinator:
                 values = self._values(job, calls, bar)
@@ -250,11 +252,13 @@ def _analysis_of(func: partial) -> Any:
     return analysis if isinstance(analysis, AnalysisBase) else None
 
 
-def cut_frames(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
+def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
     """Cut frames into our number of parts, unless the user asked for one."""
     frames = np.concatenate(parts)
-    n_parts = min(PARTS, len(frames) // FEWEST_FRAMES)
-    return np.array_split(frames, n_parts) if n_parts > len(parts) == n_workers else parts
+    if len(parts) != min(n_workers, len(frames)):
+        return parts
+    n_parts = max(FEWEST_PARTS, min(PARTS, len(frames) // FEWEST_FRAMES))
+    return np.array_split(frames, max(1, min(n_parts, len(frames))))
 
 
 def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
@@ -272,10 +276,11 @@ def _part(compute: Callable, indexed_frames: np.ndarray) -> SimpleNamespace:
     return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
 
 
-def _remote_call(function: Callable, name: str) -> tuple[RemoteCall, FunctionJob]:
+@contextmanager
+def _pickling(name: str) -> Iterator[None]:
+    """Turn any error of pickling into `NotPicklableError`."""
     try:
-        remote = RemoteCall(function)
-        return remote, FunctionJob(name, cloudpickle.dumps(remote))
+        yield
     except Exception as error:  # pickling runs code of every object's own
         raise NotPicklableError(
             f"{name} cannot be pickled, and each worker needs one of its own: "

@@ -1,7 +1,6 @@
 """Processes of this machine, by loky: they need no `__main__` guard and import no user's script."""
 
 import contextlib
-import copy
 import os
 import re
 import signal
@@ -10,19 +9,21 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from dataclasses import replace
 from functools import partial
 from multiprocessing import resource_tracker
-from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from paceline._util.progress import Progress
 from paceline.backends.base import worker_count
 from paceline.backends.executor import BATCH_SECONDS, run_batches
-from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, cut_frames
+from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, RemoteCall
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, FunctionTask
 from paceline.schedule.worker import pickle_jobs
 
 #: Time between a worker's checks that its parent still runs, seconds.
@@ -143,9 +144,10 @@ def _end_with(parent: int) -> None:
 
 
 class Adaptive(ForMDAnalysis):
-    """Compute parts of an analysis of MDAnalysis here; the rest in processes, where that pays.
+    """Begin an analysis of MDAnalysis in this process; do the rest in processes, where that pays.
 
-    The parts are the same whatever is decided, so results have the same bits.
+    Each part is computed by a copy of the analysis, here as in a process, so that results have the
+    same bits whatever is decided. An analysis that cannot be copied is computed as MDAnalysis does.
 
     Parameters
     ----------
@@ -159,49 +161,34 @@ class Adaptive(ForMDAnalysis):
     """
 
     name = "adaptive"
-    description = "not run"
+    description = "in this process"
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)
 
-    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[Any]) -> list[Any]:
-        parts = cut_frames(parts, self.n_workers)
-        verbose = compute.keywords["verbose"]
-        show = analysis._verbose if verbose is None else verbose
-        with Progress(sum(map(len, parts)), show=bool(show)) as bar:
-            done = self.compute_parts(analysis, compute, parts, bar)
-        analysis._trajectory.rewind()
-        return done
+    def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
+        try:
+            return super()._analyse(analysis, compute, parts)
+        except NotPicklableError as error:
+            self.description = f"in this process: {error}"
+            return [compute(np.concatenate(parts))]
 
-    def compute_parts(
-        self, analysis: Any, compute: partial, parts: Sequence[Any], bar: Progress
+    def call_remote(
+        self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
-        """Compute parts of the frames, here or in processes."""
-        self.description = "in this process"
-        n_left, n_done = sum(map(len, parts)), 0
+        """Call a function with the item of each call, here or in processes."""
+        n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[Any] = []
-        begun, may_send = time.monotonic(), self.n_workers > 1
-        for number, part in enumerate(parts):
-            done.append(_computed_here(compute, part))
-            bar.add(len(part))
-            n_done, n_left = n_done + len(part), n_left - len(part)
+        begun = time.monotonic()
+        for number, call in enumerate(calls, start=1):
+            done.append(remote.receive(remote(call.item)))
+            bar.add(call.n_frames)
+            n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
             spent = time.monotonic() - begun
-            if may_send and spent > SAMPLE and spent / n_done * n_left > WORTH:
-                may_send, processes = False, Processes(self.n_workers)
-                try:
-                    rest = processes.compute_parts(analysis, compute, parts[number + 1 :], bar)
-                except NotPicklableError as error:
-                    self.description += f": {error}"
-                    continue
+            if self.n_workers > 1 and spent > SAMPLE and spent / n_done * n_left > WORTH:
+                rest = [replace(call, number=k) for k, call in enumerate(calls[number:])]
+                processes = Processes(self.n_workers)
+                done += processes.call_remote(remote, name, rest, bar)
                 self.description = f"on {self.n_workers} processes"
-                self.timings = processes.timings
-                return done + rest
+                break
         return done
-
-
-def _computed_here(compute: partial, part: Any) -> SimpleNamespace:
-    """Compute a part by a copy of the analysis; return what MDAnalysis needs of it."""
-    analysis = copy.copy(compute.func.__self__)  # type: ignore[attr-defined]
-    analysis.results = copy.copy(analysis.results)
-    done = analysis._compute(part, verbose=False)
-    return SimpleNamespace(frames=done.frames, times=done.times, results=done.results)
