@@ -290,6 +290,14 @@ def test_analyses_give_what_mdanalysis_gives(name, frames, tmp_path, monkeypatch
     assert universe.trajectory.frame == theirs._trajectory.frame
 
 
+@pytest.mark.parametrize("frames", [{"stop": 0}, {"frames": []}, {"start": 200}], ids=str)
+def test_runs_of_no_frames(frames) -> None:
+    with paceline.register():
+        ours = rms.RMSD(mda.Universe(PSF, DCD), select="name CA").run(**frames)
+    assert ours.results.rmsd.shape == (0, 3)
+    assert len(ours.frames) == 0
+
+
 def test_results_of_native_classes_are_complete() -> None:
     with paceline.register():
         ours = rdf.InterRDF(*pair(mda.Universe(PSF, DCD)), nbins=20, norm="density").run()

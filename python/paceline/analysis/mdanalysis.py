@@ -75,16 +75,18 @@ def _run_natively(
     # Frames that MDAnalysis transforms are read by it, one at a time.
     if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
+    analysis._setup_frames(trajectory, **chosen)
+    if analysis.n_frames == 0:  # an error with ours
+        return False
     try:
         ours = cls.like(analysis).run(**chosen, n_workers=n_workers, verbose=verbose)
     except UnsupportedError:
         return False
-    analysis._setup_frames(analysis._trajectory, **chosen)
     analysis.frames, analysis.times = ours.frames, ours.times
     for name in ours.SHARED_RESULTS:
         if name in ours.results:
             analysis.results[name] = ours.results[name]
-    analysis._trajectory.rewind()
+    trajectory.rewind()
     return True
 
 
