@@ -565,16 +565,21 @@ def test_a_worker_that_hangs_holds_nobody_and_is_named(backend, atoms, tmp_path)
 
 
 def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
-    first, released = tmp_path / "first", tmp_path / "released"
+    folder = tmp_path / "first"
+    released = tmp_path / "released"
 
     def first_hangs(block):
-        with contextlib.suppress(FileExistsError), open(first, "x", encoding="utf-8") as file:
-            file.write(thread_name())
-            file.flush()
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            (folder / "block").write_text(str(block.frames[0]))
+            (folder / "worker").write_text(thread_name())
             while not released.exists():
                 time.sleep(0.02)
-        while not first.exists():
+        while not (folder / "worker").exists():
             time.sleep(0.02)
+        if (folder / "block").read_text() == str(block.frames[0]):
+            # Where processes started late, it was overdue at once: have it noticed all the same.
+            time.sleep(1)
         return block.times
 
     try:
@@ -583,7 +588,8 @@ def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
         )
     finally:
         released.touch()
-    hung = next(one for one in made.timings.stragglers() if one.worker == first.read_text())
+    name = (folder / "worker").read_text()
+    hung = next(one for one in made.timings.stragglers() if one.worker == name)
     assert (hung.cause, hung.n_frames) == ("hanging", 16)
     (its,) = (one for one in made.timings.workers() if one.worker == hung.worker)
     assert its.n_blocks == 0 < its.t_abandoned
