@@ -7,6 +7,52 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
+
+__all__ = [
+    "BEGINNING_SHARE",
+    "BEGINNING_SPARE",
+    "GAP_BYTES",
+    "KEPT_BYTES",
+    "ChunkEncoder",
+    "ChunkReader",
+    "DcdHeader",
+    "Encoder",
+    "FileFormat",
+    "HistoryHeader",
+    "NetcdfHeader",
+    "NetcdfVariable",
+    "Rdf",
+    "Reader",
+    "Rmsd",
+    "SnapshotCost",
+    "SnapshotFormat",
+    "Trajectory",
+    "Transform",
+    "__version__",
+    "accumulate_moments",
+    "amber_factor",
+    "cell_vectors",
+    "check_snapshot",
+    "dcd_header",
+    "detect_format",
+    "dlpoly_config_head",
+    "dlpoly_frame_head",
+    "dlpoly_history_head",
+    "dlpoly_imcon",
+    "fingerprint_of",
+    "formats",
+    "fragments",
+    "history_header",
+    "merge_moments",
+    "netcdf_header",
+    "read_integers",
+    "read_snapshot",
+    "read_text_head",
+    "samples_of",
+    "verify",
+    "write_snapshot",
+]
 
 __version__: str
 # How the core reads: bytes between wanted ones that are read with them; bytes of unpacked chunks
@@ -37,6 +83,7 @@ _Cell: TypeAlias = Sequence[Sequence[float]] | NDArray[np.float64]
 #: Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 _Cost: TypeAlias = tuple[int, int, int, int, list[tuple[int, str]]]
 
+@disjoint_base
 class Trajectory:
     """A trajectory file and its frame index."""
 
@@ -286,7 +333,7 @@ class ChunkEncoder:
         level: int | None = None,
         precision: float | None = None,
         factor: float = 1.0,
-        what: str = "position",
+        what: str = ...,
     ) -> ChunkEncoder: ...
     def __getnewargs_ex__(
         self,
@@ -401,7 +448,7 @@ _Vectors: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 #: One rank's atoms: ids int64 (n,); positions, velocities, forces, all float32 or all float64;
 #: names uint8 (n, 8); masses and charges float64 (n,).
-SnapshotAtoms: TypeAlias = tuple[
+_SnapshotAtoms: TypeAlias = tuple[
     NDArray[np.int64],
     _Vectors,
     _Vectors | None,
@@ -420,13 +467,13 @@ class SnapshotFormat:
         kind: Literal["CONFIG", "HISTORY", "DCD", "arrays"],
         fields: int,
         *,
-        factors: tuple[float, float, float] = (1.0, 1.0, 1.0),
-        dtype: str = "<f4",
+        factors: tuple[float, float, float] = ...,
+        dtype: str = ...,
     ) -> Self: ...
     @property
     def sections(self) -> list[int]: ...
-    def encode(self, section: int, atoms: SnapshotAtoms) -> bytes: ...
-    def encode_into(self, section: int, atoms: SnapshotAtoms, out: NDArray[np.uint8]) -> None: ...
+    def encode(self, section: int, atoms: _SnapshotAtoms) -> bytes: ...
+    def encode_into(self, section: int, atoms: _SnapshotAtoms, out: NDArray[np.uint8]) -> None: ...
     def __getnewargs_ex__(
         self,
     ) -> tuple[tuple[str, int], dict[str, str | tuple[float, float, float]]]: ...
@@ -457,7 +504,7 @@ class SnapshotCost:
     def peak_buffer(self) -> int: ...
 
 def check_snapshot(
-    comm: _Communicator, format: SnapshotFormat, n_atoms: int, atoms: SnapshotAtoms
+    comm: _Communicator, format: SnapshotFormat, n_atoms: int, atoms: _SnapshotAtoms
 ) -> None: ...
 def write_snapshot(
     comm: _Communicator,
@@ -465,7 +512,7 @@ def write_snapshot(
     format: SnapshotFormat,
     starts: Sequence[int],
     n_atoms: int,
-    atoms: SnapshotAtoms,
+    atoms: _SnapshotAtoms,
     *,
     method: Literal["serial", "direct", "mpiio", "sorted"],
     writers: Sequence[int],

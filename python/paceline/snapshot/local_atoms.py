@@ -268,7 +268,7 @@ class LocalAtoms:
             "type": str(self.positions.dtype) if len(self.ids) else None,
         }
 
-    def for_core(self) -> "_core.SnapshotAtoms":
+    def for_core(self) -> "_core._SnapshotAtoms":
         """Return the arrays that the core takes."""
         return (
             self.ids,
