@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import pickle
 import re
 import resource
 import shutil
@@ -26,6 +27,7 @@ from paceline import cli
 from paceline.analysis.rms import RMSD
 from paceline.errors import (
     AnalysisError,
+    MissingDataError,
     PacelineWarning,
     SelectionError,
     UnsupportedError,
@@ -302,6 +304,48 @@ def test_a_function_that_fails_is_named(backend, function, message, atoms):
         analysis.run(backend=backend, n_workers=None if backend == "serial" else 2, block_frames=16)
     assert "\n" not in str(caught.value)
     assert analysis.results == {}
+
+
+class Refusal(ValueError):
+    """A user's own, which takes two arguments."""
+
+    def __init__(self, what, code):
+        super().__init__(f"{what} ({code})")
+        self.code = code
+
+
+def refuse(block):
+    raise Refusal("no such chain", 7)
+
+
+def test_a_users_own_exception_can_be_caught(atoms, everywhere):
+    with pytest.raises(Refusal, match=r"no such chain \(7\)$") as caught:
+        paceline.TimeSeries(refuse, atoms).run(**everywhere)
+    assert isinstance(caught.value, AnalysisError)
+    assert caught.value.code == 7
+
+
+@pytest.mark.parametrize(
+    ("raised", "caught"),
+    [
+        (KeyError("x"), KeyError),
+        (AttributeError("x"), AttributeError),
+        (ZeroDivisionError("x"), ZeroDivisionError),
+        (UnicodeDecodeError("ascii", b"x", 0, 1, "x"), UnicodeDecodeError),
+        # These mean something else to what calls the function.
+        (FileNotFoundError("x"), AnalysisError),
+        (StopIteration("x"), AnalysisError),
+        (MissingDataError("x"), AnalysisError),
+    ],
+    ids=repr,
+)
+def test_an_error_is_of_both_kinds(raised, caught):
+    error = AnalysisError.of("it raised: 'x'", raised)
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(one, AnalysisError)
+        assert isinstance(one, caught)
+        assert isinstance(one, type(raised)) == (caught is not AnalysisError)
+        assert str(one) == "it raised: 'x'"
 
 
 @pytest.mark.parametrize("block_frames", [16, 64])

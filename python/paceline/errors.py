@@ -4,7 +4,10 @@ Each error also derives from the built-in that a Python user would catch. None d
 `OSError`: MDAnalysis takes an `OSError` while iterating for the end of the trajectory.
 """
 
+import contextlib
 import sys
+from concurrent.futures import BrokenExecutor, CancelledError
+from typing import Any
 
 
 class PacelineError(Exception):
@@ -108,7 +111,58 @@ class TransformError(PacelineError, ValueError):
 
 
 class AnalysisError(PacelineError, RuntimeError):
-    """A function that analyses blocks raised, or returned what cannot be used."""
+    """A function that analyses blocks raised, or returned what cannot be used.
+
+    Where it raised, the error is also one of the class that it raised, with its attributes, so
+    that ``except KeyError`` catches it wherever the function ran; except for an `OSError`.
+    """
+
+    @classmethod
+    def of(cls, message: str, error: Exception) -> "AnalysisError":
+        """Make the error for an exception of a function, as one of its class too."""
+        return _analysis_error(message, type(error), vars(error))
+
+    def __str__(self) -> str:
+        """Return the message; that of a `KeyError` would be in quotes."""
+        return BaseException.__str__(self)
+
+
+def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> AnalysisError:
+    """Make an `AnalysisError` that is one of another class, too, where that is possible."""
+    # Backends, generators and MDAnalysis take these for something else.
+    others = (OSError, StopIteration, StopAsyncIteration, CancelledError, BrokenExecutor)
+    if not issubclass(kind, (*others, PacelineError)):
+        with contextlib.suppress(TypeError):  # some classes have no subclasses together with others
+            made: AnalysisError = _both(kind)(message)
+            vars(made).update(attributes)
+            return made
+    return AnalysisError(message)
+
+
+def _both(kind: type[Exception]) -> Any:
+    """Make the class of an `AnalysisError` that is one of another class, too."""
+    names = {"__module__": __name__, "__reduce__": lambda self: _reduced(self, kind)}
+    return type("AnalysisError", (AnalysisError, kind), names)
+
+
+def _reduced(error: AnalysisError, kind: type[Exception]) -> tuple[Any, ...]:
+    """Take an error apart, for `pickle`: other processes may not find its class by name."""
+    import cloudpickle
+
+    try:
+        return _restored, (str(error), cloudpickle.dumps((kind, vars(error))))
+    except Exception:  # pickling runs code of every object's own
+        return AnalysisError, (str(error),)
+
+
+def _restored(message: str, data: bytes) -> AnalysisError:
+    """Make an error of its parts."""
+    import pickle
+
+    try:
+        return _analysis_error(message, *pickle.loads(data))
+    except Exception:
+        return AnalysisError(message)
 
 
 class WorkerError(PacelineError, RuntimeError):

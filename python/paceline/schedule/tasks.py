@@ -50,7 +50,8 @@ class WorkerAnalysis:
             return self.computation.merge(left, right)  # type: ignore[union-attr]
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(f"{self.name} raised when blocks were merged: {reason}") from error
+            message = f"{self.name} raised when blocks were merged: {reason}"
+            raise AnalysisError.of(message, error) from error
 
     def check_rows_match(self, rows: np.ndarray, others: np.ndarray) -> None:
         """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""

@@ -123,7 +123,7 @@ class Worker:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             name = self._function_job.name
-            raise AnalysisError(f"{name} raised on {task.what}: {reason}") from error
+            raise AnalysisError.of(f"{name} raised on {task.what}: {reason}", error) from error
         parts = {**_NO_PARTS, "compute": time.monotonic_ns() - begun}
         return [value], np.full(task.n_frames, np.nan), [], [], parts
 
@@ -215,7 +215,7 @@ class Worker:
             if analysis.per_block and isinstance(error, UnwritableError | OSError):
                 raise
             reason = f"{type(error).__name__}: {error}"
-            raise AnalysisError(f"{analysis.name} raised on {where}: {reason}") from error
+            raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error
         if rows.ndim == 0 or len(rows) != len(block):
             raise AnalysisError(
                 f"{analysis.name} on {where}: expected one row for each of the {len(block)} "
