@@ -1,6 +1,7 @@
 """The command line: clean output, one sentence an error, and nothing overwritten."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between
 from paceline.cli.main import main
-from paceline.cli.options import bound
+from paceline.cli.options import SECTIONS, bound
 
 
 @pytest.fixture
@@ -303,3 +304,146 @@ def test_several_trajectories_follow_one_another(adk, adk_xtc, run):
     status, out, _ = run("rmsd", *adk, adk_xtc.trajectory)
     assert status == 0
     assert len(table(out)) == 2 * 98
+
+
+def test_files_may_be_given_by_place_or_by_option(adk, run):
+    wanted = run("rmsd", *adk, "--end", 3)
+    assert wanted[0] == 0
+    topology, trajectory = adk
+    for files in (
+        ("-s", topology, "-f", trajectory),
+        ("-f", trajectory, "-s", topology),
+        ("--topology", topology, "--trajectory", trajectory),
+        ("-s", topology, trajectory),
+        (topology, "-f", trajectory),
+    ):
+        assert run("rmsd", *files, "--end", 3)[:2] == wanted[:2]
+    # Options may stand between files, and files behind options.
+    assert run("rmsd", topology, "--end", 3, trajectory)[:2] == wanted[:2]
+    assert run("rmsd", "--end", 3, "--", topology, trajectory)[:2] == wanted[:2]
+
+
+def test_several_trajectories_may_follow_f(adk, adk_xtc, run):
+    wanted = run("rmsd", *adk, adk_xtc.trajectory)
+    files = ("-f", adk.trajectory, "-s", adk.topology, "-f", adk_xtc.trajectory)
+    assert run("rmsd", *files)[:2] == wanted[:2]
+    assert run("rmsd", "-f", adk.trajectory, adk_xtc.trajectory, "-s", adk.topology)[1] == wanted[1]
+
+
+def test_convert_takes_its_files_like_other_commands(adk, tmp_path, run):
+    select = ("--select", "name CA", "--end", "3")
+    for k, files in enumerate(
+        [
+            lambda out: (*adk, out),
+            lambda out: ("-s", adk.topology, adk.trajectory, out),
+            lambda out: ("-s", adk.topology, "-f", adk.trajectory, "-o", out),
+            lambda out: (adk.topology, "-f", adk.trajectory, "-o", out),
+            lambda out: (*adk, "-o", out),
+        ]
+    ):
+        out = tmp_path / f"{k}.xtc"
+        status, _, err = run("convert", *files(out), *select)
+        assert (status, "3 frames of 214 atoms" in err) == (0, True), err
+        assert out.read_bytes() == (tmp_path / "0.xtc").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["info", "index", "validate", "split", "join"])
+def test_commands_on_files_take_f(command, adk_in_water, tmp_path, run):
+    path = shutil.copy(adk_in_water.trajectory, tmp_path)
+    more = {"split": ("-n", 2), "join": ("-o", tmp_path / "joined.xtc")}.get(command, ())
+    assert run(command, "-f", path, *more)[0] == 0
+    assert run(command, "-f", path, path, "--", path, *more)[0] == 2
+
+
+def test_advise_and_bench_take_s_and_f(adk, run):
+    files = ("-s", adk.topology, "-f", adk.trajectory)
+    assert run("advise", *files, "--tsv")[0] == 0
+    bench = ("bench", "scaling", "rmsf", *files, "--workers", 1, "--repeats", 1)
+    status, out, err = run(*bench)
+    assert status == 0, err
+    assert out.startswith("scaling\tworkers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rmsd"], "expected TOPOLOGY TRAJECTORY..., or -s TOPOLOGY -f TRAJECTORY..., found none"),
+        (["rmsd", "md.xtc"], "found md.xtc, which is a trajectory"),
+        (["rmsd", "md.tpr"], "found the topology md.tpr alone"),
+        (["rmsd", "-s", "md.tpr"], "found the topology md.tpr alone"),
+        (["rmsd", "-f", "md.xtc"], "found md.xtc alone"),
+        (["rmsd", "md.xtc", "md.tpr"], "md.xtc is a trajectory and md.tpr a topology"),
+        (["rmsd", "-s", "md.xtc", "-f", "md.tpr"], "the topology comes first"),
+        (["rmsd", "md.xtc", "md.gro"], "the topology comes first"),
+        (["rmsd", "md.tpr", "md.psf"], "expected a trajectory, found md.psf, a topology"),
+        (["rmsd", "-s", "a.tpr", "b.tpr", "md.xtc"], "the topology is given twice: a.tpr with -s"),
+        (["rmsd", "-s", "a.tpr", "b.gro", "md.xtc"], "the topology is given twice: a.tpr with -s"),
+        (["rmsd", "-s", "a.tpr", "-f", "a.xtc", "b.xtc", "--mass", "c.xtc"], "given twice: a.xtc"),
+        (["rmsd", "a.tpr", "b.xtc", "-f", "a.xtc"], "the trajectory is given twice"),
+        (["convert", "md.tpr", "out.xtc"], "found the topology md.tpr alone"),
+        (["convert", "md.gro", "out.xtc"], "found the topology md.gro alone"),
+        (["convert", "md.xtc"], "expected [TOPOLOGY] TRAJECTORY... OUTPUT, or"),
+        (["convert", "-f", "md.xtc", "out.xtc"], "name the output with -o"),
+        (["convert", "a.xtc", "md.tpr", "out.xtc"], "expected a trajectory, found md.tpr"),
+        (["info"], "expected TRAJECTORY..., or -f TRAJECTORY..., found no trajectory"),
+        (["validate", "md.tpr"], "expected a trajectory, found md.tpr, a topology"),
+        (["split", "a.xtc", "b.xtc", "-n", "2"], "expected one trajectory, found a.xtc, b.xtc"),
+    ],
+)
+def test_files_that_are_missing_doubled_or_swapped_are_named(arguments, words, run):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_swapped_files_are_known_by_their_content(adk, tmp_path, run):
+    odd = shutil.copy(adk.trajectory, tmp_path / "trajectory.out")
+    assert "which is a trajectory" in run("rmsd", odd, odd)[2]
+    assert f"--fit takes {adk.topology} for its selection" in run("rmsd", "--fit", *adk)[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rsmd"], "no command 'rsmd': did you mean rmsd?"),
+        (["xyzzy"], "no command 'xyzzy': expected one of info, advise"),
+        (["trjconv"], "no command 'trjconv', which GROMACS has: here it is convert"),
+        (["bench", "scaling", "rmsff"], "no analysis 'rmsff': did you mean rmsf?"),
+        (["rmsd", "a.psf", "a.dcd", "--slect", "all"], "no option --slect: did you mean --select?"),
+        (["rmsd", "a.psf", "a.dcd", "-select", "all"], "no option -select: did you mean --select?"),
+        (["rmsd", "a.psf", "a.dcd", "-fit"], "no option -fit: did you mean --fit?"),
+        (
+            ["rmsd", "a.psf", "a.dcd", "-skip", "10"],
+            "no option -skip, which GROMACS has: here",
+        ),
+        (["convert", "a.xtc", "b.xtc", "-pbc", "mol"], "here --unwrap makes molecules whole"),
+        (["rmsd", "a.psf", "a.dcd", "--backend", "thread"], "did you mean threads?"),
+        (["predict", "a.xtc", "--frames", "1", "--bytes", "1kB"], "unexpected argument 'a.xtc'"),
+    ],
+)
+def test_what_is_mistyped_is_answered_with_what_was_meant(arguments, words, run):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+ALL_COMMANDS = [
+    *([name] for name in ("info", "advise", "rmsd", "rmsf", "rdf", "convert", "repack", "split")),
+    *([name] for name in ("join", "validate", "index", "report", "predict")),
+    *(["bench", "scaling", name] for name in ("rmsd", "rmsf", "rdf")),
+]
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=lambda command: command[-1])
+def test_help_has_the_same_order_and_examples(command, run):
+    status, out, _ = run(*command, "--help")
+    assert status == 0
+    titles = re.findall("^([A-Za-z][A-Za-z0-9 ]{1,18}):$", out, re.MULTILINE)
+    assert titles[-2:] == ["other options", "examples"]
+    places = [SECTIONS.index(title) for title in titles[:-1]]
+    assert places == sorted(places)
+    assert f"\n  paceline {command[0]} " in out
+    if "-f FILE" in out:
+        assert f"paceline {' '.join(command)} [options] -" in out or "[-s TOPOLOGY]" in out

@@ -3,12 +3,13 @@
 import argparse
 from typing import Any
 
-from paceline.cli.options import add_analysis_arguments, positive
+from paceline.cli.options import CommandParser, add_analysis_arguments, positive
 
 RMSD_EXAMPLES = """\
 examples:
   paceline rmsd adk.psf adk.dcd
   paceline rmsd md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png
+  paceline rmsd -s md.tpr -f md.xtc -o rmsd.csv
   paceline rmsd md.tpr "md.part*.xtc" --continuous --unwrap
   paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
 """
@@ -32,26 +33,26 @@ examples:
 RDF_SELECT = "name OW OH2"
 
 
-def add_rmsd(commands: Any) -> argparse.ArgumentParser:
+def add_rmsd(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "rmsd",
         help="root mean square deviation from a reference structure",
         description="RMSD (Å) of each frame from a reference after optimal superposition. "
         "Molecules must be whole: --unwrap makes them so.",
         epilog=RMSD_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_analysis_arguments(parser, select="protein and name CA")
-    parser.add_argument(
+    add = parser.section("calculation").add_argument
+    add(
         "--ref",
         default="0",
         metavar="FRAME|FILE",
         help="reference: a frame number of the trajectory, or a structure file, taken as it is "
         "[%(default)s]",
     )
-    parser.add_argument("--mass", action="store_true", help="weigh atoms by their masses")
-    parser.add_argument(
+    add("--mass", action="store_true", help="weigh atoms by their masses")
+    add(
         "--group",
         action="append",
         default=[],
@@ -88,15 +89,14 @@ def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
     return universe, analysis
 
 
-def add_rmsf(commands: Any) -> argparse.ArgumentParser:
+def add_rmsf(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "rmsf",
         help="root mean square fluctuation of each atom",
         description="RMSF (Å) of each atom about its mean position. Nothing is superimposed "
         "unless you say --fit, and no molecule made whole unless you say --unwrap.",
         epilog=RMSF_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_analysis_arguments(parser, select="protein and name CA")
     parser.set_defaults(run=run_rmsf, analysis_of=rmsf_of)
@@ -119,26 +119,25 @@ def rmsf_of(args: argparse.Namespace) -> tuple[Any, Any]:
     return universe, RMSF(selected(universe, args.select))
 
 
-def add_rdf(commands: Any) -> argparse.ArgumentParser:
+def add_rdf(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "rdf",
         help="radial distribution function of one group of atoms around another",
         description="How often distances between the atoms of two groups occur, beside how often "
         "they would if the atoms were anywhere in the cell. Nearest images are taken: molecules "
         "need not be whole.",
         epilog=RDF_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_analysis_arguments(parser, select=RDF_SELECT)
-    add_pair_arguments(parser)
+    add_pair_arguments(parser.section("calculation"))
     parser.set_defaults(run=run_rdf, analysis_of=rdf_analysis_of)
     return parser
 
 
-def add_pair_arguments(parser: Any) -> None:
+def add_pair_arguments(section: Any) -> None:
     """Add the pairs of atoms that are counted, and how."""
-    add = parser.add_argument
+    add = section.add_argument
     add(
         "--select-2",
         metavar="TEXT",

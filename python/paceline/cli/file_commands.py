@@ -11,10 +11,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 from paceline._util.files import check_distinct, check_output, format_size, new_file
 from paceline.cli.options import (
+    CommandParser,
+    FileForm,
     add_backend_arguments,
+    add_file_arguments,
     add_frame_arguments,
     add_hdf5_arguments,
     add_layout_arguments,
+    add_selection_arguments,
+    add_thread_argument,
     add_transform_arguments,
     add_worker_arguments,
     given,
@@ -66,7 +71,8 @@ examples:
   paceline convert md.xtc md.dcd
   paceline convert md.trr md.xtc --precision 10000 --begin 10ns --step 10
   paceline convert "md.part*.xtc" all.xtc --continuous
-  paceline convert -s md.tpr md.xtc protein.xtc --select protein --unwrap --fit
+  paceline convert md.tpr md.xtc protein.xtc --select protein --unwrap --fit
+  paceline convert -s md.tpr -f md.xtc -o protein.xtc --select protein
   paceline convert md.xtc md.h5md
   paceline convert md.xtc small.h5md --compress shuffle+gzip:4 --precision 0.001
   paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
@@ -80,6 +86,10 @@ examples:
   paceline repack md.h5md small.h5md --compress shuffle+gzip:4 --precision 0.001
 """
 
+#: Formats whose frames can be copied, and formats that are decoded.
+COPIED = "XTC, TRR, DCD or HISTORY"
+FORMATS = "XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5"
+
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
 #: Reading that takesso many times the bytes that it took before is warned of.
 _DEARER = 2.0
@@ -87,19 +97,19 @@ _DEARER = 2.0
 BAD = 1
 
 
-def add_info(commands: Any) -> argparse.ArgumentParser:
+def add_info(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "info",
         help="what a trajectory file holds",
         description="Format, atoms, frames, times and cell of trajectory files, and where the "
         "frame index is kept. Of HDF5 files also what is in them, how it lies there, what reading "
         "that costs, and whether writing it anew with paceline repack pays.",
         epilog=INFO_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5")
-    parser.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
+    add_file_arguments(parser, FileForm(), formats=FORMATS)
+    add = parser.section("output").add_argument
+    add("--tsv", action="store_true", help="one line a file, tab-separated")
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_info)
     return parser
@@ -122,7 +132,7 @@ def run_info(args: argparse.Namespace) -> None:
                 _show(found[-1], blank=len(found) > 1)
 
     try:
-        _for_each(args.file, show)
+        _for_each(args.trajectory, show)
     finally:
         if args.tsv:
             _show_table(found)
@@ -164,18 +174,19 @@ def _show_table(files: list[dict[str, Any]]) -> None:
         print(*(facts.get(heading, "-") for heading in headings), sep="\t")
 
 
-def add_index(commands: Any) -> argparse.ArgumentParser:
+def add_index(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "index",
         help="find a trajectory's frames once, so that later it opens at once",
         description="Make the frame index of trajectories and save it beside them (or in the "
         "user's cache, where their folder cannot be written). Every other command does so too.",
         epilog=INDEX_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="+", help="XTC, TRR, DCD, NetCDF, HISTORY, CONFIG or HDF5")
-    parser.add_argument("--refresh", action="store_true", help="make it anew")
+    add_file_arguments(parser, FileForm(), formats=FORMATS)
+    parser.section("calculation").add_argument(
+        "--refresh", action="store_true", help="make it anew"
+    )
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_index)
     return parser
@@ -195,22 +206,21 @@ def run_index(args: argparse.Namespace) -> None:
         where = core.index_file or "not saved"
         print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")
 
-    _for_each(args.file, index)
+    _for_each(args.trajectory, index)
 
 
-def add_validate(commands: Any) -> argparse.ArgumentParser:
+def add_validate(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "validate",
         help="read every frame and list what is wrong with it",
         description="Read, decode and check every frame of trajectory files, and list what is "
         "bad, or worth a remark, a line each. The exit status is 1 if anything is bad.",
         epilog=VALIDATE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("file", nargs="+", help="trajectory; each is checked by itself")
+    add_file_arguments(parser, FileForm(), formats=f"each is checked by itself: {FORMATS}")
     add_backend_arguments(parser)
+    add = parser.section("output").add_argument
     add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_hdf5_arguments(parser)
@@ -222,12 +232,12 @@ def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if anything is bad."""
     from paceline.analysis.validate import check_decodable
 
-    for path in args.file:
+    for path in args.trajectory:
         check_decodable(path)
     bad = False
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)
-        for path in args.file:
+        for path in args.trajectory:
             verdict = _verdict_of(path, args)
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
@@ -278,36 +288,32 @@ def _summary(verdict: "Verdict") -> str:
     )
 
 
-def add_split(commands: Any) -> argparse.ArgumentParser:
+def add_split(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "split",
         help="cut a trajectory into several files",
         description="Cut a trajectory at frame borders by copying bytes, without decoding. The "
         "pieces are numbered so that their names in order are the frames in order, and appear "
         "when all are complete. Their names go to standard output.",
         epilog=SPLIT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trajectory", help="XTC, TRR, DCD or HISTORY")
-    how = parser.add_mutually_exclusive_group(required=True)
+    form = FileForm(several=False)
+    add_file_arguments(parser, form, formats=COPIED, more="(-n N | --frames N | --size SIZE)")
+    how = parser.section("calculation").add_mutually_exclusive_group(required=True)
     how.add_argument("-n", type=positive, metavar="N", help="number of pieces, alike in frames")
     how.add_argument("--frames", type=positive, metavar="N", help="frames of a piece")
     how.add_argument("--size", type=size, metavar="SIZE", help="most bytes of a piece: 500MB, 2GiB")
-    parser.add_argument(
+    add = parser.section("output").add_argument
+    add(
         "-o",
         "--output",
         metavar="NAME",
         help="folder for the pieces, which must exist; or NAME.xtc for NAME.000.xtc ... [beside "
         "the trajectory, under its name]",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
-    parser.add_argument(
-        "--n-workers",
-        type=positive,
-        metavar="N",
-        help="pieces written at a time [the CPUs this process may use]",
-    )
+    add("--overwrite", action="store_true", help="replace files that exist")
+    add_thread_argument(parser, "pieces written at a time [the CPUs this process may use]")
     parser.set_defaults(run=run_split)
     return parser
 
@@ -317,7 +323,7 @@ def run_split(args: argparse.Namespace) -> None:
     from paceline.trajectory.split_join import split
 
     pieces = split(
-        args.trajectory,
+        args.trajectory[0],
         args.n,
         frames=args.frames,
         size=args.size,
@@ -328,30 +334,21 @@ def run_split(args: argparse.Namespace) -> None:
     print(*pieces, sep="\n")
 
 
-def add_join(commands: Any) -> argparse.ArgumentParser:
+def add_join(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "join",
         help="put several trajectories into one file",
         description="Put trajectories of one format and one system together in the order given, "
         "by copying bytes, without decoding. No frame is dropped: where restarts overlap, a "
         "warning says so.",
         epilog=JOIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "trajectory",
-        nargs="+",
-        help='XTC, TRR, DCD or HISTORY; or a pattern such as "md.part*.xtc", part2 before part10',
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the whole")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that exists")
-    parser.add_argument(
-        "--n-workers",
-        type=positive,
-        metavar="N",
-        help="files copied at a time [the CPUs this process may use]",
-    )
+    add_file_arguments(parser, FileForm(), formats=COPIED, more="-o FILE")
+    add = parser.section("output").add_argument
+    add("-o", "--output", required=True, metavar="FILE", help="the whole")
+    add("--overwrite", action="store_true", help="replace a file that exists")
+    add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
     parser.set_defaults(run=run_join)
     return parser
 
@@ -363,9 +360,9 @@ def run_join(args: argparse.Namespace) -> None:
     join(args.trajectory, args.output, overwrite=args.overwrite, n_workers=args.n_workers)
 
 
-def add_convert(commands: Any) -> argparse.ArgumentParser:
+def add_convert(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "convert",
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
@@ -373,13 +370,11 @@ def add_convert(commands: Any) -> argparse.ArgumentParser:
         ".hdf5. TRR, NetCDF and H5MD keep velocities and forces; H5MD also keeps what the topology "
         "(-s) knows of the atoms. What was written is told on standard error.",
         epilog=CONVERT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("input", nargs="+", help="trajectory; several, or a pattern, are one after another")
-    add("output", type=Path, help="what to write")
-    add("-s", "--topology", metavar="FILE", help="the system; selections and bonds need it")
-    add("--select", metavar="TEXT", help="atoms, in MDAnalysis's words [all]")
+    form = FileForm(topology="optional", output="required")
+    add_file_arguments(parser, form, formats="trajectory")
+    add_selection_arguments(parser, select="all")
+    add = parser.section("output").add_argument
     add(
         "--precision",
         type=float,
@@ -432,20 +427,20 @@ def _universe(args: argparse.Namespace) -> Any:
     from paceline.universe import Universe
 
     if args.topology is not None:
-        return Universe(args.topology, *args.input, **chain_options(args))
+        return Universe(args.topology, *args.trajectory, **chain_options(args))
     for option in ("select", "unwrap", "center", "wrap", "fit"):
         if getattr(args, option) not in (None, False):
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
-    files = [file for name in args.input for file in files_named(name)]
+    files = [file for name in args.trajectory for file in files_named(name)]
     trajectory = Reader(files, **chain_options(args))
     universe = Universe.empty(trajectory.n_atoms)
     universe.trajectory = trajectory
     return universe
 
 
-def add_repack(commands: Any) -> argparse.ArgumentParser:
+def add_repack(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "repack",
         help="write an H5MD file anew in a layout that is read faster",
         description="Write positions, velocities and forces of an H5MD file anew in another "
@@ -453,16 +448,10 @@ def add_repack(commands: Any) -> argparse.ArgumentParser:
         "gained goes to standard output: bytes read for each byte used, before and after. "
         "'paceline info' tells whether it pays.",
         epilog=REPACK_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("file", type=Path, help="H5MD")
-    add(
-        "output",
-        nargs="?",
-        type=Path,
-        help="the new file [it takes the place of the old one, once it is whole]",
-    )
+    form = FileForm(output="optional", several=False)
+    add_file_arguments(parser, form, formats="H5MD file; without an output it is replaced")
+    add = parser.section("output").add_argument
     add_layout_arguments(parser, compress="as it was, with gzip in place of other methods")
     add(
         "--precision",
@@ -472,12 +461,7 @@ def add_repack(commands: Any) -> argparse.ArgumentParser:
         "rounded]",
     )
     add("--overwrite", action="store_true", help="replace an output that exists")
-    add(
-        "--n-workers",
-        type=positive,
-        metavar="N",
-        help="threads that read and compress [the CPUs this process may use]",
-    )
+    add_thread_argument(parser, "threads that read and compress [the CPUs this process may use]")
     parser.set_defaults(run=run_repack)
     return parser
 
@@ -487,9 +471,10 @@ def run_repack(args: argparse.Namespace) -> None:
     from paceline._util.machine import available_cpus
     from paceline.hdf5.repack import repack
 
-    size = os.path.getsize(args.file)
+    file = Path(args.trajectory[0])
+    size = os.path.getsize(file)
     gains = repack(
-        args.file,
+        file,
         args.output,
         precision=args.precision,
         overwrite=args.overwrite,
@@ -509,6 +494,6 @@ def run_repack(args: argparse.Namespace) -> None:
                     "bytes as before; --for, --chunk and --compress choose another layout",
                     file=sys.stderr,
                 )
-    made = args.output or args.file
+    made = args.output or file
     after = os.path.getsize(made)
     print(f"{made}: {format_size(size)}, now {format_size(after)}", file=sys.stderr)

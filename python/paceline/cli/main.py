@@ -22,6 +22,7 @@ from paceline.cli.file_commands import (
     add_split,
     add_validate,
 )
+from paceline.cli.options import CommandParser, resolve_files
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 
@@ -110,6 +111,7 @@ def _main(argv: Sequence[str]) -> int:
         warnings.showwarning = _Warnings().show
         try:
             _check_backend(args)
+            resolve_files(args)
             status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
@@ -148,18 +150,20 @@ def _flush_or_discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="paceline",
         description="Analyse molecular dynamics trajectories on every core.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"paceline {__version__}")
+    parser.section("other options").add_argument(
+        "--version", action="version", version=f"paceline {__version__}"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add_command in COMMANDS:
         command = add_command(commands)
-        command.add_argument("--debug", action="store_true", help="show where an error arose")
+        debug = "show where an error arose"
+        command.section("other options").add_argument("--debug", action="store_true", help=debug)
     return parser
 
 

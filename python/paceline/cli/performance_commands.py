@@ -20,6 +20,8 @@ from paceline.cli.analysis_commands import (
     rdf_of,
 )
 from paceline.cli.options import (
+    TABLE_ENDINGS,
+    CommandParser,
     add_frame_arguments,
     add_system_arguments,
     add_transform_arguments,
@@ -98,18 +100,23 @@ FIGURES = (
 )
 
 
-def add_report(commands: Any) -> argparse.ArgumentParser:
+def add_report(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "report",
         help="why a run was as fast as it was, from its saved timings",
         description="Make a report of timings that --report or Timings.to_csv saved: a page that "
         "can be read anywhere, without a network, or its figures alone.",
         epilog=REPORT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("timings", type=Path, help="what --report FILE.csv or Timings.to_csv wrote")
+    parser.usage = "%(prog)s [options] TIMINGS"
+    parser.section("files").add_argument(
+        "timings",
+        metavar="TIMINGS",
+        type=Path,
+        help="what --report FILE.csv or Timings.to_csv wrote",
+    )
+    add = parser.section("output").add_argument
     add(
         "-o",
         "--output",
@@ -137,29 +144,30 @@ def run_report(args: argparse.Namespace) -> None:
     print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
 
 
-def add_advise(commands: Any) -> argparse.ArgumentParser:
+def add_advise(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "advise",
         help="what an analysis would take, what bounds it, and what would help",
         description="Measure an analysis on a few blocks from the middle of the trajectory, and "
         "tell in some seconds how long all of it would take with 1, 2, 4 … workers, what bounds "
         "it, how many workers pay off, and whether another file would be faster.",
         epilog=ADVISE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_system_arguments(parser, select="as that analysis does")
     parser.set_defaults(select=None)
-    add = parser.add_argument
-    add(
+    calculation = parser.section("calculation")
+    calculation.add_argument(
         "--for",
         dest="analysis",
         choices=tuple(ADVISE_SELECT),
         default="rmsd",
         help="the analysis [%(default)s]",
     )
+    add_pair_arguments(calculation)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
+    add = parser.section("workers").add_argument
     add(
         "--backend",
         choices=("threads", "processes", "serial"),
@@ -172,8 +180,8 @@ def add_advise(commands: Any) -> argparse.ArgumentParser:
         default="raise",
         help="end at a damaged frame, or leave it out [%(default)s]",
     )
+    add = parser.section("output").add_argument
     add("--tsv", action="store_true", help="the times alone, tab-separated")
-    add_pair_arguments(parser.add_argument_group("with --for rdf"))
     parser.set_defaults(run=run_advise)
     return parser
 
@@ -219,29 +227,29 @@ def _analysis(universe: Any, args: argparse.Namespace) -> Any:
     return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
 
 
-def add_predict(commands: Any) -> argparse.ArgumentParser:
+def add_predict(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    parser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         "predict",
         help="how long a run would take on so many workers",
         description="Predict how long an analysis takes on any number of workers, from what one "
         "frame costs one worker. It is arithmetic: nothing is read or run.",
         epilog=PREDICT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.usage = "%(prog)s --frames N --bytes SIZE [options]"
     _add_job(parser)
     _add_workers(parser)
     _add_file_system(parser)
-    add = parser.add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help=".csv, .tsv or .npz [table to stdout]")
+    add = parser.section("output").add_argument
+    add("-o", "--output", type=Path, metavar="FILE", help=f"{TABLE_ENDINGS} [table to stdout]")
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
     parser.set_defaults(run=run_predict)
     return parser
 
 
-def _add_job(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("the job").add_argument
+def _add_job(parser: CommandParser) -> None:
+    add = parser.section("calculation").add_argument
     add("--frames", type=positive, required=True, metavar="N", help="frames of the run")
     add("--bytes", type=size, required=True, metavar="SIZE", help="to be read of a frame")
     add(
@@ -254,8 +262,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     add("--compute", type=seconds, default=0.0, metavar="TIME", help="analysing a frame [0s]")
 
 
-def _add_workers(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("workers").add_argument
+def _add_workers(parser: CommandParser) -> None:
+    add = parser.section("workers").add_argument
     add(
         "--n-workers",
         type=positive,
@@ -279,8 +287,8 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     add("--late", type=seconds, default=0.0, metavar="TIME", help="how much later they begin [0s]")
 
 
-def _add_file_system(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("file system").add_argument
+def _add_file_system(parser: CommandParser) -> None:
+    add = parser.section("file system").add_argument
     add(
         "--file-system",
         choices=FILE_SYSTEMS,
@@ -368,14 +376,13 @@ def _file_system(args: argparse.Namespace) -> FileSystem:
     return replace(FILE_SYSTEMS[args.file_system], **chosen)
 
 
-def add_bench(commands: Any) -> argparse.ArgumentParser:
+def add_bench(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
-    bench: argparse.ArgumentParser = commands.add_parser(
+    bench: CommandParser = commands.add_parser(
         "bench",
         help="measure an analysis with 1, 2, 4 ... workers",
         description="Measure paceline on your own files and machine.",
         epilog=BENCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     kinds = bench.add_subparsers(
         title="benchmarks", metavar="BENCHMARK", required=True, parser_class=_DashesAllowed
@@ -385,7 +392,6 @@ def add_bench(commands: Any) -> argparse.ArgumentParser:
         help="time, speed-up and efficiency by number of workers",
         description=BENCH_DESCRIPTION,
         epilog=BENCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(scaling)
     scaling.set_defaults(
@@ -408,14 +414,16 @@ def add_bench(commands: Any) -> argparse.ArgumentParser:
         title="analyses",
         metavar="ANALYSIS",
         required=True,
-        parser_class=argparse.ArgumentParser,
+        parser_class=CommandParser,
     )
     for add_analysis in ANALYSES:
         parser = add_analysis(analyses)
         parser.description, parser.epilog = BENCH_DESCRIPTION, BENCH_EXAMPLES
-        parser.conflict_handler = "resolve"
         _add_options(parser)
         parser.set_defaults(run=run_bench)
+    # Not before: the names of the commands below would begin with it.
+    scaling.usage = f"{scaling.prog} [options] ANALYSIS TOPOLOGY TRAJECTORY..."
+    bench.usage = f"{bench.prog} BENCHMARK ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.set_defaults(run=run_bench)
     return bench
 
@@ -431,13 +439,14 @@ def run_bench(args: argparse.Namespace) -> None:
         measure(args)
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: CommandParser) -> None:
     """Add options of the measurement, before the name of the analysis or after it.
 
     The analysis's own options of these names are replaced. What is not given leaves no trace, so
     that it does not hide what was given before the name.
     """
-    group = parser.add_argument_group("measuring", argument_default=argparse.SUPPRESS)
+    group = parser.section("measuring")
+    group.argument_default, group.conflict_handler = argparse.SUPPRESS, "resolve"
     add = group.add_argument
     add(
         "--workers",
@@ -516,7 +525,7 @@ def counts(text: str) -> list[int]:
     return sorted(found)
 
 
-class _DashesAllowed(argparse.ArgumentParser):
+class _DashesAllowed(CommandParser):
     """Takes a -- before the name of the analysis, as Python's own does from 3.13 on."""
 
     def parse_known_args(  # type: ignore[override]
