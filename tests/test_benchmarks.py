@@ -107,6 +107,11 @@ def test_scripts_for_mdanalysis(folder):
 
 
 @pytest.mark.full
+def test_opening_a_topology(folder):
+    assert tools_of("topology", "gro", folder) == {"60000"}
+
+
+@pytest.mark.full
 def test_advice(folder):
     assert tools_of("advise", "dcd", folder) == {"idle", "busy"}
 

@@ -1,6 +1,6 @@
 """Make plain MDAnalysis use paceline: our reader in its Universes, our workers in its analyses.
 
-All changes to MDAnalysis are in this file: three functions, put in place by `register` and taken
+All changes to MDAnalysis are in this file: five functions, put in place by `register` and taken
 away by `unregister`.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+import MDAnalysis
 from MDAnalysis.analysis.base import AnalysisBase
 from MDAnalysis.coordinates.base import ProtoReader
 from MDAnalysis.coordinates.chain import ChainReader
@@ -22,7 +23,9 @@ from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
+from MDAnalysis.core import universe as mdanalysis_universe
 
+from paceline import topology_cache
 from paceline.analysis.mdanalysis import RUN_ARGUMENTS, run_on_workers
 from paceline.errors import UnsupportedError
 from paceline.hdf5.read_options import ExternalFileError
@@ -48,8 +51,8 @@ _ReaderMeta: Any = type(ProtoReader)
 _lock = threading.RLock()
 #: Registrations in force; the last one counts.
 _active: "list[Registration]" = []
-#: Our function in the place of `AnalysisBase.run`.
-_run: Any = None
+#: Our functions in the place of MDAnalysis's: owner, name, function.
+_replaced: list[tuple[Any, str, Any]] = []
 
 
 class Registration:
@@ -109,9 +112,10 @@ def register(
     """Make plain MDAnalysis use paceline.
 
     `MDAnalysis.Universe` and MDAnalysis's readers open what paceline decodes by its reader, and
-    everything else as before. `run()` of MDAnalysis's analyses, without `backend=`, uses the cores
-    of this machine, or the ranks in a script of ``python -m paceline`` under ``mpirun``; an
-    analysis that cannot be split computes in this process, while the reader decodes ahead.
+    everything else as before. What is found in large topologies is kept for the next time. `run()`
+    of MDAnalysis's analyses, without `backend=`, uses the cores of this machine, or the ranks in a
+    script of ``python -m paceline`` under ``mpirun``; an analysis that cannot be split computes in
+    this process, while the reader decodes ahead.
 
     It holds for the whole process, until `unregister` has been called as often as `register`, or,
     in a ``with`` statement, until its end.
@@ -181,16 +185,24 @@ def _install() -> None:
     # Python looks both up in the class of a class.
     _ReaderMeta.__call__ = _make_reader
     _ReaderMeta.__instancecheck__ = _is_instance
-    global _run
-    AnalysisBase.run = _run = _wrapped_run(AnalysisBase.run)
+    for owner, name, wrapped in (
+        (AnalysisBase, "run", _wrapped_run),
+        (mdanalysis_universe, "_topology_from_file_like", _wrapped_parse),
+        (MDAnalysis.Universe, "guess_TopologyAttrs", _wrapped_guess),
+    ):
+        ours = wrapped(getattr(owner, name))
+        _replaced.append((owner, name, ours))
+        setattr(owner, name, ours)
 
 
 def _uninstall() -> None:
     """Take our functions away."""
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
-    # Another package may have wrapped ours meanwhile; ours changes nothing while none is active.
-    if AnalysisBase.run is _run:
-        AnalysisBase.run = _run.__wrapped__
+    while _replaced:
+        owner, name, ours = _replaced.pop()
+        # Another package may have wrapped ours meanwhile; it changes nothing while none is active.
+        if getattr(owner, name) is ours:
+            setattr(owner, name, ours.__wrapped__)
 
 
 def _make_reader(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -304,3 +316,25 @@ def _wrapped_run(original: Callable[..., Any]) -> Callable[..., Any]:
         return analysis
 
     return run
+
+
+def _wrapped_parse(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the function that takes the place of the one that parses topologies."""
+
+    @functools.wraps(original)
+    def parse(*args: Any, **kwargs: Any) -> Any:
+        if not _active:  # it ended in another thread
+            return original(*args, **kwargs)
+        return topology_cache.parse(original, *args, **kwargs)
+
+    return parse
+
+
+def _wrapped_guess(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the function that takes the place of `Universe.guess_TopologyAttrs`."""
+
+    @functools.wraps(original)
+    def guess_TopologyAttrs(universe: Any, *args: Any, **kwargs: Any) -> Any:
+        return topology_cache.guess(original, universe, *args, **kwargs)
+
+    return guess_TopologyAttrs

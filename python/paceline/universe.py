@@ -6,7 +6,7 @@ from typing import Any
 
 import MDAnalysis
 
-from paceline import _core
+from paceline import _core, topology_cache
 from paceline.errors import AtomCountError, PacelineError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.mdanalysis_reader import Reader, is_name, is_ours
@@ -66,7 +66,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
-        name = None
+        name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
             # HDF5's library is loaded for such a file only.
             from paceline.hdf5.conventions import read_topology
@@ -79,9 +79,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             # By its name alone, MDAnalysis knows none of these files.
             kwargs["topology_format"] = kind
             coordinates = coordinates or (topology,)
+        elif found := topology_cache.resolve(topology, coordinates, kwargs):
+            name = topology
+            topology, coordinates, kwargs = found
         super().__init__(topology, *coordinates, **kwargs)
         if name is not None:
             self.filename = name
+            self._kwargs["format"] = given.get("format")
+            self._kwargs["all_coordinates"] = given.get("all_coordinates", False)
         opening = getattr(self._trajectory, "t_init", 0.0)
         self.t_init_top = time.perf_counter() - begun - opening
 
@@ -110,6 +115,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             if isinstance(reason, PacelineError):
                 raise reason from None
             raise
+
+    def guess_TopologyAttrs(self, *args: Any, **kwargs: Any) -> None:
+        """Guess attributes; see `MDAnalysis.Universe.guess_TopologyAttrs`."""
+        topology_cache.guess(MDAnalysis.Universe.guess_TopologyAttrs, self, *args, **kwargs)
 
     def _advice(self, n_atoms: int) -> str:
         """Advice about a trajectory of `n_atoms` that the topology does not fit."""
