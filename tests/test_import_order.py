@@ -25,7 +25,7 @@ ORDER = (
     ("analysis.interfaces",),
     ("schedule", "universe"),
     ("backends",),
-    ("checkpoint", "mpi"),
+    ("analysis.mdanalysis", "checkpoint", "mpi"),
     ("runner",),
     ("analysis",),
     ("writers",),

@@ -1,5 +1,6 @@
 """MDAnalysis's own analyses, and its users', on our backends."""
 
+import contextlib
 import functools
 import importlib
 import math
@@ -9,30 +10,17 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import MDAnalysis
 import MDAnalysis.analysis.backends
 import numpy as np
 import pytest
+from helpers import shipped
 from helpers.barrier import meet
-from MDAnalysis.analysis import (
-    atomicdistances,
-    bat,
-    contacts,
-    density,
-    diffusionmap,
-    dihedrals,
-    dssp,
-    gnm,
-    hydrogenbonds,
-    lineardensity,
-    nucleicacids,
-    polymer,
-    rdf,
-    rms,
-)
+from helpers.shipped import SPLIT, SUMS, assert_same, ca, gyration
+from MDAnalysis.analysis import lineardensity, rms
 from MDAnalysis.analysis.base import AnalysisBase, AnalysisFromFunction
 from MDAnalysis.analysis.results import ResultsGroup
 from MDAnalysis.transformations import translate
@@ -47,58 +35,6 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-
-
-def ca(universe):
-    return universe.select_atoms("name CA")
-
-
-#: One of each class that MDAnalysis ships as parallelisable, of a Universe.
-SHIPPED = {
-    "AnalysisFromFunction": lambda u: AnalysisFromFunction(gyration, u.atoms),
-    "AtomicDistances": lambda u: atomicdistances.AtomicDistances(ca(u)[:5], ca(u)[5:10]),
-    "BAT": lambda u: bat.BAT(u.select_atoms("resid 1:3")),
-    "Contacts": lambda u: contacts.Contacts(
-        u, select=("name CA", "name CB"), refgroup=(ca(u), u.select_atoms("name CB"))
-    ),
-    "DensityAnalysis": lambda u: density.DensityAnalysis(ca(u), delta=2.0, padding=4.0),
-    "DistanceMatrix": lambda u: diffusionmap.DistanceMatrix(u, select="name CA"),
-    "Dihedral": lambda u: dihedrals.Dihedral([u.residues[3].phi_selection()]),
-    "Janin": lambda u: dihedrals.Janin(u.select_atoms("resname MET ARG ILE LEU")),
-    "Ramachandran": lambda u: dihedrals.Ramachandran(u.select_atoms("resid 2:10")),
-    "DSSP": lambda u: dssp.DSSP(u),
-    "GNMAnalysis": lambda u: gnm.GNMAnalysis(u, select="name CA"),
-    "closeContactGNMAnalysis": lambda u: gnm.closeContactGNMAnalysis(u, select="name CA", cutoff=9),
-    "HydrogenBondAnalysis": lambda u: hydrogenbonds.HydrogenBondAnalysis(
-        u, "name N", "name HN", "name O", d_a_cutoff=3.6, d_h_a_angle_cutoff=120
-    ),
-    "LinearDensity": lambda u: lineardensity.LinearDensity(u.select_atoms("mass 2 to 99")),
-    "NucPairDist": lambda u: nucleicacids.NucPairDist([ca(u)[:1]], [ca(u)[7:8]]),
-    "PersistenceLength": lambda u: polymer.PersistenceLength(
-        [ca(u)[k : k + 5] for k in (0, 5, 10)]
-    ),
-    "InterRDF": lambda u: rdf.InterRDF(ca(u), u.select_atoms("name O"), nbins=20),
-    "InterRDF_s": lambda u: rdf.InterRDF_s(u, [[ca(u)[:1], ca(u)[1:3]]], nbins=20),
-    "RMSD": lambda u: rms.RMSD(u, select="name CA", groupselections=["resid 1:8"], ref_frame=7),
-}
-#: Classes that cannot be had of a protein.
-LEFT_OUT = {
-    "WatsonCrickDist": "takes two strands of nucleotides; it computes as NucPairDist does",
-    "MajorPairDist": "the same",
-    "MinorPairDist": "the same",
-}
-#: They sum over frames, and MDAnalysis merges one sum a part: how much the order may matter.
-SUMS = {
-    "DensityAnalysis": 1e-13,
-    "InterRDF": 1e-13,
-    "InterRDF_s": 1e-13,
-    "LinearDensity": 1e-13,
-    "PersistenceLength": 2e-6,  # sums of single precision
-}
-
-
-def gyration(atoms):
-    return atoms.radius_of_gyration()
 
 
 class Ends(AnalysisBase):
@@ -123,16 +59,15 @@ class Ends(AnalysisBase):
 
 
 @pytest.fixture(scope="module")
-def system(adk, tmp_path_factory):
-    """The first 30 residues of adenylate kinase, in a cell: a topology and 98 frames of XTC."""
-    path = tmp_path_factory.mktemp("part") / "part.xtc"
-    whole = MDAnalysis.Universe(*adk)
-    part = whole.select_atoms("resid 1:30")
-    with MDAnalysis.Writer(str(path), part.n_atoms) as writer:
-        for ts in whole.trajectory:
-            ts.dimensions = [60, 60, 60, 90, 90, 90]
-            writer.write(part)
-    return MDAnalysis.Merge(part)._topology, str(path)
+def system(tmp_path_factory):
+    """Part of a protein: a topology and 98 frames of XTC."""
+    return shipped.protein(tmp_path_factory.mktemp("part"))
+
+
+@pytest.fixture(scope="module")
+def strands(tmp_path_factory):
+    """Strands of RNA: a topology and 20 frames of XTC."""
+    return shipped.strands(tmp_path_factory.mktemp("strands"))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +82,7 @@ def expected(part):
     @functools.cache
     def of(name):
         part.trajectory[11]
-        return SHIPPED[name](part).run(start=2)
+        return SPLIT[name](part).run(start=2)
 
     return of
 
@@ -161,16 +96,13 @@ def backend(request):
     return request.param
 
 
-def all_parallelisable() -> set[str]:
+def all_classes() -> set[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for module in pkgutil.walk_packages(MDAnalysis.analysis.__path__, "MDAnalysis.analysis."):
             importlib.import_module(module.name)
-    return {
-        kind.__name__
-        for kind in subclasses(AnalysisBase)
-        if kind._analysis_algorithm_is_parallelizable and kind.__module__.startswith("MDAnalysis.")
-    }
+    every = subclasses(AnalysisBase)
+    return {kind.__name__ for kind in every if kind.__module__.startswith("MDAnalysis.")}
 
 
 def subclasses(kind: type) -> Iterator[type]:
@@ -180,15 +112,46 @@ def subclasses(kind: type) -> Iterator[type]:
 
 
 def test_none_that_mdanalysis_ships_is_forgotten():
-    assert all_parallelisable() == SHIPPED.keys() | LEFT_OUT.keys()
+    assert all_classes() == shipped.EVERY.keys()
+
+
+@pytest.fixture(scope="module")
+def alone(system, strands, tmp_path_factory):
+    """Compute each class by MDAnalysis alone, with its own reader, frame after frame."""
+
+    @functools.cache
+    def of(name):
+        files = strands if name in shipped.OF_STRANDS else system
+        with contextlib.chdir(tmp_path_factory.mktemp("alone")):
+            return shipped.EVERY[name](MDAnalysis.Universe(*files)).run(start=2)
+
+    return of
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:No frame information")
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes", "dask"])
+@pytest.mark.parametrize("name", shipped.EVERY)
+def test_every_class_on_every_backend(name, kind, alone, system, strands, request, tmp_path):
+    client = request.getfixturevalue("dask_client") if kind == "dask" else None
+    backend = {"serial": Serial(), "dask": client}.get(kind, kind)
+    universe = paceline.Universe(*(strands if name in shipped.OF_STRANDS else system))
+    with paceline.register(native=False, n_workers=2) as registration, contextlib.chdir(tmp_path):
+        found = shipped.EVERY[name](universe).run(start=2, backend=backend)
+    ordered = name in shipped.ORDERED
+    how = "in this process, in order" if ordered else f"on {kind}"
+    assert registration.runs == [(name, how)]
+    np.testing.assert_array_equal(found.frames, alone(name).frames)
+    np.testing.assert_array_equal(found.times, alone(name).times)
+    assert_same(found.results, alone(name).results, rounding=SUMS.get(name))
+    assert universe.trajectory.frame == 0
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SPLIT)
 def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
     alone = expected(name)
     part.trajectory[11]
-    found = SHIPPED[name](part).run(start=2, backend=backend)
+    found = SPLIT[name](part).run(start=2, backend=backend)
     # Where MDAnalysis leaves it: a class's last step may look at the frame.
     assert part.trajectory.ts.frame == 0
     np.testing.assert_array_equal(found.frames, alone.frames)
@@ -199,14 +162,14 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("where", ["here", "processes"])
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SPLIT)
 def test_results_where_nothing_but_register_is_called(name, where, part, expected, monkeypatch):
     if where == "processes":
         monkeypatch.setattr(processes, "SAMPLE", 0.0)
         monkeypatch.setattr(processes, "WORTH", 0.0)
     part.trajectory[11]
     with paceline.register(native=False, n_workers=2) as registration:
-        found = SHIPPED[name](part).run(start=2)
+        found = SPLIT[name](part).run(start=2)
     how = "in this process" if where == "here" else "on 2 processes"
     assert registration.runs == [(name, how)]
     assert part.trajectory.ts.frame == 0
@@ -214,22 +177,76 @@ def test_results_where_nothing_but_register_is_called(name, where, part, expecte
     assert_same(found.results, expected(name).results, rounding=SUMS.get(name))
 
 
-def assert_same(found, expected, *, rounding):
-    """The same bits; or, of what is summed by parts, the same but for rounding."""
-    if isinstance(expected, Mapping):
-        assert found.keys() == expected.keys()
-        for key in expected:
-            assert_same(found[key], expected[key], rounding=rounding)
-    elif isinstance(expected, list | tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other, rounding=rounding)
-    elif hasattr(expected, "grid"):
-        assert_same(found.grid, expected.grid, rounding=rounding)
-    elif rounding and expected is not None and np.asarray(expected).dtype.kind == "f":
-        np.testing.assert_allclose(found, expected, rtol=rounding, atol=rounding)
-    else:
-        np.testing.assert_array_equal(found, expected)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:No frame information")
+@pytest.mark.parametrize("kind", [None, "threads", "processes"])
+def test_theirs_and_ours_are_run_together(kind, alone, system, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # AlignTraj writes a file
+    universe = paceline.Universe(*system)
+    reads = []
+    read = type(universe.trajectory)._read_frame
+    monkeypatch.setattr(
+        type(universe.trajectory),
+        "_read_frame",
+        lambda self, frame: reads.append(frame) or read(self, frame),
+    )
+    names = [*shipped.ORDERED, "RMSD", "Contacts", "AnalysisFromFunction", "LinearDensity"]
+    theirs = [shipped.EVERY[name](universe) for name in names]
+    ours = paceline.analysis.rms.RMSF(ca(universe))
+    found = paceline.run([*theirs, ours], start=2, backend=kind, n_workers=kind and 2)
+    assert found == [*theirs, ours]
+    for name, one in zip(names, theirs, strict=True):
+        np.testing.assert_array_equal(one.times, alone(name).times)
+        assert_same(one.results, alone(name).results, rounding=SUMS.get(name))
+    np.testing.assert_allclose(ours.results.rmsf, alone("RMSF").results.rmsf, rtol=1e-5)
+    # In this process: one pass for the classes in order, and one in which PCA prepares.
+    n_passes = {None: 3, "threads": 3, "processes": 2}[kind]
+    assert reads.count(50) <= n_passes
+
+
+def test_options_that_mdanalysis_has_not_are_refused(part):
+    both = [rms.RMSD(part, select="name CA"), paceline.analysis.rms.RMSF(ca(part))]
+    for options in ({"on_error": "skip"}, {"block_frames": 16}, {"checkpoint": "x"}):
+        with pytest.raises(
+            UnsupportedError, match=rf"RMSD is an analysis of .*no {next(iter(options))}="
+        ):
+            paceline.run(both, **options)
+    assert both[1].results == {}
+
+
+class OwnRun(Ends):
+    def run(self, *arguments, **options):
+        return super().run(*arguments, **options)
+
+
+def test_a_run_of_its_own_is_not_run_together(part):
+    with pytest.raises(UnsupportedError, match=r"OwnRun has a run\(\) of its own"):
+        paceline.run([OwnRun(ca(part)), Ends(ca(part))])
+
+
+class Doubling(AnalysisBase):
+    """Needs the frame before, and changes what is in the frame."""
+
+    def __init__(self, atoms):
+        super().__init__(atoms.universe.trajectory)
+        self.atoms, self.results.sums = atoms, []
+
+    def _single_frame(self):
+        before = self.results.sums[-1] if self.results.sums else 0.0
+        self.atoms.positions *= 2.0
+        self.atoms.dimensions = [1, 1, 1, 90, 90, 90]
+        self.results.sums.append(before + float(self.atoms.positions.sum()))
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_a_class_that_changes_frames_and_needs_the_last_one(kind, system):
+    expected = Doubling(MDAnalysis.Universe(*system).atoms).run().results.sums
+    universe = paceline.Universe(*system)
+    cells = AnalysisFromFunction(lambda atoms: atoms.dimensions, universe.atoms)
+    first, second, cells = paceline.run(
+        [Doubling(universe.atoms), Doubling(universe.atoms), cells], backend=kind
+    )
+    assert first.results.sums == second.results.sums == expected
+    assert (cells.results.timeseries[:, :3] == 60).all()
 
 
 def test_every_part_finds_a_users_analysis_as_it_was_given(part, backend):
@@ -289,6 +306,24 @@ def test_every_part_finds_the_users_frame(system, backend):
     universe.trajectory[5]
     universe.atoms.positions += 1
     assert found.results.distances == FromHere(universe.atoms).run().results.distances
+
+
+class FromHereInOrder(FromHere):
+    _analysis_algorithm_is_parallelizable = False
+
+
+@pytest.mark.parametrize("kind", [None, "threads"])
+def test_all_of_a_run_find_the_users_frame(kind, system):
+    universe = paceline.Universe(*system)
+    wanted = []
+    for _ in range(2):
+        universe.trajectory[5]
+        universe.atoms.positions += 1
+        if not wanted:
+            wanted = FromHere(universe.atoms).run(stop=9).results.distances
+    every = [FromHere(universe.atoms), FromHereInOrder(universe.atoms), FromHere(universe.atoms)]
+    for one in paceline.run([*every, FromHereInOrder(universe.atoms)], stop=9, backend=kind):
+        assert one.results.distances == wanted
 
 
 def test_transformations_go_along(system):
@@ -444,7 +479,9 @@ def test_progress_is_pacelines_own(verbose, part, monkeypatch, capsys):
     rms.RMSD(ca(part), verbose=True).run(backend=Serial(), verbose=verbose)
     assert shown == [(98, "frame", verbose), 13, 13, 12, 12, 12, 12, 12, 12]
     # MDAnalysis's own bar is silent, or each worker would have one.
-    assert capsys.readouterr().err == ""
+    shown = capsys.readouterr().err
+    assert ("100%" in shown) == (verbose is True)
+    assert "it/s" not in shown
 
 
 def test_options_of_mdanalysis_own_bar_are_refused(part):
@@ -479,6 +516,6 @@ def test_a_dask_cluster_does_as_well(name, part, expected, dask_client):
     backend = Dask(dask_client)
     alone = expected(name)
     part.trajectory[11]
-    found = SHIPPED[name](part).run(start=2, backend=backend)
+    found = SPLIT[name](part).run(start=2, backend=backend)
     assert_same(found.results, alone.results, rounding=SUMS.get(name))
     assert len(backend.timings.blocks) == 8

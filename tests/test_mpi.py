@@ -5,6 +5,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from helpers import shipped
 from helpers.h5md_files import numbers, write_simple
 from helpers.mpi import SCRIPTS, environment, mpirun, needs_mpi, start
 
@@ -85,9 +87,12 @@ def test_ranks_of_a_host_share_large_results(how, adk):
 
 
 @pytest.mark.parametrize("how", ["first rank", "every rank"])
-def test_work_that_mdanalysis_does(how, adk):
+def test_work_that_mdanalysis_does(how, adk, tmp_path, monkeypatch):
+    files = tmp_path / "files.pickle"
+    files.write_bytes(pickle.dumps([shipped.protein(tmp_path), shipped.strands(tmp_path)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SCRIPTS.parent), *sys.path]))
     program = script("by_mdanalysis") if how == "first rank" else [SCRIPTS / "by_mdanalysis.py"]
-    assert mpirun(2, *program, *adk) == (0, "as MDAnalysis alone\n", "")
+    assert mpirun(2, *program, *adk, files) == (0, "as MDAnalysis alone\n", "")
 
 
 def test_errors_and_a_thread_that_hangs(adk, damaged, tmp_path):

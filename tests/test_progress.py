@@ -55,6 +55,12 @@ def test_what_is_soon_over_shows_nothing():
     assert on_terminal(2, None) == ""
 
 
+def test_a_bar_that_is_asked_for_is_shown_at_once(capsys):
+    with Progress(20, show=True) as bar:
+        bar.add(20)
+    assert "100%|█" in capsys.readouterr().err
+
+
 def test_nothing_is_shown_unasked():
     assert on_terminal(0, False) == ""
 

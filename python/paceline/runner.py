@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,6 +21,7 @@ from paceline.analysis.interfaces import Analysis
 from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun, collective_run_of
 from paceline.checkpoint import Checkpoint
+from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import choose_frames
@@ -52,7 +54,10 @@ def run(
     ----------
     analyses : analysis or sequence of analyses
         Analyses of one Universe share its frames: the union of their atoms is decoded once. With
-        several Universes, the workers go from one to the next without a pause.
+        several Universes, the workers go from one to the next without a pause. MDAnalysis's own
+        analyses, and subclasses of its `AnalysisBase`, have passes of theirs: one for all that can
+        be split, on the workers, and one for all that need the frames in order, in this process.
+        Each finds the frames unmoved by the others.
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
         Workers that compute blocks of frames; "threads" by default, and "mpi" in a script that
         ``python -m paceline.mpi`` runs. An Executor, a Dask Client or an object of
@@ -128,27 +133,51 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
-    given = analyses_of(analyses)
-    with collective_run_of(workers) as collective:
-        if collective.is_coordinator:
-            path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
-            outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in given)
-            check_distinct(path, *outputs)
-            with _opened(checkpoint) as opened:
-                _run(
-                    workers,
-                    given,
-                    partial(choose_frames, start=start, stop=stop, step=step, frames=frames),
-                    opened,
-                    transforms=transforms,
-                    skip_damaged=on_error == "skip",
-                    block_frames=block_frames,
-                    progress=progress,
-                )
-        else:
-            collective.work()
-        _broadcast_results(collective, given)
+    chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
+    theirs, given = _sort(analyses)
+    if theirs:
+        options = {"transforms": transforms, "block_frames": block_frames, "checkpoint": checkpoint}
+        refused = [name for name, value in options.items() if value]
+        refused += ["on_error"] if on_error != "raise" else []
+        if refused:
+            raise UnsupportedError(
+                f"{type(theirs[0]).__name__} is an analysis of MDAnalysis, for which there is no "
+                f"{refused[0]}=; leave it out, or run that analysis by itself"
+            )
+    if given:
+        with collective_run_of(workers) as collective:
+            if collective.is_coordinator:
+                path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
+                outputs = chain.from_iterable(getattr(one, "outputs", ()) for one in given)
+                check_distinct(path, *outputs)
+                with _opened(checkpoint) as opened:
+                    _run(
+                        workers,
+                        given,
+                        partial(choose_frames, **chosen),
+                        opened,
+                        transforms=transforms,
+                        skip_damaged=on_error == "skip",
+                        block_frames=block_frames,
+                        progress=progress,
+                    )
+            else:
+                collective.work()
+            _broadcast_results(collective, given)
+    if theirs:
+        from paceline.analysis.mdanalysis import run_together
+
+        run_together(theirs, chosen, None if backend is None else workers, n_workers, progress)
     return analyses
+
+
+def _sort(given: Any) -> tuple[list[Any], list[Analysis]]:
+    """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
+    base: Any = getattr(sys.modules.get("MDAnalysis.analysis.base"), "AnalysisBase", ())
+    every = list(given) if isinstance(given, Sequence) else [given]
+    theirs = [one for one in every if isinstance(one, base)]
+    ours = [one for one in every if not isinstance(one, base)]
+    return theirs, analyses_of(ours) if ours or not theirs else []
 
 
 def _run(

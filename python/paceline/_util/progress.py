@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a line per minute in a log."""
+"""Progress of a run: a bar on a terminal or where asked for, else a line per minute."""
 
 import sys
 import time
@@ -14,6 +14,8 @@ LOG_INTERVAL = 60.0
 class Progress:
     """Count units that are done of `total`, and show that on standard error unless `show` is False.
 
+    True shows a bar at once, wherever standard error goes.
+
     Examples
     --------
     >>> with Progress(100, show=False) as bar:
@@ -25,12 +27,13 @@ class Progress:
         self._total = total
         self._unit = unit
         self._show = show is not False
+        self._asked = show is True
         self._before = self._done = done
         self._start = self._logged = time.monotonic()
         self._bar: Any = None
 
     def __enter__(self) -> Self:
-        if self._show and sys.stderr.isatty():
+        if self._asked or (self._show and sys.stderr.isatty()):
             # Only where a bar may be seen: it takes longer to import than many runs take.
             from tqdm import tqdm
 
@@ -38,7 +41,7 @@ class Progress:
                 total=self._total,
                 initial=self._done,
                 unit=f" {self._unit}s",
-                delay=PATIENCE,
+                delay=0 if self._asked else PATIENCE,
                 unit_scale=True,
             )
         return self

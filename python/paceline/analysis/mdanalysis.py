@@ -1,20 +1,27 @@
 """Run MDAnalysis's own analyses on our workers."""
 
 import functools
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import parent_process
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 from MDAnalysis.analysis.base import AnalysisBase
 from MDAnalysis.coordinates.base import StreamReaderBase
 from MDAnalysis.coordinates.memory import MemoryReader
 
-from paceline.backends import Adaptive, make_backend
+from paceline._util.progress import Progress
+from paceline.backends import Adaptive, is_client, make_backend
+from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError
 from paceline.backends.mpi import active_session
+from paceline.block import FIELDS
 from paceline.errors import UnsupportedError
 from paceline.trajectory.mdanalysis_reader import Reader
 
@@ -40,8 +47,10 @@ def run_on_workers(
     `original` is its own `run`, and `options` are the arguments. With `native`, our class of the
     same name does the work, if there is one.
     """
+    backend = options.get("backend")
     as_before = (
-        any(options.get(name) is not None for name in ("backend", "n_parts", "progressbar_kwargs"))
+        any(options.get(name) is not None for name in ("n_parts", "progressbar_kwargs"))
+        or (backend is not None and not _is_ours(backend))
         or options.get("unsupported_backend")
         or getattr(_running, "here", False)
         or parent_process() is not None
@@ -53,12 +62,14 @@ def run_on_workers(
     verbose = options.get("verbose")
     if verbose is None:
         verbose = getattr(analysis, "_verbose", False)
-    n_workers = options["n_workers"] if options.get("n_workers") else n_workers
+    # Other backends know their number of workers.
+    default = n_workers if backend is None or isinstance(backend, str) else None
+    n_workers = options.get("n_workers") or default
     _running.here = True
     try:
-        if native and _run_natively(analysis, chosen, n_workers, verbose):
+        if native and backend is None and _run_natively(analysis, chosen, n_workers, verbose):
             return "native"
-        workers = _workers_for(analysis, n_workers)
+        workers = _workers_for(analysis, backend, n_workers)
         original(analysis, **chosen, verbose=verbose, backend=workers)
     finally:
         _running.here = False
@@ -100,7 +111,14 @@ def native_class(theirs: type) -> Any:
     return ours if hasattr(ours, "like") else None
 
 
-def _workers_for(analysis: Any, n_workers: int | None) -> Any:
+def _is_ours(backend: Any) -> bool:
+    """Check for a backend that is ours to make; "serial" and "dask" are MDAnalysis's names, too."""
+    if isinstance(backend, str):
+        return backend in ("threads", "processes", "mpi")
+    return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
+
+
+def _workers_for(analysis: Any, backend: Any, n_workers: int | None) -> Any:
     """Make the workers for an analysis; None where it must see all frames in order."""
     trajectory = analysis._trajectory
     splits = (
@@ -108,11 +126,18 @@ def _workers_for(analysis: Any, n_workers: int | None) -> Any:
         # Frames in memory would be copied to each worker.
         and not isinstance(trajectory, MemoryReader | StreamReaderBase)
         and not trajectory._auxs
-        and all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
+        and _forgets(trajectory)
     )
     if not splits:
         return None
-    return make_backend("mpi") if active_session() is not None else Adaptive(n_workers)
+    if backend is not None or active_session() is not None:
+        return make_backend("mpi" if backend is None else backend, n_workers)
+    return Adaptive(n_workers)
+
+
+def _forgets(trajectory: Any) -> bool:
+    """Check that its transformations make the same of a frame whatever came before it."""
+    return all(getattr(one, "parallelizable", False) for one in trajectory.transformations)
 
 
 def on_our_workers(found: Any, module: str) -> Any:
@@ -137,6 +162,128 @@ def _run_of(cls: type[AnalysisBase]) -> Callable[..., Any]:
         return self
 
     return run
+
+
+def run_together(
+    analyses: Sequence[AnalysisBase],
+    chosen: dict[str, Any],
+    backend: Any,
+    n_workers: int | None,
+    show: bool | None,
+) -> None:
+    """Run MDAnalysis's analyses, in one pass of those that can be split, and one of the others.
+
+    `chosen` are start, stop, step and frames; `backend` is one of ours, or None. Results are as if
+    each had been run by itself: each finds the frames unmoved, and at first the user's frame.
+    """
+    for analysis in analyses:
+        if not _runs_as_usual(type(analysis)):
+            raise UnsupportedError(
+                f"{type(analysis).__name__} has a run() of its own, so paceline.run cannot run it "
+                "with others; call its run()"
+            )
+    passes: dict[Any, tuple[list[AnalysisBase], Any]] = {}
+    given: dict[int, tuple[int, dict[str, Any]]] = {}
+    for number, analysis in enumerate(analyses):
+        trajectory = analysis._trajectory
+        given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
+        alone = isinstance(trajectory, MemoryReader | StreamReaderBase) or not _forgets(trajectory)
+        workers = _workers_for(analysis, backend, n_workers)
+        # What one leaves in memory, or in a transformation, the next one finds as ever.
+        key = id(trajectory), workers is None, number if alone else -1
+        passes.setdefault(key, ([], workers))[0].append(analysis)
+    _running.here = True
+    try:
+        for (trajectory, _, number), (some, workers) in passes.items():
+            if number == -1:
+                _restore(some[0]._trajectory, *given[trajectory])
+            _run_pass(some, chosen, workers, show)
+    finally:
+        _running.here = False
+
+
+def _runs_as_usual(kind: type) -> bool:
+    """Check that a class has the `run` of MDAnalysis's base class, or ours in its place."""
+    run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
+    return run is inspect.unwrap(AnalysisBase.run)
+
+
+def _run_pass(
+    analyses: Sequence[AnalysisBase], chosen: dict[str, Any], workers: Any, show: bool | None
+) -> None:
+    """Run analyses of one trajectory, in one pass over its frames."""
+    trajectory = analyses[0]._trajectory
+    for analysis in analyses:
+        analysis._setup_frames(trajectory, **chosen)
+    (frames,) = analyses[0]._setup_computation_groups(n_parts=1, **chosen)
+    name = ", ".join(type(analysis).__name__ for analysis in analyses)
+    done = None
+    if workers is not None and len(frames):
+        parts = np.array_split(frames, min(workers.n_workers, len(frames)))
+        try:
+            function = partial(_compute_together, analyses)
+            done = workers.call_parts(function, name, parts, show)
+        except NotPicklableError:
+            if type(workers) is not Adaptive:
+                raise
+    if done is None:
+        with Progress(len(frames), show=show) as bar:
+            done = [_compute_together(analyses, frames, bar.add)]
+    for number, analysis in enumerate(analyses):
+        found = [one[number] for one in done]
+        analysis.frames = np.hstack([one.frames for one in found])
+        analysis.times = np.hstack([one.times for one in found])
+        analysis.results = analysis._get_aggregator().merge([one.results for one in found])
+        # As after MDAnalysis's own loop over frames.
+        trajectory.rewind()
+        analysis._conclude()
+
+
+def _compute_together(
+    analyses: Sequence[AnalysisBase],
+    indexed: np.ndarray,
+    report: Callable[[int], Any] | None = None,
+) -> list[SimpleNamespace]:
+    """Compute frames, each read once; `indexed` are rows of a number in the result and a frame."""
+    trajectory = analyses[0]._trajectory
+    given, moved = trajectory.ts.frame, _values(trajectory.ts)
+    frames = indexed[:, 1]
+    for analysis in analyses:
+        analysis._prepare_sliced_trajectory(slicer=frames)
+        analysis._prepare()
+        if len(analyses) > 1:
+            _restore(trajectory, given, moved)
+    for row, frame in enumerate(frames):
+        ts = trajectory[int(frame)]
+        values = _values(ts) if len(analyses) > 1 else {}
+        for number, analysis in enumerate(analyses):
+            if number:
+                ts = _restore(trajectory, int(frame), values)
+            analysis._frame_index, analysis._ts = row, ts
+            analysis.frames[row], analysis.times[row] = ts.frame, ts.time
+            analysis._single_frame()
+        if report:
+            report(1)
+    return [
+        SimpleNamespace(frames=one.frames, times=one.times, results=one.results) for one in analyses
+    ]
+
+
+def _values(ts: Any) -> dict[str, Any]:
+    """Copy what an analysis may change of a frame."""
+    held = [field for field in FIELDS if getattr(ts, f"has_{field}", False)]
+    values = {field: getattr(ts, field).copy() for field in held}
+    cell = ts.dimensions
+    return {**values, "dimensions": None if cell is None else cell.copy()}
+
+
+def _restore(trajectory: Any, frame: int, values: dict[str, Any]) -> Any:
+    """Go to a frame again, where an analysis has left it, and undo what it changed there."""
+    if trajectory.ts.frame != frame:
+        trajectory[frame]
+    for name, value in values.items():
+        setattr(trajectory.ts, name, value)
+    return trajectory.ts
 
 
 class SingleFrameAnalysis(AnalysisBase):

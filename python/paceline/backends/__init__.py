@@ -26,6 +26,7 @@ __all__ = [
     "Threads",
     "available_cpus",
     "collective_run_of",
+    "is_client",
     "make_backend",
 ]
 
@@ -77,7 +78,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
         return MPI(n_workers=n_workers)
     if isinstance(backend, Executor):
         return Pool(backend, n_workers)
-    if _is_client(backend):
+    if is_client(backend):
         return Dask(backend, n_workers)
     if hasattr(backend, "run") and hasattr(backend, "n_workers"):
         if n_workers not in (None, backend.n_workers):
@@ -98,7 +99,7 @@ def make_backend(backend: Any = None, n_workers: int | None = None) -> Backend:
     return _BY_NAME[backend](n_workers)
 
 
-def _is_client(backend: Any) -> bool:
+def is_client(backend: Any) -> bool:
     """Check for a Client of Dask without importing Dask: its owner has imported it."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

@@ -179,16 +179,21 @@ class ForMDAnalysis:
             raise UnsupportedError(
                 "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
             )
-        parts = _cut(parts, self.n_workers)
         if len(parts[0]) == 0:
             return [compute(parts[0])]
-        name, calls = type(analysis).__name__, list(_calls(parts))
-        show = compute.keywords["verbose"]
-        with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
-            done = self._call_all(partial(_part, compute), name, calls, bar)
+        name, show = type(analysis).__name__, compute.keywords["verbose"]
+        done = self.call_parts(partial(_part, compute), name, parts, show)
         # As after MDAnalysis's own loop over frames; what concludes may look at the first.
         analysis._trajectory.rewind()
         return done
+
+    def call_parts(
+        self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
+    ) -> list[Any]:
+        """Call a function with each of as many parts of the frames as suit the workers."""
+        parts = _cut(parts, self.n_workers)
+        with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
+            return self._call_all(function, name, list(_calls(parts)), bar)
 
     def _call_all(
         self, function: Callable, name: str, calls: Sequence[FunctionTask], bar: Progress
