@@ -150,6 +150,10 @@ def test_a_cached_open_equals_a_fresh_one(path, tmp_path, parsed):
     assert cache_of(path).exists()
 
 
+def unmoved(ts):
+    return ts
+
+
 OPTIONS = [
     {"to_guess": ()},
     {"to_guess": ("types", "masses", "bonds")},
@@ -161,12 +165,12 @@ OPTIONS = [
     {"format": "GRO"},
     {"all_coordinates": True},
     {"in_memory": True},
-    {"transformations": lambda ts: ts},
+    {"transformations": unmoved},
 ]
 
 
 @pytest.mark.filterwarnings("ignore:Bond guessing through:DeprecationWarning")
-@pytest.mark.parametrize("first", [{}, *OPTIONS], ids=str)
+@pytest.mark.parametrize("first", [{}, *OPTIONS], ids=lambda one: "-".join(one))
 def test_options_do_not_disturb_each_other(gro, first):
     paceline.Universe(gro, **first)
     for options in (*OPTIONS, {}):
