@@ -1,5 +1,6 @@
 """The command line: clean output, one sentence an error, and nothing overwritten."""
 
+import argparse
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
-from paceline.cli.analysis_steps import frames_between
+from paceline.cli.analysis_steps import frames_between, frames_of
 from paceline.cli.main import main
 from paceline.cli.options import SECTIONS, bound
 
@@ -131,6 +132,53 @@ def test_bounds_are_frames_or_times(arguments, frames, adk, run):
     status, out, _ = run("rmsd", *adk, "--select", "name CA", *arguments)
     assert status == 0
     assert table(out)[:, 0].tolist() == list(frames)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "frames"),
+    [
+        (["-b", "95"], range(94, 98)),
+        (["-e", "3"], range(3)),
+        (["-b", "10", "-e", "0.02ns"], range(9, 20)),
+        # Frame 0 is at 1 ps: from there if it is in use, as in GROMACS, else from 0 ps.
+        (["-dt", "10"], range(0, 98, 10)),
+        (["-b", "5", "-dt", "10"], range(9, 98, 10)),
+        (["-e", "31", "-dt", "0.01ns"], range(0, 31, 10)),
+        (["-b", "94", "--end", "96"], range(93, 96)),
+    ],
+)
+def test_times_in_ps_as_in_gromacs(arguments, frames, adk, run):
+    status, out, err = run("rmsd", *adk, "--select", "name CA", *arguments)
+    assert status == 0, err
+    assert table(out)[:, 0].tolist() == list(frames)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-b", "5", "--begin", "5"], "argument --begin/--start: not allowed with argument -b"),
+        (["--end", "5", "-e", "5"], "argument -e: not allowed with argument --end/--stop"),
+        (["-dt", "5", "--step", "5"], "argument --step: not allowed with argument -dt"),
+        (["-dt", "0"], "expected a time above 0"),
+        (["-b", "soon"], "expected a frame number or a time"),
+        (["-b", "nan"], "expected a time such as 100 (ps)"),
+        (["-b", "200"], "no frame lies between the times asked for"),
+        (["-b", "3", "-e", "5", "-dt", "50"], "no frame has a time that is a multiple of 50 ps"),
+        (["--dt", "5"], "-dt 5 takes only frames so many ps apart"),
+    ],
+)
+def test_times_that_contradict_or_are_none_are_refused(arguments, words, adk, run):
+    status, out, err = run("rmsd", *adk, *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+
+
+def test_frames_apart_are_found_in_times_of_single_precision():
+    stored = np.arange(0, 1000, 0.1).astype(np.float32).astype(float)
+    args = argparse.Namespace(begin=None, end=None, step=1, every=0.3)
+    assert frames_of(Times(stored), args).tolist() == list(range(0, 10000, 3))
+    stored[7] = np.nan
+    assert frames_of(Times(stored), args).tolist() == list(range(0, 10000, 3))
 
 
 class Times:

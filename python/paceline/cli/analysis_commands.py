@@ -9,7 +9,8 @@ RMSD_EXAMPLES = """\
 examples:
   paceline rmsd adk.psf adk.dcd
   paceline rmsd md.tpr md.xtc --select "backbone" -o rmsd.csv --plot rmsd.png
-  paceline rmsd -s md.tpr -f md.xtc -o rmsd.csv
+  paceline rmsd -s md.tpr -f md.xtc -n index.ndx --select Core --group Loop -b 1000 -dt 10
+  paceline rmsd md.tpr md.xtc --select Backbone --group SideChain-H
   paceline rmsd md.tpr "md.part*.xtc" --continuous --unwrap
   paceline rmsd md.tpr md.xtc --ref crystal.pdb --begin 10ns --end 100ns --step 10
 """
@@ -73,14 +74,13 @@ def run_rmsd(args: argparse.Namespace) -> None:
 def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
     """Open the Universe, and make the analysis of it, that arguments ask for."""
     from paceline.analysis.rms import RMSD
-    from paceline.cli.analysis_steps import open_universe
-    from paceline.universe import Universe
+    from paceline.cli.analysis_steps import open_universe, reference_of
 
     universe = open_universe(args)
     is_frame = args.ref.lstrip("-").isdigit()
     analysis = RMSD(
         universe,
-        None if is_frame else Universe(args.ref),
+        None if is_frame else reference_of(universe, args.ref),
         select=args.select,
         groupselections=args.group,
         weights="mass" if args.mass else None,

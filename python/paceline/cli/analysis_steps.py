@@ -9,11 +9,11 @@ from typing import Any
 import MDAnalysis
 import numpy as np
 
-import paceline
 from paceline import transform
 from paceline._util.files import check_distinct, check_output
 from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
+from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError
 
@@ -29,7 +29,27 @@ def open_universe(args: argparse.Namespace) -> Any:
             check(path)
             check_output(path, overwrite=args.overwrite)
     check_report(args)
-    return paceline.Universe(args.topology, *args.trajectory, **chain_options(args))
+    return system_of(args)
+
+
+def system_of(args: argparse.Namespace, **options: Any) -> GroupUniverse:
+    """Open topology and trajectory, with the groups of the index file; `options` are of it."""
+    universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
+    use_index_file(args, universe)
+    return universe
+
+
+def use_index_file(args: argparse.Namespace, universe: GroupUniverse) -> None:
+    """Take groups from the index file, if one was given."""
+    if args.index is not None:
+        universe.use_index_file(read_index_file(args.index, len(universe.atoms)))
+
+
+def reference_of(universe: GroupUniverse, path: str) -> GroupUniverse:
+    """Open a structure to compare with, of which groups have the same names."""
+    reference = GroupUniverse(path)
+    reference.use_index_file(universe.index_file)
+    return reference
 
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -43,6 +63,8 @@ def selected(universe: Any, text: str) -> Any:
     """Select at least one atom; `SelectionError` where that is not possible."""
     try:
         atoms = universe.select_atoms(text)
+    except SelectionError:
+        raise  # it says all
     except MDAnalysis.SelectionError as error:
         raise SelectionError(f"{text!r} is no selection: {error}") from None
     except AttributeError as error:
@@ -84,6 +106,40 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     return numbers[_between(_times(trajectory)[numbers], earliest, latest)]
 
 
+def frames_of(trajectory: Any, args: argparse.Namespace) -> np.ndarray:
+    """Frame numbers that arguments ask for, in increasing order."""
+    numbers = frames_between(trajectory, args.begin, args.end)
+    if args.every is None:
+        return numbers[:: args.step]
+    return numbers[_apart(_times(trajectory), numbers, args.every)]
+
+
+def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
+    """Mask of the frames whose times (ps) are multiples of `every` behind the first.
+
+    As in GROMACS, multiples count from the trajectory's first frame or, if that is left out, from
+    0 ps. `ValueError` is raised where no frame is left.
+    """
+    origin = times[0] if len(numbers) and numbers[0] == 0 else 0.0
+    chosen = times[numbers] - origin
+    slack = _slack(times[np.isfinite(times)])
+    apart = np.abs(chosen - every * np.round(chosen / every)) <= slack
+    if len(numbers) and not apart.any():
+        raise ValueError(f"no frame has a time that is a multiple of {every:g} ps (-dt)")
+    return apart
+
+
+def _slack(known: np.ndarray) -> float:
+    """Difference of times (ps) that is taken for rounding.
+
+    Files keep times, or the time between frames, in single precision and units of their own: 95 ps
+    may be 94.99999 ps. But a tenth of the time between frames is no rounding.
+    """
+    if len(known) == 0:
+        return 0.0
+    return min(ROUNDING * float(np.abs(known).max()), float(np.ptp(known)) / len(known) / 10)
+
+
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
     """The frame and the time of a bound, one of which says nothing."""
     if bound is None:
@@ -97,9 +153,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
     known = times[np.isfinite(times)]
     if len(known) == 0:
         raise ValueError("no frame lies between the times asked for: none has a time")
-    # Files keep times, or the time between frames, in single precision and units of their own:
-    # 95 ps may be 94.99999 ps. But a tenth of the time between frames is no rounding.
-    slack = min(ROUNDING * np.abs(known).max(), np.ptp(known) / len(known) / 10)
+    slack = _slack(known)
     inside = (times >= earliest - slack) & (times <= latest + slack)
     if not inside.any():
         raise ValueError(
@@ -139,7 +193,7 @@ def run_analysis(
     most_frames: int | None = None,
 ) -> None:
     """Run an analysis over the frames that were asked for, and list what was left out."""
-    frames = frames_between(universe.trajectory, args.begin, args.end)[:: args.step]
+    frames = frames_of(universe.trajectory, args)
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,

@@ -73,6 +73,7 @@ examples:
   paceline convert "md.part*.xtc" all.xtc --continuous
   paceline convert md.tpr md.xtc protein.xtc --select protein --unwrap --fit
   paceline convert -s md.tpr -f md.xtc -o protein.xtc --select protein
+  paceline convert -f md.xtc -n index.ndx --select Protein -o protein.xtc
   paceline convert md.xtc md.h5md
   paceline convert md.xtc small.h5md --compress shuffle+gzip:4 --precision 0.001
   paceline convert md.xtc md.h5md --chunk auto --for atoms --align 1MiB
@@ -421,20 +422,23 @@ def run_convert(args: argparse.Namespace) -> None:
 
 def _universe(args: argparse.Namespace) -> Any:
     """Open the system, or one of as many atoms as the trajectory has, if none is given."""
-    from paceline.cli.analysis_steps import chain_options
+    from paceline.cli.analysis_steps import chain_options, system_of, use_index_file
+    from paceline.cli.atom_groups import GroupUniverse
     from paceline.trajectory.mdanalysis_reader import Reader
     from paceline.trajectory.open import files_named
-    from paceline.universe import Universe
 
     if args.topology is not None:
-        return Universe(args.topology, *args.trajectory, **chain_options(args))
+        return system_of(args)
+    # Groups of an index file are numbers of atoms: these need no topology.
+    numbered = () if args.index is None else ("select",)
     for option in ("select", "unwrap", "center", "wrap", "fit"):
-        if getattr(args, option) not in (None, False):
+        if getattr(args, option) not in (None, False) and option not in numbered:
             raise ValueError(f"--{option} needs to know the system: give its file with -s")
     files = [file for name in args.trajectory for file in files_named(name)]
     trajectory = Reader(files, **chain_options(args))
-    universe = Universe.empty(trajectory.n_atoms)
+    universe = GroupUniverse.empty(trajectory.n_atoms)
     universe.trajectory = trajectory
+    use_index_file(args, universe)
     return universe
 
 

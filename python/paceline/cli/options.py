@@ -383,7 +383,35 @@ def duration(text: str) -> float:
     """
     kind, value = bound(text)
     if kind != "time":
-        raise argparse.ArgumentTypeError(f"expected a time with its unit such as 2ps, found {text}")
+        raise argparse.ArgumentTypeError(
+            f"expected a time with its unit such as 2ps, found {text}; "
+            f"-dt {text} takes only frames so many ps apart"
+        )
+    return value
+
+
+def picoseconds(text: str) -> tuple[str, float]:
+    """Read a time in ps, or with its unit, as a `bound`.
+
+    Examples
+    --------
+    >>> picoseconds("100"), picoseconds("2.5ns")
+    (('time', 100.0), ('time', 2500.0))
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        _, value = bound(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a time such as 100 (ps) or 2.5ns, found {text}")
+    return "time", value
+
+
+def interval(text: str) -> float:
+    """Read a time between frames, ps."""
+    _, value = picoseconds(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"expected a time above 0, found {text}")
     return value
 
 
@@ -490,7 +518,13 @@ def add_selection_arguments(parser: CommandParser, *, select: str) -> None:
         "--select",
         default=None if select == "all" else select,
         metavar="TEXT",
-        help=f"atoms, in MDAnalysis's words [{select}]",
+        help=f"atoms, in MDAnalysis's words, or the name of a group, such as Backbone [{select}]",
+    )
+    add(
+        "-n",
+        "--index",
+        metavar="FILE",
+        help="index file of GROMACS: its groups, by name or number, in place of the default ones",
     )
 
 
@@ -500,6 +534,10 @@ def add_frame_arguments(parser: CommandParser) -> None:
     begin = section.add_mutually_exclusive_group()
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     begin.add_argument("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
+    gromacs = "as in GROMACS: ps, or with a unit"
+    begin.add_argument(
+        "-b", dest="begin", type=picoseconds, metavar="TIME", help=f"first time, {gromacs}"
+    )
     end = section.add_mutually_exclusive_group()
     end.add_argument(
         "--end",
@@ -508,9 +546,17 @@ def add_frame_arguments(parser: CommandParser) -> None:
         metavar="T",
         help="end: a frame number, itself left out as in a Python slice, or a time, included",
     )
+    end.add_argument("-e", dest="end", type=picoseconds, metavar="TIME", help="last time, included")
     every = section.add_mutually_exclusive_group()
     every.add_argument(
         "--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]"
+    )
+    every.add_argument(
+        "-dt",
+        dest="every",
+        type=interval,
+        metavar="TIME",
+        help="only frames whose times are that of the first one and multiples of it, ps",
     )
     add = section.add_argument
     add(

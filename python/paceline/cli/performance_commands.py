@@ -189,12 +189,11 @@ def add_advise(commands: Any) -> CommandParser:
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.advice import Outline, advise, open_samples
-    from paceline.cli.analysis_steps import chain_options, frames_between, transforms_of
-    from paceline.universe import Universe
+    from paceline.cli.analysis_steps import frames_of, system_of, transforms_of
 
     # A long file needs no index for it, which may take a minute to make.
     opener = {} if args.continuous else {"opener": open_samples}
-    universe = Universe(args.topology, *args.trajectory, **chain_options(args), **opener)
+    universe = system_of(args, **opener)
     if sys.stderr.isatty():
         print("paceline: measuring, for some seconds", file=sys.stderr)
     outline = Outline.of(universe.trajectory)
@@ -202,7 +201,7 @@ def run_advise(args: argparse.Namespace) -> None:
         _analysis(universe, args),
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=frames_between(outline, args.begin, args.end)[:: args.step],
+        frames=frames_of(outline, args),
         transforms=transforms_of(args),
         on_error=args.on_error,
     )

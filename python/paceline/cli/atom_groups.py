@@ -1,0 +1,291 @@
+"""Groups of atoms by name: of GROMACS's index files, and GROMACS's default groups."""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import MDAnalysis
+import numpy as np
+
+from paceline.errors import DamagedFileError, SelectionError
+from paceline.trajectory.open import warn
+from paceline.universe import Universe
+
+_MAIN_CHAIN = "N CA C O O1 O2 OC1 OC2 OT OXT"
+_HYDROGENS = "H* [0-9]H* [0-9][0-9]H*"
+_DNA = "resname DA DG DC DT DA5 DG5 DC5 DT5 DA3 DG3 DC3 DT3 DAN DGN DCN DTN"
+_RNA = "resname A U C G RA RU RC RG RA5 RT5 RU5 RC5 RG5 RA3 RT3 RU3 RC3 RG3 RAN RTN RUN RCN RGN"
+#: Names of ions in the force fields of GROMACS, CHARMM and Amber.
+_ION = (
+    "resname LI LI+ LIT NA NA+ SOD K K+ POT RB RB+ RUB CS CS+ CES MG MG2+ CA CA2+ CAL Cal ZN ZN2+ "
+    "CU CU1 CU2+ F F- CL CL- CLA BR BR- I I- IB+ MK OH"
+)
+
+#: GROMACS's default groups, in its order, as selections of MDAnalysis.
+DEFAULT_GROUPS = {
+    "System": "all",
+    "Protein": "protein",
+    "Protein-H": f"protein and not name {_HYDROGENS}",
+    "C-alpha": "protein and name CA",
+    "Backbone": "protein and name N CA C",
+    "MainChain": f"protein and name {_MAIN_CHAIN}",
+    "MainChain+Cb": f"protein and name {_MAIN_CHAIN} CB",
+    "MainChain+H": f"protein and name {_MAIN_CHAIN} H H1 H2 H3 HN [0-9]H",
+    "SideChain": f"protein and not name {_MAIN_CHAIN} H H1 H2 H3 HN [0-9]H",
+    "SideChain-H": f"protein and not name {_MAIN_CHAIN} {_HYDROGENS}",
+    "non-Protein": "not protein",
+    "DNA": _DNA,
+    "RNA": _RNA,
+    "Water": "water",
+    "SOL": "water",
+    "non-Water": "not water",
+    "Ion": _ION,
+    "Other": f"not (protein or water or {_DNA} or {_RNA} or {_ION})",
+    "Water_and_ions": f"water or {_ION}",
+}
+#: Groups of whole residues that need no group of their own for each residue's name.
+_LARGE = f"protein or water or {_DNA} or {_RNA}"
+#: Names of groups that an error lists.
+_LISTED = 40
+#: Digits of the largest number of an atom.
+_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """Groups of an index file.
+
+    Attributes
+    ----------
+    path : str
+    n_atoms : int
+        Atoms of the system that it numbers.
+    groups : dict of str to numpy.ndarray of int64
+        Indices of atoms, from 0, in the order of the file.
+    """
+
+    path: str
+    n_atoms: int
+    groups: dict[str, np.ndarray]
+
+
+@dataclass
+class _Group:
+    """Group that is being read: the line of its name, and its numbers from 1."""
+
+    line: int
+    numbers: list[int] = field(default_factory=list)
+
+
+def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
+    """Read an index file of a system of `n_atoms`.
+
+    Raises
+    ------
+    DamagedFileError
+        A line is neither the name of a group nor numbers of atoms; a group has the name of
+        another, or an atom twice; a number is not one of the system.
+    OSError
+        It cannot be read.
+    """
+    path = os.fspath(path)
+    text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    groups: dict[str, _Group] = {}
+    last: _Group | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.partition(";")[0].split()
+        if not words:
+            continue
+        where = f"line {number}"
+        if words[0].startswith("["):
+            name = _name_of(path, where, " ".join(words))
+            if name in groups:
+                expected = f"a name that line {groups[name].line} does not have"
+                raise DamagedFileError.in_object(path, where, expected, f"a second [ {name} ]")
+            groups[name] = last = _Group(number)
+        elif last is None:
+            expected = "the name of a group, such as [ Protein ]"
+            raise DamagedFileError.in_object(path, where, expected, repr(words[0]))
+        else:
+            last.numbers.extend(_numbers(path, where, words, n_atoms))
+    if not groups:
+        expected = "groups, such as [ Protein ] and numbers of atoms"
+        raise DamagedFileError.in_object(path, "", expected, "none")
+    found = {name: np.array(one.numbers, dtype=np.int64) - 1 for name, one in groups.items()}
+    for name, indices in found.items():
+        unique, counts = np.unique(indices, return_counts=True)
+        if len(unique) < len(indices):
+            twice = f"atom {unique[counts > 1][0] + 1} twice"
+            where = f"group {name}, which begins in line {groups[name].line}"
+            raise DamagedFileError.in_object(path, where, "each atom once", twice)
+    return IndexFile(path, n_atoms, found)
+
+
+def _name_of(path: str, where: str, line: str) -> str:
+    """Read the name of a group between brackets."""
+    name = line.removeprefix("[").removesuffix("]").strip()
+    if not line.endswith("]") or not name or set(name) & set(" []()"):
+        expected = "a name without blanks or brackets, in brackets, such as [ Protein ]"
+        raise DamagedFileError.in_object(path, where, expected, repr(line[:60]))
+    return name
+
+
+def _numbers(path: str, where: str, words: list[str], n_atoms: int) -> list[int]:
+    """Read the numbers of atoms of a line."""
+    numbers = []
+    for word in words:
+        is_number = word.isascii() and word.isdecimal() and len(word) <= _DIGITS
+        number = int(word) if is_number else 0
+        if not 1 <= number <= n_atoms:
+            expected = f"a number of an atom, 1 to {n_atoms}"
+            raise DamagedFileError.in_object(path, where, expected, repr(word[:60]))
+        numbers.append(number)
+    return numbers
+
+
+class GroupUniverse(Universe):  # numpydoc ignore=PR01
+    """A Universe of which `select_atoms` also knows groups of GROMACS, by their names.
+
+    A selection may be the name of a group, its number in the index file, or contain ``group NAME``.
+    """
+
+    _index: IndexFile | None = None
+    _residues: list[str] | None = None
+
+    def use_index_file(self, index: IndexFile | None) -> None:
+        """Take groups from an index file, in place of the default ones."""
+        self._index = index
+
+    @property
+    def index_file(self) -> IndexFile | None:
+        """Index file whose groups are known, if one is."""
+        return self._index
+
+    def select_atoms(self, *selections: str, **groups: Any) -> Any:
+        """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
+        found: dict[str, Any] = {}
+        texts = [self._with_aliases(text, groups, found) for text in selections]
+        try:
+            return self.atoms.select_atoms(*texts, **groups, **found)
+        except MDAnalysis.SelectionError:
+            for text in selections:
+                if len(text.split()) == 1:
+                    raise self._unknown(text, "is neither a selection nor a group") from None
+            raise
+
+    def _with_aliases(self, text: str, given: Mapping[str, Any], found: dict[str, Any]) -> str:
+        """Replace names of groups by words that MDAnalysis allows; add their atoms to `found`."""
+        words = self._as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
+        if "group" not in words:
+            return text
+        for k in range(1, len(words)):
+            if words[k - 1] == "group" and words[k] not in given:
+                alias = f"group_{len(found)}"
+                found[alias] = self.named_group(words[k])
+                words[k] = alias
+        return " ".join(words)
+
+    def _as_selection(self, text: str) -> str:
+        """Turn the name or the number of a group into a selection."""
+        name = text.strip()
+        if len(name.split()) != 1:
+            return text
+        if name.isascii() and name.isdecimal():
+            return f"group {self._numbered(name)}"
+        if self._index is None:
+            is_group = name in DEFAULT_GROUPS or name in self._residue_groups()
+            return f"group {name}" if is_group else text
+        if name not in self._index.groups:
+            return text
+        if _is_selection(name, self.atoms):
+            raise SelectionError(
+                f"{name!r} is a group of {self._index.path} and a selection of MDAnalysis: "
+                f"say 'group {name}' or '({name})'"
+            )
+        return f"group {name}"
+
+    def _numbered(self, number: str) -> str:
+        """Name of the group of a number in the index file."""
+        if self._index is None:
+            raise SelectionError(
+                f"{number!r} is the number of a group, which only an index file (-n) gives; groups "
+                f"without one: {self._listed()}"
+            )
+        names = list(self._index.groups)
+        if int(number) >= len(names):
+            raise self._unknown(number, f"is above the last group's number, {len(names) - 1}")
+        return names[int(number)]
+
+    def named_group(self, name: str) -> Any:
+        """Get the atoms of a group; `SelectionError` where there is none of this name."""
+        if self._index is not None:
+            if name not in self._index.groups:
+                raise self._unknown(name, "is no group")
+            return self._indexed(name, self._index)
+        if name in DEFAULT_GROUPS:
+            return self.atoms.select_atoms(DEFAULT_GROUPS[name])
+        if name in self._residue_groups():
+            return self.atoms[self.atoms.resnames == name]
+        raise self._unknown(name, "is no group")
+
+    def _indexed(self, name: str, index: IndexFile) -> Any:
+        """Atoms of a group of the index file."""
+        if index.n_atoms != len(self.atoms):
+            raise SelectionError(
+                f"{name!r} is a group of {index.path}, which numbers {index.n_atoms} atoms: "
+                f"{self.filename} has {len(self.atoms)}"
+            )
+        indices = index.groups[name]
+        if (np.diff(indices) < 0).any():
+            warn(f"{index.path}: group {name} is taken in the order of the topology, not its own")
+        return self.atoms[np.sort(indices)]
+
+    def _residue_groups(self) -> list[str]:
+        """Names of residues that are neither protein, nucleic acid nor water."""
+        if self._residues is None:
+            try:
+                others = self.atoms.select_atoms(f"not ({_LARGE})").residues
+                names = list(dict.fromkeys(others.resnames)) if len(others) else []
+            except AttributeError:  # the topology has no names of residues
+                names = []
+            self._residues = [
+                name for name in names if name and not _is_selection(name, self.atoms)
+            ]
+        return self._residues
+
+    def groups(self) -> Iterator[tuple[str, int]]:
+        """Yield the names of all groups, and their numbers of atoms."""
+        if self._index is not None:
+            yield from ((name, len(indices)) for name, indices in self._index.groups.items())
+            return
+        for name in dict.fromkeys([*DEFAULT_GROUPS, *self._residue_groups()]):
+            try:
+                n_atoms = len(self.named_group(name))
+            except AttributeError:  # asks for names that the topology does not have
+                continue
+            if n_atoms:
+                yield name, n_atoms
+
+    def _listed(self) -> str:
+        names = [name for name, _ in self.groups()]
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        return ", ".join(names[:_LISTED]) + more
+
+    def _unknown(self, name: str, what: str) -> SelectionError:
+        """Make the error about a name, with those that there are."""
+        near = difflib.get_close_matches(name, [known for known, _ in self.groups()], 1)
+        hint = f"; did you mean {near[0]}?" if near else ";"
+        of = f" of {self._index.path}" if self._index is not None else ""
+        return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._listed()}")
+
+
+def _is_selection(text: str, atoms: Any) -> bool:
+    """Check whether MDAnalysis understands a text as a selection."""
+    try:
+        atoms[:0].select_atoms(text)
+    except (MDAnalysis.SelectionError, AttributeError):
+        return False
+    return True
