@@ -1,6 +1,7 @@
 """The command line: clean output, one sentence an error, and nothing overwritten."""
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -433,8 +434,9 @@ def test_advise_and_bench_take_s_and_f(adk, run):
         (["convert", "md.xtc"], "expected [TOPOLOGY] TRAJECTORY... OUTPUT, or"),
         (["convert", "-f", "md.xtc", "out.xtc"], "name the output with -o"),
         (["convert", "a.xtc", "md.tpr", "out.xtc"], "expected a trajectory, found md.tpr"),
-        (["info"], "expected TRAJECTORY..., or -f TRAJECTORY..., found no trajectory"),
-        (["validate", "md.tpr"], "expected a trajectory, found md.tpr, a topology"),
+        (["index"], "expected TRAJECTORY..., or -f TRAJECTORY..., found no trajectory"),
+        (["index", "md.tpr"], "expected a trajectory, found md.tpr, a topology"),
+        (["validate", "md.tpr"], "found the topology md.tpr alone"),
         (["split", "a.xtc", "b.xtc", "-n", "2"], "expected one trajectory, found a.xtc, b.xtc"),
     ],
 )
@@ -495,3 +497,75 @@ def test_help_has_the_same_order_and_examples(command, run):
     assert f"\n  paceline {command[0]} " in out
     if "-f FILE" in out:
         assert f"paceline {' '.join(command)} [options] -" in out or "[-s TOPOLOGY]" in out
+
+
+def document(text, command):
+    """One JSON document on standard output, of this command."""
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    found = json.loads(text, parse_constant=refuse)
+    assert (found.pop("command"), found.pop("paceline")) == (command, paceline.__version__)
+    return found
+
+
+def test_info_as_json(adk, adk_in_water, tmp_path, run):
+    status, out, _ = run("info", "--json", *adk_in_water, adk.trajectory)
+    system, water, alone = document(out, "info")["files"]
+    assert status == 0
+    assert (system["topology"], system["atoms"]) == (adk_in_water.topology, 47681)
+    assert {"name": "C-alpha", "atoms": 214} in system["groups"]
+    assert (water["format"], water["frames"], water["cell"][3:]) == ("XTC", 10, [60.0, 60.0, 90.0])
+    assert water["time_between_frames_ps"] == pytest.approx([100])
+    assert set(water) == {
+        *("file", "format", "atoms", "frames", "first_time_ps", "last_time_ps", "first_step"),
+        *("time_between_frames_ps", "cell", "size_bytes", "fingerprint", "index"),
+    }
+    assert alone["cell"] is None
+    # What is known is told, though a file cannot be read.
+    bad = tmp_path / "bad.xtc"
+    bad.write_bytes(b"no trajectory")
+    status, out, err = run("info", "--json", bad, adk.trajectory)
+    assert (status, len(document(out, "info")["files"])) == (2, 2)
+    assert "bad.xtc" in err
+
+
+def test_info_lists_the_groups_of_a_topology(adk, tmp_path, run):
+    index = tmp_path / "index.ndx"
+    index.write_text("[ A ]\n1 2 3\n[ B ]\n4\n")
+    status, out, _ = run("info", "-s", adk.topology, "-n", index)
+    assert (status, out.splitlines()[-1].split(None, 1)) == (0, ["groups", "0 A: 3, 1 B: 1"])
+    assert "C-alpha: 214" in run("info", adk.topology)[1]
+    assert "-n needs a topology" in run("info", adk.trajectory, "-n", index)[2]
+
+
+def test_index_split_and_advise_as_json(adk, adk_in_water, tmp_path, run):
+    path = shutil.copy(adk_in_water.trajectory, tmp_path)
+    (made,) = document(run("index", "--json", path)[1], "index")["files"]
+    assert (made["file"], made["frames"], made["origin"]) == (path, 10, "scanned")
+    assert made["bytes_read"] <= made["size_bytes"] == os.path.getsize(path)
+    assert os.path.exists(made["index_file"])
+    pieces = document(run("split", path, "-n", 2, "--json")[1], "split")["pieces"]
+    assert [os.path.exists(piece) for piece in pieces] == [True, True]
+    rows = document(run("advise", *adk, "--json")[1], "advise")["times"]
+    assert rows[0]["workers"] == 1
+    names = ("from_memory_s", "from_the_disk_s", "now_s", "at_least_s", "at_most_s", "efficiency")
+    assert set(rows[0]) == {"workers", *names}
+
+
+def test_validate_as_json(adk, adk_in_water, tmp_path, run):
+    path = tmp_path / "cut.xtc"
+    with open(adk_in_water.trajectory, "rb") as file:
+        path.write_bytes(file.read()[:-5])
+    status, out, _ = run("validate", "--json", path, adk_in_water.trajectory)
+    found = document(out, "validate")
+    assert (status, found["bad"]) == (1, True)
+    cut, whole = found["files"]
+    assert (whole["file"], whole["frames"], whole["findings"]) == (adk_in_water.trajectory, 10, [])
+    assert cut["frames"] == 9
+    assert {"frame", "byte", "time_ps", "bad", "what"} == set(cut["findings"][0])
+    # Another system is a finding.
+    assert run("validate", "-s", adk_in_water.topology, "-f", adk_in_water.trajectory)[0] == 0
+    status, out, _ = run("validate", adk.topology, adk_in_water.trajectory)
+    assert (status, f"expected the 3341 atoms of {adk.topology}, found 47681" in out) == (1, True)

@@ -26,7 +26,7 @@ def test_what_a_file_holds_and_who_reads_it(tmp_path):
         compression_opts=1,
         shuffle=True,
     )
-    facts = dict(facts_of(str(path)))
+    facts = {one.heading: one.text for one in facts_of(str(path))}
     assert (facts["format"], facts["group"]) == ("H5MD", "atoms")
     words = f"float32, 2 frames a chunk ({2 * N_ATOMS * 12} bytes, shuffle + gzip 1)"
     assert facts["positions"] == facts["forces"] == f"{words}, decoded by paceline"
@@ -42,7 +42,7 @@ def test_what_a_file_holds_and_who_reads_it(tmp_path):
 
 def test_what_only_hdf5_reads_is_said_with_its_reason(tmp_path):
     path = write_simple(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3), scaleoffset=3)
-    facts = dict(facts_of(str(path)))
+    facts = {one.heading: one.text for one in facts_of(str(path))}
     assert "read through HDF5's library, slower: its filter" in facts["positions"]
     assert "scaleoffset" in facts["positions"]
     assert facts["bytes read for each used"] == "unknown"
@@ -58,7 +58,7 @@ def test_fields_that_some_frames_lack(tmp_path):
         group["step"], group["time"] = held.step[::2], held.time[::2]
         group["time"].attrs["unit"] = "ps"
         group["value"].attrs["unit"] = "Angstrom ps-1"
-    facts = dict(facts_of(str(path)))
+    facts = {one.heading: one.text for one in facts_of(str(path))}
     words = f"float64, contiguous, in {N_FRAMES // 2} frames, decoded by paceline"
     assert facts["velocities"] == words
     assert bad(path) == []

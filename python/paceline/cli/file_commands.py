@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from paceline.cli.options import (
     add_file_arguments,
     add_frame_arguments,
     add_hdf5_arguments,
+    add_index_argument,
+    add_json_argument,
     add_layout_arguments,
     add_selection_arguments,
     add_thread_argument,
@@ -26,15 +28,21 @@ from paceline.cli.options import (
     hdf5_options,
     layout_options,
     positive,
+    print_json,
     size,
 )
+from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
+    from paceline.cli.info import Fact
 
 INFO_EXAMPLES = """\
 examples:
   paceline info md.xtc
+  paceline info md.tpr md.xtc
+  paceline info -s md.tpr -n index.ndx
+  paceline info --json md.xtc
   paceline info --tsv run*/md.xtc | sort -k3
   paceline info dump.h5 --particles solute --units "nm, fs"
   paceline info positions.h5 --dataset pos --units nm
@@ -49,6 +57,7 @@ examples:
 VALIDATE_EXAMPLES = """\
 examples:
   paceline validate md.xtc
+  paceline validate -s md.tpr -f md.xtc
   paceline validate run*/md.xtc -o findings.tsv
   paceline validate md.xtc > findings.tsv && rm backup.xtc
 """
@@ -102,15 +111,19 @@ def add_info(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
     parser: CommandParser = commands.add_parser(
         "info",
-        help="what a trajectory file holds",
-        description="Format, atoms, frames, times and cell of trajectory files, and where the "
-        "frame index is kept. Of HDF5 files also what is in them, how it lies there, what reading "
-        "that costs, and whether writing it anew with paceline repack pays.",
+        help="what a trajectory or a topology holds",
+        description="Of a topology: atoms, residues and groups. Of trajectories: format, atoms, "
+        "frames, times, cell, and where the frame index is kept. Of HDF5 files also what is in "
+        "them, how it lies there, what reading that costs, and whether writing it anew with "
+        "paceline repack pays.",
         epilog=INFO_EXAMPLES,
     )
-    add_file_arguments(parser, FileForm(), formats=FORMATS)
-    add = parser.section("output").add_argument
-    add("--tsv", action="store_true", help="one line a file, tab-separated")
+    form = FileForm(topology="optional", trajectory="optional")
+    add_file_arguments(parser, form, formats=FORMATS)
+    add_index_argument(parser)
+    how = parser.section("output").add_mutually_exclusive_group()
+    how.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
+    add_json_argument(how)
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_info)
     return parser
@@ -118,25 +131,31 @@ def add_info(commands: Any) -> CommandParser:
 
 def run_info(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.info import facts_of
+    from paceline.cli.info import Fact, facts_of, facts_of_system
     from paceline.hdf5.read_options import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
-    found: list[dict[str, Any]] = []
+    found: list[list[Fact]] = []
 
-    def show(path: str) -> None:
-        found.append({})
+    def show(facts: Iterator[Fact]) -> None:
+        found.append([])
         try:
-            found[-1].update(facts_of(path, asked))
+            found[-1].extend(facts)
         finally:
-            if not args.tsv:
+            if not (args.tsv or args.json):
                 _show(found[-1], blank=len(found) > 1)
 
+    if args.index is not None and args.topology is None:
+        raise UnsupportedError("-n needs a topology, whose atoms it numbers: give it with -s")
     try:
-        _for_each(args.trajectory, show)
+        if args.topology is not None:
+            show(facts_of_system(args.topology, args.index))
+        _for_each(args.trajectory, lambda path: show(facts_of(path, asked)))
     finally:
         if args.tsv:
             _show_table(found)
+        elif args.json:
+            print_json("info", files=[{one.key: one.value for one in facts} for facts in found])
 
 
 def _for_each(paths: list[str], command: Callable[[str], None]) -> None:
@@ -156,17 +175,17 @@ def _for_each(paths: list[str], command: Callable[[str], None]) -> None:
         raise first
 
 
-def _show(facts: dict[str, Any], *, blank: bool) -> None:
+def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
     """One fact a line, where more is known than a name: of a file that cannot be read, too."""
     if len(facts) > 1:
-        width = max(map(len, facts))
-        lines = (f"{key:{width}}  {value}" for key, value in facts.items())
+        width = max(len(one.heading) for one in facts)
+        lines = (f"{one.heading:{width}}  {one.text}" for one in facts)
         print(*([""] if blank else []), *lines, sep="\n")
 
 
-def _show_table(files: list[dict[str, Any]]) -> None:
+def _show_table(files: "list[list[Fact]]") -> None:
     """One file a line, for those of which so much is known."""
-    known = [facts for facts in files if len(facts) > 1]
+    known = [{one.heading: one.text for one in facts} for facts in files if len(facts) > 1]
     # Formats have headings of their own.
     headings = list(dict.fromkeys(heading for facts in known for heading in facts))
     if known:
@@ -188,6 +207,7 @@ def add_index(commands: Any) -> CommandParser:
     parser.section("calculation").add_argument(
         "--refresh", action="store_true", help="make it anew"
     )
+    add_json_argument(parser.section("output"))
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_index)
     return parser
@@ -200,14 +220,25 @@ def run_index(args: argparse.Namespace) -> None:
 
     asked = Hdf5Options(**hdf5_options(args))
 
+    made: list[dict[str, Any]] = []
+
     def index(path: str) -> None:
         core = open_file(path, options=asked, refresh=args.refresh)
-        n_bytes = "unknown" if core.traffic is None else core.traffic[0]
-        read = f"{n_bytes} of {core.size} bytes read"
+        n_bytes = None if core.traffic is None else core.traffic[0]
+        if args.json:
+            facts = {"file": path, "frames": core.n_frames, "origin": core.index_origin}
+            facts |= {"bytes_read": n_bytes, "size_bytes": core.size}
+            made.append({**facts, "index_file": core.index_file})
+            return
+        read = f"{'unknown' if n_bytes is None else n_bytes} of {core.size} bytes read"
         where = core.index_file or "not saved"
         print(path, f"{core.n_frames} frames", core.index_origin, read, where, sep="\t")
 
-    _for_each(args.trajectory, index)
+    try:
+        _for_each(args.trajectory, index)
+    finally:
+        if args.json:
+            print_json("index", files=made)
 
 
 def add_validate(commands: Any) -> CommandParser:
@@ -219,10 +250,15 @@ def add_validate(commands: Any) -> CommandParser:
         "bad, or worth a remark, a line each. The exit status is 1 if anything is bad.",
         epilog=VALIDATE_EXAMPLES,
     )
-    add_file_arguments(parser, FileForm(), formats=f"each is checked by itself: {FORMATS}")
+    form = FileForm(topology="optional")
+    add_file_arguments(parser, form, formats=f"each is checked by itself: {FORMATS}")
     add_backend_arguments(parser)
+    how = parser.section("output").add_mutually_exclusive_group()
+    add_json_argument(how)
+    how.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]"
+    )
     add = parser.section("output").add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]")
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_validate)
@@ -235,11 +271,17 @@ def run_validate(args: argparse.Namespace) -> int:
 
     for path in args.trajectory:
         check_decodable(path)
+    n_atoms = _atoms_of(args.topology)
+    if args.json:
+        verdicts = [_verdict_of(path, args, n_atoms) for path in args.trajectory]
+        files = [_in_json(verdict) for verdict in verdicts]
+        print_json("validate", bad=any(verdict.bad for verdict in verdicts), files=files)
+        return BAD if any(verdict.bad for verdict in verdicts) else 0
     bad = False
     with _output(args) as output:
         print(*VALIDATE_COLUMNS, sep="\t", file=output)
         for path in args.trajectory:
-            verdict = _verdict_of(path, args)
+            verdict = _verdict_of(path, args, n_atoms)
             for finding in verdict.findings:
                 print(*_cells(path, finding), sep="\t", file=output)
             output.flush()
@@ -248,12 +290,41 @@ def run_validate(args: argparse.Namespace) -> int:
     return BAD if bad else 0
 
 
-def _verdict_of(path: str, args: argparse.Namespace) -> "Verdict":
+def _atoms_of(topology: str | None) -> int | None:
+    """Count the atoms of a topology, if one is given."""
+    if topology is None:
+        return None
+    from paceline.cli.atom_groups import GroupUniverse
+
+    return len(GroupUniverse(topology).atoms)
+
+
+def _in_json(verdict: "Verdict") -> dict[str, Any]:
+    """Turn the findings about a file into values of JSON."""
+    findings = [
+        {"frame": one.frame, "byte": one.byte, "time_ps": one.time, "bad": one.bad}
+        | {"what": " ".join(one.what.split())}
+        for one in verdict.findings
+    ]
+    facts = {"file": verdict.path, "frames": verdict.n_frames, "size_bytes": verdict.size}
+    return {**facts, "seconds": verdict.seconds, "findings": findings}
+
+
+def _verdict_of(path: str, args: argparse.Namespace, n_atoms: int | None) -> "Verdict":
     """Validate a file; an error of any kind is a finding, so that the next file has its turn."""
     from paceline.analysis.validate import Finding, Verdict, validate
+    from paceline.hdf5.read_options import Hdf5Options
+    from paceline.trajectory.open import open_file
 
+    options = hdf5_options(args)
     try:
-        return validate(path, backend=args.backend, n_workers=args.n_workers, **hdf5_options(args))
+        found = validate(path, backend=args.backend, n_workers=args.n_workers, **options)
+        if n_atoms is not None and found.n_frames:
+            there = open_file(path, options=Hdf5Options(**options), notes=False).n_atoms
+            if there != n_atoms:
+                what = f"expected the {n_atoms} atoms of {args.topology}, found {there}"
+                found.findings.insert(0, Finding(None, None, None, True, what))
+        return found
     except Exception as error:
         if args.debug:
             traceback.print_exc()
@@ -314,6 +385,7 @@ def add_split(commands: Any) -> CommandParser:
         "the trajectory, under its name]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_json_argument(parser.section("output"))
     add_thread_argument(parser, "pieces written at a time [the CPUs this process may use]")
     parser.set_defaults(run=run_split)
     return parser
@@ -332,7 +404,10 @@ def run_split(args: argparse.Namespace) -> None:
         overwrite=args.overwrite,
         n_workers=args.n_workers,
     )
-    print(*pieces, sep="\n")
+    if args.json:
+        print_json("split", pieces=[str(piece) for piece in pieces])
+    else:
+        print(*pieces, sep="\n")
 
 
 def add_join(commands: Any) -> CommandParser:

@@ -1,12 +1,13 @@
-"""Facts about a trajectory file: what `paceline info` shows."""
+"""Facts about a trajectory or topology file: what `paceline info` shows."""
 
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
@@ -16,85 +17,131 @@ from paceline.hdf5.trajectory import Hdf5File, is_hdf5
 from paceline.trajectory.open import open_file, read_headers
 
 
-def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[tuple[str, Any]]:
-    """Yield headings, unit included, and facts about a trajectory file.
+class Fact(NamedTuple):
+    """A fact: its heading, unit included, its text, and its key and value in JSON."""
+
+    heading: str
+    text: Any
+    key: str
+    value: Any
+
+
+def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
+    """Yield facts about a trajectory file.
 
     `UnsupportedError` is raised where it cannot be read, or the user has to say something about it
     first; of an HDF5 file its datasets come before.
     """
-    yield "file", path
+    yield _fact("file", path)
     try:
         core = open_file(path, options=asked)
     except UnsupportedError:
         yield from _of_unread(path)
         raise
-    yield "format", core.format
-    yield "atoms", core.n_atoms
-    yield "frames", core.n_frames
+    yield _fact("format", core.format)
+    yield _fact("atoms", core.n_atoms)
+    yield _fact("frames", core.n_frames)
     times, steps = core.times()
     known = times[np.isfinite(times)]
-    yield "first time (ps)", f"{known[0]:g}" if len(known) else "-"
-    yield "last time (ps)", f"{known[-1]:g}" if len(known) else "-"
-    yield "time between frames (ps)", _spacing(times)
-    yield "first step", steps[0] if len(steps) else "-"
-    yield "cell (Å, degrees)", _cell(core)
-    yield "size (bytes)", core.size
-    yield "fingerprint", core.fingerprint
+    first, last = (float(known[k]) if len(known) else None for k in (0, -1))
+    yield Fact("first time (ps)", _number(first), "first_time_ps", first)
+    yield Fact("last time (ps)", _number(last), "last_time_ps", last)
+    between = _spacing(times)
+    text = " to ".join(f"{value:g}" for value in between) or "-"
+    yield Fact("time between frames (ps)", text, "time_between_frames_ps", between)
+    step = int(steps[0]) if len(steps) else None
+    yield Fact("first step", "-" if step is None else step, "first_step", step)
+    yield _cell(core)
+    yield Fact("size (bytes)", core.size, "size_bytes", core.size)
+    yield _fact("fingerprint", core.fingerprint)
     if isinstance(core, Hdf5File):
         yield from _of_hdf5(core)
     else:
-        yield "index", f"{core.index_origin}, {core.index_file or 'not saved'}"
+        where = None if core.index_file is None else str(core.index_file)
+        index = {"origin": core.index_origin, "file": where}
+        yield Fact("index", f"{core.index_origin}, {where or 'not saved'}", "index", index)
 
 
-def _of_unread(path: str) -> Iterator[tuple[str, Any]]:
+def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
+    """Yield facts about a topology, and its groups of atoms: those of an index file, or default."""
+    universe = GroupUniverse(path)
+    if index is not None:
+        universe.use_index_file(read_index_file(index, len(universe.atoms)))
+    yield _fact("topology", path)
+    yield _fact("atoms", len(universe.atoms))
+    yield _fact("residues", len(universe.residues))
+    yield _fact("segments", len(universe.segments))
+    groups = [{"name": name, "atoms": n_atoms} for name, n_atoms in universe.groups()]
+    numbered = enumerate(groups) if index is not None else (("", group) for group in groups)
+    text = ", ".join(f"{number} {one['name']}: {one['atoms']}".strip() for number, one in numbered)
+    yield Fact("groups", text, "groups", groups)
+
+
+def _fact(name: str, value: Any) -> Fact:
+    """Make a fact whose heading is its key, and whose text is its value."""
+    return Fact(name, value, "_".join(name.split()), value)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
         # Others do not wait for h5py.
         from paceline.hdf5.conventions import list_tree
 
-        yield "format", "HDF5"
-        yield "size (bytes)", os.path.getsize(path)
+        size = os.path.getsize(path)
+        yield _fact("format", "HDF5")
+        yield Fact("size (bytes)", size, "size_bytes", size)
         with contextlib.suppress(PacelineError):
-            yield from run_in_sandbox(list_tree, path)
+            for name, text in run_in_sandbox(list_tree, path):
+                yield _fact(name, text)
 
 
-def _spacing(times: np.ndarray) -> str:
-    """Time between frames: one number where all are alike, else the least and the largest."""
+def _spacing(times: np.ndarray) -> list[float]:
+    """Time between frames, ps: one where all are alike, else the least and the largest."""
     between = np.diff(times)
     between = between[np.isfinite(between)]
     if len(between) == 0:
-        return "-"
+        return []
     low, high = between.min(), between.max()
     # Times of XTC are 32-bit: neighbours are rounded apart by this much.
     rounding = 2 * np.spacing(np.float32(np.nanmax(np.abs(times))))
-    return f"{between.mean():g}" if high - low <= rounding else f"{low:g} to {high:g}"
+    return [float(between.mean())] if high - low <= rounding else [float(low), float(high)]
 
 
-def _cell(core: Any) -> str:
+def _cell(core: Any) -> Fact:
     """Lengths and angles of the first frame's cell."""
+    text, value = "none", None
     if core.n_frames == 0:
-        return "-"
-    dimensions, _, _ = read_headers(core, [0])
-    if np.isnan(dimensions).any():
-        return "unknown: the first frame is damaged"
-    return " ".join(f"{value:g}" for value in dimensions[0]) if dimensions.any() else "none"
+        text = "-"
+    else:
+        dimensions, _, _ = read_headers(core, [0])
+        if np.isnan(dimensions).any():
+            text = "unknown: the first frame is damaged"
+        elif dimensions.any():
+            value = dimensions[0].tolist()
+            text = " ".join(f"{one:g}" for one in dimensions[0])
+    return Fact("cell (Å, degrees)", text, "cell", value)
 
 
-def _of_hdf5(file: Hdf5File) -> Iterator[tuple[str, Any]]:
+def _of_hdf5(file: Hdf5File) -> Iterator[Fact]:
     """Yield what an HDF5 file says about itself, its layout, and the cost of reading it."""
     index = file.chunk_index
-    yield from index.facts.items()
+    for name, text in index.facts.items():
+        yield _fact(name, text)
     for name, element in index.elements.items():
-        yield name, _element_in_words(element, file.n_frames, file.n_atoms)
+        yield _fact(name, _element_in_words(element, file.n_frames, file.n_atoms))
     main = next(iter(index.elements.values()))
     costs = read_costs(main, file.n_atoms)
-    yield (
-        "bytes read for each used",
-        ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown",
-    )
+    text = ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown"
+    ratios = {cost.access: float(cost.ratio) for cost in costs}
+    yield Fact("bytes read for each used", text, "bytes_read_for_each_used", ratios)
     # Of other files convert makes H5MD; repack leaves it as it is.
     command = "paceline repack" if index.format == "H5MD" else "paceline convert to H5MD"
-    yield "repacking", advice(costs, command=command)
+    yield _fact("repacking", advice(costs, command=command))
 
 
 def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:

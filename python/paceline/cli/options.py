@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import json
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline._core import __version__
 from paceline._util.files import parse_size
 from paceline.errors import UnsupportedError
 
@@ -271,6 +273,30 @@ def resolve_files(args: argparse.Namespace) -> None:
         raise UnsupportedError(f"expected one trajectory, found {', '.join(args.trajectory)}")
 
 
+def add_json_argument(section: Any) -> None:
+    """Add output as JSON."""
+    what = "one JSON document to stdout, as the manual describes"
+    section.add_argument("--json", action="store_true", help=what)
+
+
+def print_json(command: str, **values: Any) -> None:
+    """Print the JSON document of a command; numbers that are not finite are null."""
+    print(json.dumps(_finite({"command": command, "paceline": __version__, **values}), indent=1))
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON does not have: numbers that are not finite, and scalars of NumPy."""
+    if isinstance(value, dict):
+        return {str(key): _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
 def _is_second_topology(places: Sequence[str]) -> bool:
     """Check for a topology in its place, where it was given with -s as well."""
     kinds = [kind_of(place) for place in places[:2]]
@@ -520,7 +546,12 @@ def add_selection_arguments(parser: CommandParser, *, select: str) -> None:
         metavar="TEXT",
         help=f"atoms, in MDAnalysis's words, or the name of a group, such as Backbone [{select}]",
     )
-    add(
+    add_index_argument(parser)
+
+
+def add_index_argument(parser: CommandParser) -> None:
+    """Add the index file."""
+    parser.section("atoms").add_argument(
         "-n",
         "--index",
         metavar="FILE",

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import math
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -23,9 +24,11 @@ from paceline.cli.options import (
     TABLE_ENDINGS,
     CommandParser,
     add_frame_arguments,
+    add_json_argument,
     add_system_arguments,
     add_transform_arguments,
     positive,
+    print_json,
     seconds,
     size,
 )
@@ -180,8 +183,9 @@ def add_advise(commands: Any) -> CommandParser:
         default="raise",
         help="end at a damaged frame, or leave it out [%(default)s]",
     )
-    add = parser.section("output").add_argument
-    add("--tsv", action="store_true", help="the times alone, tab-separated")
+    how = parser.section("output").add_mutually_exclusive_group()
+    how.add_argument("--tsv", action="store_true", help="the times alone, tab-separated")
+    add_json_argument(how)
     parser.set_defaults(run=run_advise)
     return parser
 
@@ -205,6 +209,11 @@ def run_advise(args: argparse.Namespace) -> None:
         transforms=transforms_of(args),
         on_error=args.on_error,
     )
+    if args.json:
+        names = [re.sub(r" \((\w+)\)", r"_\1", name).replace(" ", "_") for name in ADVISE_COLUMNS]
+        rows = [dict(zip(names, row, strict=True)) for row in advice.rows()]
+        print_json("advise", times=rows)
+        return
     if not args.tsv:
         print(advice)
         return
