@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -247,6 +247,35 @@ class ForMDAnalysis:
 def _serial() -> type | None:
     """Get MDAnalysis's serial backend; None while it is not imported."""
     return getattr(sys.modules.get("MDAnalysis.analysis.backends"), "BackendSerial", None)
+
+
+def changed_by() -> str:
+    """Find a module that has put functions into MDAnalysis, which other processes may not have."""
+    of_mdanalysis = [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "MDAnalysis"
+    ]
+    for name, module in of_mdanalysis:
+        for value in list(vars(module).values()):
+            functions = [value]
+            if isinstance(value, type) and value.__module__ == name:
+                functions = list(vars(value).values())
+            for function in functions:
+                function = getattr(function, "fget", None) or function
+                source = getattr(function, "__module__", None) or ""
+                if isinstance(function, FunctionType) and (
+                    source == "__main__" or (functions != [value] and _is_foreign(source))
+                ):
+                    return source
+    return ""
+
+
+def _is_foreign(module: str) -> bool:
+    """Check that a module is neither Python's, nor MDAnalysis's, nor ours."""
+    package = module.partition(".")[0]
+    known = package in sys.stdlib_module_names or package in ("MDAnalysis", "paceline")
+    return package in sys.modules and not known
 
 
 def _analysis_of(func: partial) -> Any:

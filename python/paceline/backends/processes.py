@@ -19,7 +19,12 @@ import numpy as np
 from paceline._util.progress import Progress
 from paceline.backends.base import worker_count
 from paceline.backends.executor import BATCH_SECONDS, run_batches
-from paceline.backends.mdanalysis import ForMDAnalysis, NotPicklableError, RemoteCall
+from paceline.backends.mdanalysis import (
+    ForMDAnalysis,
+    NotPicklableError,
+    RemoteCall,
+    changed_by,
+)
 from paceline.errors import PacelineWarning
 from paceline.performance.records import DuplicateAttempt
 from paceline.schedule.scheduler import Scheduler, TaskBatcher, late_attempts
@@ -147,7 +152,8 @@ class Adaptive(ForMDAnalysis):
     """Begin an analysis of MDAnalysis in this process; do the rest in processes, where that pays.
 
     Each part is computed by a copy of the analysis, here as in a process, so that results have the
-    same bits whatever is decided. An analysis that cannot be copied is computed as MDAnalysis does.
+    same bits whatever is decided. An analysis that cannot be copied is computed as MDAnalysis does;
+    one of a program that has changed MDAnalysis stays here.
 
     Parameters
     ----------
@@ -186,6 +192,12 @@ class Adaptive(ForMDAnalysis):
             n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
             spent = time.monotonic() - begun
             if self.n_workers > 1 and spent > SAMPLE and spent / n_done * n_left > WORTH:
+                if who := changed_by():
+                    self.n_workers = 1
+                    self.description = (
+                        f"in this process: {who} changes MDAnalysis, which others would not see"
+                    )
+                    continue
                 rest = [replace(call, number=k) for k, call in enumerate(calls[number:])]
                 processes = Processes(self.n_workers)
                 done += processes.call_remote(remote, name, rest, bar)
