@@ -45,8 +45,9 @@ hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; 
 	$(BIN)/python tests/hunt.py kills --seed $(SEED) --runs 100
 	$(BIN)/python tests/hunt.py files
 
-suite: $(VENV)/built ## run MDAnalysis's own tests of its readers on ours
+suite: $(VENV)/built ## run MDAnalysis's own tests on paceline, and the MDAKits that are installed
 	$(BIN)/python tests/mdanalysis_suite.py
+	$(BIN)/python tests/kits.py
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check
