@@ -1,0 +1,257 @@
+"""The code blocks of the README and the manual run, on small files under the names of the pages."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from glob import glob
+from pathlib import Path
+
+import h5py
+import MDAnalysis
+import numpy as np
+import pandas
+import pytest
+from helpers.h5md_files import write_simple
+from helpers.mpi import MPIEXEC, environment
+from MDAnalysis.coordinates.base import Timestep
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import transform
+from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.backends.dask import LocalCluster
+from paceline.cli.main import _parser, main
+
+ROOT = Path(__file__).parents[1]
+#: A block of code: its language, and its lines.
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Beginnings of the shell's lines that are run.
+COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
+#: Beginnings of other lines of the shell: what installs, and what needs a cluster.
+OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
+OTHERS += ("PATH=", "srun ", "mpiexec -hosts ", "mpirun --host ", "python -m benchmarks", "[ $? ")
+#: Commands with --overwrite, which a reader adds who runs all lines of a page.
+OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
+#: Commands that take seconds with any file run on one page; on others their words are parsed.
+ONCE = {"advise": "docs/advise.md", "bench": "docs/scaling.md"}
+#: A script for MDAnalysis.
+SCRIPT = """
+import MDAnalysis as mda
+from MDAnalysis.analysis.rms import RMSD
+
+print(RMSD(mda.Universe("adk.psf", "adk.dcd"), select="name CA").run().results.rmsd[-1])
+"""
+#: Blocks that are not run, by page and a part of their text, and what runs the same.
+NOT_RUN = {
+    ("docs/clusters.md", "--8<-- "): "test_slurm.py",
+    ("docs/live.md", "--8<-- "): "test_live.py",
+    ("docs/live.md", "lennard_jones("): "test_live.py::test_units",
+    ("docs/live.md", "examples/"): "test_live.py",
+    ("docs/live.md", "live-output/"): "test_live.py::test_analyses_run_on_what_was_written",
+    ("docs/live.md", "-m mpi4py"): "test_live.py",
+    ("docs/experiments/contention.md", "SlowFileSystem"): "test_slowfs.py",
+    ("docs/snapshots.md", "Writer(MPI"): "test_snapshot_writer.py",
+    ("docs/snapshots.md", "Writer(comm"): "test_snapshot_writer.py",
+    ("docs/snapshots-reading.md", "Reader(MPI"): "test_snapshot_reader.py",
+    ("docs/layouts.md", "driver="): "HDF5 on MPI-IO",
+    ("docs/formats/h5md.md", "driver="): "HDF5 on MPI-IO",
+    ("docs/backends.md", "backends.MPI(MPI"): "test_mpi.py",
+    ("docs/scaling.md", "#SBATCH"): "Slurm",
+    ("docs/resuming.md", "#SBATCH"): "Slurm",
+}
+
+
+def pages() -> list[str]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [str(path.relative_to(ROOT)) for path in found if BLOCK.search(path.read_text("utf-8"))]
+
+
+def end_to_end(block):
+    return np.linalg.norm(block.positions[:, -1] - block.positions[:, 0], axis=1)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """Folder of files under the names that the pages have for them."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, path in {
+        "adk.psf": datafiles.PSF,
+        "adk.dcd": datafiles.DCD,
+        "md.tpr": datafiles.TPR2020,
+        "topol.tpr": datafiles.TPR2020,
+        "CONFIG": datafiles.DLP_CONFIG,
+        "HISTORY": datafiles.DLP_HISTORY,
+        "REVCON": datafiles.DLP_CONFIG,
+    }.items():
+        shutil.copy(path, folder / name)
+    write_protein(folder)
+    protein = paceline.Universe(folder / "md.tpr", folder / "md.trr")
+    adk = paceline.Universe(folder / "adk.psf", folder / "adk.dcd")
+    for universe, name, options in [
+        (protein, "a.xtc", {"stop": 40}),
+        (protein, "b.xtc", {"start": 40, "stop": 80}),
+        (protein, "c.dcd", {"start": 80}),
+        (protein, "md.part1.xtc", {"stop": 63}),
+        (protein, "md.part2.xtc", {"start": 60}),
+        (protein, "md.xtc", {}),
+        (protein, "md.h5md", {}),
+        (adk, "adk.xtc", {}),
+        (adk, "adk.h5md", {}),
+    ]:
+        paceline.run(paceline.Write(universe.atoms, folder / name), **options)
+    protein.select_atoms("protein").write(folder / "crystal.pdb")
+    for name in ("traj.xtc", "run0/md.xtc", "run1/md.xtc", "run2/md.xtc", "run3/md.xtc"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        os.link(folder / "md.xtc", folder / name)
+    for number in (1, 2):
+        os.link(folder / f"md.part{number}.xtc", folder / f"part{number}.xtc")
+        os.link(folder / "md.xtc", folder / f"run-{number}.xtc")
+    write_hdf5(folder, adk)
+    (folder / "pieces").mkdir()
+    (folder / "package").mkdir()
+    (folder / "package" / "module.py").write_text(SCRIPT, encoding="utf-8")
+    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Client of a cluster of Dask on this machine."""
+    with contextlib.closing(LocalCluster(2)) as cluster:
+        yield cluster.client
+
+
+def write_protein(folder: Path) -> None:
+    """Write a raw trajectory of GROMACS's topology: molecules cross the borders of the cell."""
+    atoms = MDAnalysis.Universe(datafiles.TPR2020).atoms
+    rng = np.random.default_rng(11)
+    steps = rng.normal(size=(len(atoms), 3))
+    steps *= 1.2 / np.linalg.norm(steps, axis=1, keepdims=True)
+    places = rng.uniform(0, 60, (len(atoms), 3))
+    for one, other in atoms.bonds.indices:
+        # Bonds of a topology begin at the lower number.
+        places[other] = places[one] + steps[other]
+    system = MDAnalysis.Merge(atoms)
+    with MDAnalysis.Writer(str(folder / "md.trr"), len(atoms)) as writer:
+        for frame in range(120):
+            ts = Timestep(len(atoms), velocities=True)
+            ts.positions = (places + rng.normal(0, 0.2, places.shape)) % 60
+            ts.velocities = rng.normal(0, 5, places.shape)
+            ts.dimensions = [60, 60, 60, 90, 90, 90]
+            ts.frame, ts.time, ts.data["step"] = frame, 1000.0 * frame, 500_000 * frame
+            system.trajectory.ts = ts
+            writer.write(system.atoms)
+
+
+def write_hdf5(folder: Path, adk: paceline.Universe) -> None:
+    """Write HDF5 files as other programs do, most of which lack something."""
+    positions = adk.trajectory.timeseries(order="fac", stop=20) / 10
+    n_frames = len(positions)
+    clock = {"step": np.arange(n_frames), "time": np.arange(n_frames) * 1000.0, "edges": None}
+    moves = {"velocity": None, "force": positions}
+    held = {"position": positions, **moves, **clock}
+    write_simple(folder / "forces.h5", units={}, **held)
+    held["force"] = None
+    for name in ("dump.h5", "lj.h5"):
+        write_simple(folder / name, units={}, **held)
+    write_simple(folder / "md.h5", group="solute", **held)
+    with h5py.File(folder / "md.h5", "r+") as file:
+        file.copy("particles/solute", "particles/solvent")
+    with h5py.File(folder / "bare.h5", "w") as file:
+        file["pos"] = positions
+    with paceline.H5MDWriter(folder / "run.h5md", adk.atoms.n_atoms) as writer:
+        for ts in adk.trajectory[:20]:
+            ts.data["energy"] = float(ts.frame)
+            writer.write(adk.atoms)
+
+
+#: Names that pages use without defining them, and what they are there.
+PRESET = {
+    "np": lambda: np,
+    "pandas": lambda: pandas,
+    "paceline": lambda: paceline,
+    "transform": lambda: transform,
+    "RMSD": lambda: RMSD,
+    "RMSF": lambda: RMSF,
+    "InterRDF": lambda: InterRDF,
+    "end_to_end": lambda: end_to_end,
+    "u": lambda: paceline.Universe("md.tpr", "md.trr"),
+    "ca": lambda: paceline.Universe("md.tpr", "md.trr").select_atoms("name CA"),
+    "protein": lambda: paceline.Universe("md.tpr", "md.trr").select_atoms("protein"),
+    "rmsd": lambda: RMSD(PRESET["ca"]()).run(),
+    "crystal": lambda: MDAnalysis.Universe("crystal.pdb"),
+    **{name: partial(getattr, transform, name) for name in ("unwrap", "center", "wrap", "fit")},
+}
+
+
+def run_python(code: str, names: dict, where: str) -> None:
+    """Run a block of Python; names that its page has not defined are those of other pages."""
+    for name, make in PRESET.items():
+        if re.search(rf"(?<![.\w\"]){name}\b", code) and name not in names:
+            names[name] = make()
+    exec(compile(code, where, "exec"), names)
+
+
+def run_shell(lines: str, page: str) -> None:
+    """Run the lines of a block of the shell that are commands of paceline."""
+    for line in lines.replace("\\\n", " ").splitlines():
+        line = line.removeprefix("$ ").partition(" #")[0].strip()
+        words = shlex.split(line, comments=True) if line.startswith(COMMANDS) else []
+        if line.startswith("paceline "):
+            # As the shell does, with patterns that are not quoted.
+            words = [one for word in line.split() for one in sorted(glob(word)) or [word]]
+            words = shlex.split(" ".join(words))
+            if words[1] in ONCE and page != ONCE[words[1]]:
+                _parser().parse_args(words[1:])
+                continue
+            if words[1] == "bench":
+                words += ["--repeats", "1"]
+            if words[1] == "split":
+                words += ["-o", tempfile.mkdtemp(dir=".")]
+            overwrite = (words[1] in OVERWRITE and "-o" in words) or words[1] == "convert"
+            assert main([*words[1:], *["--overwrite"] * overwrite]) in (0, None), line
+        elif words:
+            line = line.replace("mpirun -n 64", f"{shlex.join(MPIEXEC)} -n 2")
+            command = shlex.join(
+                [sys.executable, "-c", "from paceline.cli import main; raise SystemExit(main())"]
+            )
+            line = re.sub(r"\bpaceline (rmsd.*)", rf"{command} \1 --overwrite", line)
+            line = line.replace("python -m", f"{sys.executable} -m")
+            subprocess.run(line, shell=True, check=True, env=environment())
+
+
+@pytest.mark.parametrize("page", pages())
+def test_blocks_run(page, files, tmp_path, monkeypatch, request):
+    shutil.copytree(files, tmp_path, copy_function=os.link, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names: dict = {}
+    for block in BLOCK.finditer(text):
+        language, code = block.groups()
+        if any(page == other and part in code for other, part in NOT_RUN):
+            continue
+        n_before = text.count("\n", 0, block.start()) + 1
+        # Pieces of an earlier split are in the way of another.
+        for piece in tmp_path.glob("md.0*.xtc"):
+            piece.unlink()
+        if language == "python":
+            if re.search(r"\bclient\b|Client", code):
+                client = request.getfixturevalue("client")
+                code = re.sub(r"Client\(.*\)", "client", code)
+                names["client"] = client
+            run_python("\n" * n_before + code, names, page)
+        elif language == "bash":
+            run_shell(code, page)
+
+
+def test_names_of_blocks_that_are_not_run_exist():
+    for page, part in NOT_RUN:
+        blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+        assert any(part in code for _, code in blocks), (page, part)
