@@ -7,9 +7,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import paceline
-from paceline.analysis.results import Results
+from paceline.analysis.results import Results, Table
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import UnsupportedError
 
@@ -140,6 +141,55 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
     assert rmsf.results.plot(axes) is axes
     alone = rmsf.results.plot()
-    assert (alone.get_xlabel(), alone.get_ylabel()) == ("atom index", "RMSF (Å)")
+    assert (alone.get_xlabel(), alone.get_ylabel()) == ("residue", "RMSF (Å)")
     assert alone.get_legend() is None
     mpl.pyplot.close("all")
+
+
+class TestFigures:
+    """Lines of figures."""
+
+    @staticmethod
+    def lines_of(results):
+        axes = results.plot(Figure().subplots())
+        return axes, [np.array(line.get_data()) for line in axes.get_lines()]
+
+    def test_series_of_many_frames_have_a_running_mean(self):
+        values = np.random.default_rng(5).normal(size=3000)
+        values[40:50] = np.nan
+        table = Table({"time (ps)": np.arange(3000.0), "a": values}, "time (ps)", {"a": "A"}, "A")
+        axes, (raw, mean) = self.lines_of(Results(table=table))
+        np.testing.assert_array_equal(raw[1], values)
+        expected = [np.nanmean(values[max(k - 15, 0) : k + 16]) for k in range(3000)]
+        np.testing.assert_allclose(mean[1], expected, rtol=0, atol=1e-9)
+        assert axes.get_legend().get_title().get_text() == "running mean of 31 frames"
+
+    def test_short_series_are_drawn_as_they_are(self):
+        values = np.arange(500.0)
+        table = Table({"time (ps)": values, "a": values}, "time (ps)", {"a": "A"}, "A")
+        axes, lines = self.lines_of(Results(table=table))
+        assert len(lines) == 1
+        assert axes.get_legend() is None
+
+    def test_rmsf_is_drawn_against_residues(self, adk):
+        u = paceline.Universe(*adk)
+        ca = u.select_atoms("name CA")
+        results = RMSF(ca).run(stop=5).results
+        axes, [line] = self.lines_of(results)
+        np.testing.assert_array_equal(line, [ca.resids, results.rmsf])
+        assert axes.get_xlabel() == "residue"
+        assert next(iter(results.to_dataframe())) == "atom index"
+
+    def test_rmsf_of_residues_is_the_mean_of_their_atoms(self, adk):
+        atoms = paceline.Universe(*adk).atoms
+        results = RMSF(atoms).run(stop=5).results
+        _, [line] = self.lines_of(results)
+        means = [results.rmsf[residue.atoms.indices].mean() for residue in atoms.residues]
+        np.testing.assert_allclose(line[1], means, rtol=1e-12)
+
+    def test_rmsf_of_chains_is_not_joined(self, adk):
+        u = paceline.Universe(*adk)
+        u.residues.resids = np.arange(len(u.residues)) % 107 + 1
+        _, [line] = self.lines_of(RMSF(u.select_atoms("name CA")).run(stop=5).results)
+        assert np.flatnonzero(np.isnan(line[0])).tolist() == [107]
+        assert np.isnan(line[1, 107])

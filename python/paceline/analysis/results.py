@@ -25,6 +25,8 @@ FIGURE_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
+#: Points from which on a series in time is drawn with a running mean, and windows in all of them.
+MANY_POINTS, WINDOWS = 2000, 100
 #: Rows of a table that are formatted at a time.
 ROWS = 2**16
 
@@ -34,13 +36,15 @@ class Table:
     """Columns of equal length by title, and those that make a figure.
 
     `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
-    `y_label` is the label of the ordinate, unit included.
+    `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
+    that table.
     """
 
     columns: Mapping[str, np.ndarray]
     x: str
     y: Mapping[str, str]
     y_label: str
+    drawn: "Table | None" = None
 
 
 class Results(dict[str, Any]):
@@ -253,16 +257,46 @@ class Results(dict[str, Any]):
 
 def _draw(table: Table, ax: Any) -> Any:
     """Draw a table into `matplotlib.axes.Axes`."""
+    table = table.drawn or table
+    x = table.columns[table.x]
+    width = len(x) // WINDOWS | 1
+    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS
     for title, name in table.y.items():
-        ax.plot(table.columns[table.x], table.columns[title], label=name)
+        values = table.columns[title]
+        if has_mean:
+            (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4)
+            ax.plot(x, _running_mean(values, width), color=line.get_color(), label=name)
+        else:
+            ax.plot(x, values, label=name)
     ax.set_xlabel(table.x)
     ax.set_ylabel(table.y_label)
     ax.margins(x=0)
+    # Times of many digits have room side by side.
+    ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
-    if len(table.y) > 1:
+    if len(table.y) > 1 or has_mean:
         # Above the axes: nowhere else is sure to be free of lines.
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0)
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            frameon=False,
+            borderaxespad=0,
+            title=f"running mean of {width} frames" if has_mean else None,
+            alignment="left",
+        )
     return ax
+
+
+def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Average over a window around each point, shorter at the ends; NaN values are left out."""
+    known = ~np.isnan(values)
+    sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
+    counts = np.cumsum(np.concatenate([[0], known]))
+    places = np.arange(len(values))
+    first = np.maximum(places - width // 2, 0)
+    stop = np.minimum(places + width // 2 + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[stop] - sums[first]) / (counts[stop] - counts[first])
 
 
 def _name_and_unit(title: str) -> tuple[str, str]:

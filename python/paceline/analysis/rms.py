@@ -232,8 +232,30 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
             if hasattr(self.atomgroup, name):
                 columns[title] = getattr(self.atomgroup, name)
         columns["RMSF (Å)"] = rmsf
-        table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)")
+        drawn = _along_residues(self.atomgroup, rmsf)
+        table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)", drawn)
         self.results = Results(table=table, provenance=self.record(), rmsf=rmsf)
+
+
+def _along_residues(atoms: Any, rmsf: np.ndarray) -> Table | None:
+    """Average over the atoms of each residue, along residue numbers; None for a single residue.
+
+    A row of NaN is where numbers do not increase, as between chains: lines end there.
+    """
+    if not hasattr(atoms, "resids"):
+        return None
+    residues, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
+    if len(residues) < 2:
+        return None
+    values = np.bincount(rows, weights=rmsf) / n_atoms
+    numbers = atoms.universe.residues.resids[residues].astype(float)
+    ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
+    columns = {
+        "residue": np.insert(numbers, ends, np.nan),
+        "RMSF (Å)": np.insert(values, ends, np.nan),
+    }
+    label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
+    return Table(columns, "residue", {"RMSF (Å)": "RMSF"}, label)
 
 
 @dataclass(frozen=True)
