@@ -25,8 +25,8 @@ SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 class InterRDF(AnalysisBase):
     r"""Radial distribution function between the atoms of two groups.
 
-    .. math:: g_{ab}(r) = \frac{V}{N_a N_b} \sum_{i=1}^{N_a} \sum_{j=1}^{N_b}
-              \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle
+    $$g_{ab}(r) = \frac{V}{N_a N_b} \sum_{i=1}^{N_a} \sum_{j=1}^{N_b}
+              \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle$$
 
     Distances are those of the nearest images in each frame's own cell, or plain ones in a frame
     without a cell. They are rounded as MDAnalysis rounds them, so that the counts agree: in files
@@ -42,7 +42,7 @@ class InterRDF(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Make `results.rdf` :math:`g_{ab}(r)`; the density of atoms of `g2` around each pair's first
+        Make `results.rdf` $g_{ab}(r)$; the density of atoms of `g2` around each pair's first
         atom, summed over `g1` (Å⁻³); or the number of pairs, each per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule, of which so many atoms in a row are in `g1` and `g2`.

@@ -19,11 +19,11 @@ from paceline.transform.base import check_masses, check_static, reference_positi
 class RMSD(AnalysisBase):
     r"""Root mean square deviation from a reference, frame by frame.
 
-    .. math:: \rho(t) = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
-              \left|\mathbf{x}_i(t) - \mathbf{x}_i^\mathrm{ref}\right|^2}
+    $$\rho(t) = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
+              \left|\mathbf{x}_i(t) - \mathbf{x}_i^\mathrm{ref}\right|^2}$$
 
     after the rotation and translation that make it least (QCP: Theobald 2005, Acta Cryst. A61,
-    478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The weights :math:`w_i` are
+    478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The weights $w_i$ are
     relative to their mean. Molecules must be whole.
 
     Parameters
@@ -182,8 +182,8 @@ class RMSD(AnalysisBase):
 class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     r"""Root mean square fluctuation of each atom about its mean position.
 
-    .. math:: \rho_i = \sqrt{\left\langle \left|\mathbf{x}_i
-              - \langle\mathbf{x}_i\rangle\right|^2 \right\rangle}
+    $$\rho_i = \sqrt{\left\langle \left|\mathbf{x}_i
+              - \langle\mathbf{x}_i\rangle\right|^2 \right\rangle}$$
 
     Nothing is superimposed and no molecule made whole: the trajectory must be fitted before.
     Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
