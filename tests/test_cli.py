@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from MDAnalysis.auxiliary.XVG import XVGReader
 
 import paceline
 from paceline.analysis.rdf import InterRDF
@@ -569,3 +570,50 @@ def test_validate_as_json(adk, adk_in_water, tmp_path, run):
     assert run("validate", "-s", adk_in_water.topology, "-f", adk_in_water.trajectory)[0] == 0
     status, out, _ = run("validate", adk.topology, adk_in_water.trajectory)
     assert (status, f"expected the 3341 atoms of {adk.topology}, found 47681" in out) == (1, True)
+
+
+def test_tables_for_grace(adk, universe, tmp_path, run):
+    path = tmp_path / "rmsd.xvg"
+    arguments = ("rmsd", *adk, "--group", "resid 1-29", "-o", path)
+    status, out, _ = run(*arguments)
+    assert (status, out) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    for line in (
+        '@    title "RMSD"',
+        '@    xaxis  label "time (ps)"',
+        '@    yaxis  label "RMSD (Å)"',
+        '@ s0 legend "protein and name CA"',
+        '@ s1 legend "resid 1-29"',
+    ):
+        assert f"\n{line}\n" in text
+    wanted = table(run(*arguments[:-2])[1])
+    assert np.array_equal(np.loadtxt(path, comments=("#", "@")), wanted[:, 1:])
+    reader = XVGReader(str(path))
+    assert np.array_equal([step.data for step in reader], wanted[:, 1:])
+    assert f"# command: paceline rmsd {adk.topology} {adk.trajectory} " in text
+    assert run(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "labels"),
+    [
+        (["rmsf"], ("atom index", "RMSF (Å)")),
+        (["rdf", "--select", "name CA", "--norm", "none"], ("r (Å)", "pairs per frame")),
+    ],
+)
+def test_every_table_can_be_drawn_by_grace(command, labels, adk, tmp_path, run):
+    path = tmp_path / "table.xvg"
+    assert run(*command, *adk, "-o", path)[0] == 0
+    text = path.read_text(encoding="utf-8")
+    assert re.findall('axis  label "(.*)"', text) == list(labels)
+    found = np.loadtxt(path, comments=("#", "@"))
+    assert found.shape[1] == 2
+    assert np.array_equal(found, np.array([step.data for step in XVGReader(str(path))]))
+
+
+def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):
+    system, frames = damaged
+    path = tmp_path / "rmsd.xvg"
+    assert run("rmsd", *system, "--on-error", "skip", "-o", path)[0] == 0
+    found = np.loadtxt(path, comments=("#", "@"))
+    assert np.flatnonzero(np.isnan(found[:, 1])).tolist() == sorted(frames)

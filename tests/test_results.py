@@ -95,7 +95,7 @@ def test_figures_are_not_overwritten_unasked(rmsf, tmp_path):
 def test_what_cannot_be_saved_leaves_no_file(rmsf, universe, tmp_path):
     matrices = paceline.TimeSeries(lambda block: block.positions, universe.atoms[:3]).run(stop=3)
     for save, results, name, words in (
-        ("save", rmsf.results, "a.txt", r"\.npz, \.csv or \.tsv, not '\.txt'"),
+        ("save", rmsf.results, "a.txt", r"\.npz, \.csv, \.tsv or \.xvg, not '\.txt'"),
         ("save", rmsf.results, "a", "not ''"),
         ("save", matrices.results, "a.csv", "several numbers an entry"),
         ("save", RMSF(universe).results, "a.csv", "not run"),

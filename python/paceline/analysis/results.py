@@ -148,7 +148,7 @@ class Results(dict[str, Any]):
         ----------
         path : path-like
             Ending in .npz (all arrays), .csv or .tsv (the table; provenance in lines that begin
-            with #).
+            with #), or .xvg (the columns of the figure, for Grace and GROMACS's users).
         overwrite : bool
             Replace an existing file.
 
@@ -167,6 +167,10 @@ class Results(dict[str, Any]):
         if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 np.savez(file, **self, provenance=np.array(provenance, dtype=str))
+        elif _ending(path) == ".xvg":
+            with new_file(path, overwrite=overwrite) as file:
+                file.writelines(f"# {line}\n" for line in provenance)
+                self._write_xvg(file)
         else:
             with new_file(path, overwrite=overwrite) as file:
                 file.writelines(f"# {line}\n" for line in provenance)
@@ -189,6 +193,19 @@ class Results(dict[str, Any]):
         for first in range(0, n_rows, ROWS):
             rows = slice(first, first + ROWS)
             writer.writerows(zip(*(v[rows].tolist() for v in columns.values()), strict=True))
+
+    def _write_xvg(self, file: IO[str]) -> None:
+        """Write the columns of the figure as Grace reads them, every digit of each number."""
+        table = self._table
+        title = _in_quotes(self.provenance.get("analysis", table.y_label))
+        file.write(f'@    title "{title}"\n@    xaxis  label "{_in_quotes(table.x)}"\n')
+        file.write(f'@    yaxis  label "{_in_quotes(table.y_label)}"\n@TYPE xy\n')
+        for k, legend in enumerate(table.y.values()):
+            file.write(f'@ s{k} legend "{_in_quotes(legend)}"\n')
+        columns = [table.columns[title] for title in (table.x, *table.y)]
+        for first in range(0, len(columns[0]), ROWS):
+            rows = (values[first : first + ROWS].tolist() for values in columns)
+            file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*rows, strict=True))
 
     def to_dataframe(self) -> Any:
         """The table as a `pandas.DataFrame`.
@@ -299,6 +316,11 @@ def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
         return (sums[stop] - sums[first]) / (counts[stop] - counts[first])
 
 
+def _in_quotes(text: str) -> str:
+    """Put a text on one line without the quotes that end a label of Grace."""
+    return " ".join(str(text).replace('"', "'").split())
+
+
 def _name_and_unit(title: str) -> tuple[str, str]:
     """Split the title of a column, as "time (ps)"; the unit may be empty."""
     name, _, unit = (
@@ -309,9 +331,10 @@ def _name_and_unit(title: str) -> tuple[str, str]:
 
 def check_ending(path: str | os.PathLike) -> None:
     """Raise `UnsupportedError` if results cannot be saved under a name of this ending."""
-    if _ending(path) not in (".npz", ".csv", ".tsv"):
+    if _ending(path) not in (".npz", ".csv", ".tsv", ".xvg"):
         raise UnsupportedError(
-            f"{os.fspath(path)}: results are saved as .npz, .csv or .tsv, not {_ending(path)!r}"
+            f"{os.fspath(path)}: results are saved as .npz, .csv, .tsv or .xvg, "
+            f"not {_ending(path)!r}"
         )
 
 

@@ -28,7 +28,7 @@ SECTIONS = (
 )
 
 #: Endings of tables.
-TABLE_ENDINGS = ".csv, .tsv or .npz"
+TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
 
 #: Commands of GROMACS, and what they are called here.
 COMMANDS_OF_GROMACS = {
