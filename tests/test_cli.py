@@ -18,7 +18,7 @@ from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between, frames_of
-from paceline.cli.main import main
+from paceline.cli.main import in_options, main
 from paceline.cli.options import SECTIONS, bound
 
 
@@ -617,3 +617,41 @@ def test_damaged_frames_are_nan_for_grace(damaged, tmp_path, run):
     assert run("rmsd", *system, "--on-error", "skip", "-o", path)[0] == 0
     found = np.loadtxt(path, comments=("#", "@"))
     assert np.flatnonzero(np.isnan(found[:, 1])).tolist() == sorted(frames)
+
+
+def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run):
+    out = tmp_path / "out.trr"
+    out.touch()
+    said = [
+        run("convert", adk_in_water.trajectory, out)[2],
+        run("rmsd", *adk, adk.trajectory, "--end", 2)[2],
+        run("rmsd", adk.topology, adk_in_water.trajectory)[2],
+        run("rmsd", *adk_in_water, "--unwrap", "--end", 2)[2],
+    ]
+    for text, words in zip(
+        said,
+        (
+            "overwriting it must be asked for (--overwrite)",
+            "; --continuous ",
+            "load the topology that the trajectory was written with",
+            "load a topology that has them",
+        ),
+        strict=True,
+    ):
+        assert words in text
+        assert not re.search(r"[a-z]=|guess_bonds|unwrap\(|tol_mass", text), text
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("choose one with group= (--particles): a, b", "choose one with --particles: a, b"),
+        ("backend='threads' sends nothing", "--backend threads sends nothing"),
+        ("n_workers=4 contradicts the backend", "--n-workers 4 contradicts the backend"),
+        ("give dt= (--dt) to say better", "give --dt to say better"),
+        ("1 u of the reference; tol_mass allows more", "1 u of the reference"),
+        ("reference=3 and rebound=4 stay", "reference=3 and rebound=4 stay"),
+    ],
+)
+def test_keywords_become_options(message, shown):
+    assert in_options(message) == shown

@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -46,6 +47,29 @@ COMMANDS = (
 
 #: Exit statuses: the data, the arguments, and Ctrl-C.
 BAD_DATA, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
+
+#: Keywords of functions that messages name, and the options that set them.
+KEYWORDS = {
+    **{"group": "--particles", "for_": "--for", "ref_frame": "--ref", "dt": "--dt"},
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("backend", "n_workers", "on_error", "continuous", "units", "dataset", "external"),
+            *("overwrite", "precision", "chunk", "align", "compress", "checkpoint"),
+        )
+    },
+}
+_KEYWORD = re.compile(
+    rf"\b({'|'.join(KEYWORDS)})=(True\b|\"[^\"]*\"|'[^']*'|[0-9][\w.]*)?( \(--[\w-]+\)|, --[\w-]+)?"
+)
+#: Advice that no option can follow.
+_FOR_SCRIPTS = (
+    ", or name with sub= the indices that the topology's atoms have in the trajectory",
+    "; tol_mass allows more",
+    ", or guess them with universe.atoms.guess_bonds()",
+    ", guess them with universe.atoms.guess_bonds(), or name the molecules that have bonds: "
+    "unwrap(atomgroup)",
+)
 
 EXAMPLES = """\
 examples:
@@ -126,7 +150,7 @@ def _main(argv: Sequence[str]) -> int:
             else:
                 print(f"paceline: error: {_one_line(error)}", file=sys.stderr)
                 for note in getattr(error, "__notes__", ()):
-                    print(f"paceline: {note}", file=sys.stderr)
+                    print(f"paceline: {in_options(note)}", file=sys.stderr)
             return _status(error)
     return status
 
@@ -182,7 +206,28 @@ def _status(error: Exception) -> int:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    return in_options(" ".join(str(error).split())) or type(error).__name__
+
+
+def in_options(message: str) -> str:
+    """Name options where a message names keywords, and leave out advice for scripts.
+
+    Examples
+    --------
+    >>> in_options('frame 3 has no velocities (on_error="skip")')
+    'frame 3 has no velocities (--on-error skip)'
+    >>> in_options("continuous=True (--continuous) leaves them out")
+    '--continuous leaves them out'
+    """
+    for advice in _FOR_SCRIPTS:
+        message = message.replace(advice, "")
+    return _KEYWORD.sub(_option, message)
+
+
+def _option(found: re.Match) -> str:
+    """Write a keyword and its value as an option."""
+    value = (found[2] or "").strip("\"'")
+    return KEYWORDS[found[1]] + (f" {value}" if value not in ("", "True") else "")
 
 
 class _Warnings:
@@ -196,4 +241,4 @@ class _Warnings:
     ) -> None:
         if issubclass(category, PacelineWarning) and str(message) not in self._said:
             self._said.add(str(message))
-            print(f"paceline: warning: {message}", file=sys.stderr)
+            print(f"paceline: warning: {in_options(str(message))}", file=sys.stderr)
