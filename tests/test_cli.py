@@ -655,3 +655,35 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
 )
 def test_keywords_become_options(message, shown):
     assert in_options(message) == shown
+
+
+def completed(line, folder):
+    """What a shell is offered for the last word of a command line, in this folder."""
+    pytest.importorskip("argcomplete")
+    answer = folder / "answer"
+    asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_IFS": "\n"}
+    code = "import sys; sys.argv[0] = 'paceline'; from paceline.cli import main; main()"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | asked, check=True)
+    return sorted(word.strip() for word in answer.read_text().split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("paceline re", ["repack", "report"]),
+        ("paceline rmsd --sel", ["--select"]),
+        ("paceline rmsd md.tpr --ba", ["--backend"]),
+        ("paceline rmsd --backend thr", ["threads"]),
+        ("paceline rmsd md.", ["md.tpr", "md.xtc"]),
+        ("paceline rmsd md.tpr md.x", ["md.xtc"]),
+        ("paceline convert -s md.t", ["md.tpr"]),
+        ("paceline convert -f md.tpr md.x", ["md.xtc"]),
+        ("paceline rmsf -n ind", ["index.ndx"]),
+        ("paceline bench scaling rmsd md.tpr --rep", ["--repeats"]),
+    ],
+)
+def test_shells_complete_commands_options_and_files(line, wanted, tmp_path):
+    for name in ("md.tpr", "md.xtc", "index.ndx"):
+        (tmp_path / name).touch()
+    assert completed(line, tmp_path) == wanted

@@ -104,6 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
     """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+        import argcomplete
+
+        argcomplete.autocomplete(_parser())
     argv = sys.argv[1:] if argv is None else list(argv)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
