@@ -119,7 +119,7 @@ def add_info(commands: Any) -> CommandParser:
         epilog=INFO_EXAMPLES,
     )
     form = FileForm(topology="optional", trajectory="optional")
-    add_file_arguments(parser, form, formats=FORMATS)
+    add_file_arguments(parser, form, formats=FORMATS, chain=False)
     add_index_argument(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
@@ -203,7 +203,7 @@ def add_index(commands: Any) -> CommandParser:
         "user's cache, where their folder cannot be written). Every other command does so too.",
         epilog=INDEX_EXAMPLES,
     )
-    add_file_arguments(parser, FileForm(), formats=FORMATS)
+    add_file_arguments(parser, FileForm(), formats=FORMATS, chain=False)
     parser.section("calculation").add_argument(
         "--refresh", action="store_true", help="make it anew"
     )
@@ -251,7 +251,8 @@ def add_validate(commands: Any) -> CommandParser:
         epilog=VALIDATE_EXAMPLES,
     )
     form = FileForm(topology="optional")
-    add_file_arguments(parser, form, formats=f"each is checked by itself: {FORMATS}")
+    formats = f"{FORMATS}; each is checked by itself"
+    add_file_arguments(parser, form, formats=formats, chain=False)
     add_backend_arguments(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     add_json_argument(how)

@@ -191,9 +191,12 @@ def _form(files: Sequence[tuple[str, str]]) -> str:
 
 
 def add_file_arguments(
-    parser: CommandParser, form: FileForm, *, formats: str, more: str = ""
+    parser: CommandParser, form: FileForm, *, formats: str, more: str = "", chain: bool = True
 ) -> None:
-    """Add the files of a command, by place and by option; `more` is other usage."""
+    """Add the files of a command, by place and by option; `more` is other usage.
+
+    With `chain`, several trajectories are one; else each is taken by itself.
+    """
     more = f" {more}" if more else ""
     parser.usage = (
         f"%(prog)s [options] {form.by_place}{more}\n       "
@@ -215,7 +218,7 @@ def add_file_arguments(
         nargs="+",
         action="extend",
         metavar="FILE",
-        help=f"{formats}{several if form.several else ''}",
+        help=f"{formats}{several if form.several and chain else ''}",
     )
     if form.output:
         add("-o", "--output", type=Path, metavar="FILE", help="what to write")
