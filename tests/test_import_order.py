@@ -21,7 +21,7 @@ ORDER = (
     ("schedule.plan", "trajectory.source"),
     ("hdf5",),
     ("trajectory",),
-    ("topology_cache", "transform"),
+    ("mdtraj", "topology_cache", "transform"),
     ("analysis.interfaces",),
     ("schedule", "universe"),
     ("backends",),

@@ -18,6 +18,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
 from paceline.analysis.results import Results, Table
 from paceline.block import AtomAttributes, Block, field_bits
+from paceline.errors import UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.runner import run
 from paceline.transform.base import Transform, check_static
@@ -322,6 +323,7 @@ class _FunctionAnalysis(AnalysisBase):
         function: Callable[[Block], Any],
         atomgroup: Any,
         fields: Sequence[str],
+        block: str,
         verbose: bool,
     ):
         super().__init__(atomgroup, verbose=verbose)
@@ -329,11 +331,20 @@ class _FunctionAnalysis(AnalysisBase):
         self.fields = fields
         if not callable(function):
             raise TypeError(f"expected a function of a block, found {type(function).__name__}")
-        self.function = function
+        if block not in ("paceline", "mdtraj"):
+            raise ValueError(f"expected block to be 'paceline' or 'mdtraj', found {block!r}")
+        if block == "mdtraj" and tuple(fields) != ("positions",):
+            raise UnsupportedError(
+                f"trajectories of MDTraj hold positions alone, and {', '.join(fields)} are asked "
+                "for: use paceline's own blocks"
+            )
+        self.function, self.block = function, block
 
     @property
     def attributes(self) -> Mapping[str, np.ndarray]:
         """Attributes of the atoms and of their residues, where the topology has them."""
+        if self.block == "mdtraj":
+            return {}  # its topology has them
         residues, rows = np.unique(self.atomgroup.resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
@@ -343,6 +354,15 @@ class _FunctionAnalysis(AnalysisBase):
                 of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
             ),
         )
+
+    @property
+    def _of_block(self) -> Callable[[Block], Any]:
+        """The function, as one of paceline's blocks."""
+        if self.block == "paceline":
+            return self.function
+        from paceline.mdtraj import WithTrajectory
+
+        return WithTrajectory(self.function, self.atomgroup)
 
     @property
     def _function_name(self) -> str:
@@ -386,6 +406,8 @@ class TimeSeries(_FunctionAnalysis):
         Name of the series in tables and figures; by default the function's.
     unit : str, optional
         Its unit, for the same.
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
     verbose : bool
         Show progress.
 
@@ -403,8 +425,10 @@ class TimeSeries(_FunctionAnalysis):
     ------
     TypeError
         The function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
     ValueError
-        An unknown field.
+        An unknown field or kind of block.
 
     Examples
     --------
@@ -426,14 +450,15 @@ class TimeSeries(_FunctionAnalysis):
         fields: Sequence[str] = ("positions",),
         label: str | None = None,
         unit: str | None = None,
+        block: str = "paceline",
         verbose: bool = False,
     ):
-        super().__init__(function, atomgroup, fields, verbose)
+        super().__init__(function, atomgroup, fields, block, verbose)
         self.label, self.unit = label, unit
 
     def prepare(self) -> PerFrame:
         """The function itself."""
-        return _Function(self.function)
+        return _Function(self._of_block)
 
     def finish(self, value: np.ndarray) -> None:
         """Keep the rows, with frames and times."""
@@ -468,6 +493,8 @@ class Reduce(_FunctionAnalysis):
         Atoms whose positions the function sees, in this order.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
     verbose : bool
         Show progress.
 
@@ -481,8 +508,10 @@ class Reduce(_FunctionAnalysis):
     ------
     TypeError
         A function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
     ValueError
-        An unknown field, or no frame is left.
+        An unknown field or kind of block, or no frame is left.
 
     Examples
     --------
@@ -508,16 +537,17 @@ class Reduce(_FunctionAnalysis):
         atomgroup: Any,
         *,
         fields: Sequence[str] = ("positions",),
+        block: str = "paceline",
         verbose: bool = False,
     ):
-        super().__init__(function, atomgroup, fields, verbose)
+        super().__init__(function, atomgroup, fields, block, verbose)
         if not callable(merge):
             raise TypeError(f"expected a function that merges, found {type(merge).__name__}")
         self.merge = merge
 
     def prepare(self) -> Reduction:
         """Both functions."""
-        return _FunctionAndMerge(self.function, self.merge)
+        return _FunctionAndMerge(self._of_block, self.merge)
 
     def finish(self, value: Any) -> None:
         """Keep the merged partial result."""

@@ -1,0 +1,374 @@
+"""Frames as trajectories of MDTraj: in nm and ps, for its functions, on all cores."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline.block import Block, FrameBuffer
+from paceline.errors import AtomCountError, UnsupportedError
+from paceline.hdf5.trajectory import is_hdf5
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import files_named
+from paceline.trajectory.read_ahead import ReadAhead
+from paceline.trajectory.source import FrameSource, TimeAxis
+
+if TYPE_CHECKING:
+    import mdtraj
+
+_FIELDS = ("positions",)
+#: Å in a nm, in the precision of positions.
+_NM = np.float32(10)
+
+
+def iterload(
+    filename: str | os.PathLike | Sequence[str | os.PathLike],
+    chunk: int = 100,
+    *,
+    top: Any = None,
+    stride: int | None = None,
+    atom_indices: Any = None,
+    skip: int = 0,
+) -> "Iterator[mdtraj.Trajectory]":
+    """Iterate over a trajectory in chunks, as `mdtraj.iterload` does.
+
+    The next frames are decoded on other cores meanwhile. All formats that paceline decodes are
+    read.
+
+    Parameters
+    ----------
+    filename : path-like, or a sequence of them
+        The trajectory: a file, a pattern, or several files, one after another.
+    chunk : int
+        Frames in a chunk; 0 for all frames in one.
+    top : path-like, mdtraj.Topology, mdtraj.Trajectory, AtomGroup or Universe, optional
+        The atoms of the file; files are read by `mdtraj.load_topology`. MDTraj's HDF5 files
+        describe their atoms themselves.
+    stride : int, optional
+        Take every `stride`-th frame only.
+    atom_indices : array_like of int, optional
+        Take these atoms only, in increasing order.
+    skip : int
+        Leave out so many frames of the file first.
+
+    Yields
+    ------
+    mdtraj.Trajectory
+        Positions (float32) and cells in nm, angles in degrees, times in ps. Without cells, where no
+        frame of the chunk has one.
+
+    Raises
+    ------
+    AtomCountError
+        The topology has another number of atoms.
+    DamagedFileError
+        A frame is damaged.
+    UnsupportedError
+        MDTraj is not installed, or some frames of a chunk have cells and others have none.
+    ValueError
+        A number is out of its range, or no topology is given.
+
+    Examples
+    --------
+    >>> from paceline.mdtraj import iterload
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> [len(chunk) for chunk in iterload(DCD, chunk=40, top=PSF)]
+    [40, 40, 18]
+    """
+    _import()
+    stride = 1 if stride is None else stride
+    for name, value, least in (("chunk", chunk, 0), ("stride", stride, 1), ("skip", skip, 0)):
+        if value < least:
+            raise ValueError(f"expected {name} of {least} or more, found {value}")
+    given = [filename] if isinstance(filename, str | os.PathLike) else filename
+    chain = Chain([name for one in given for name in files_named(one)])
+    all_atoms = _topology_from(top, chain.names[0])
+    if all_atoms.n_atoms != chain.n_atoms:
+        error = AtomCountError(
+            f"{chain.names[0]}: expected {all_atoms.n_atoms} atoms as in the topology, found "
+            f"{chain.n_atoms}; give the topology that the trajectory was written with"
+        )
+        error.found = chain.n_atoms
+        raise error
+    atoms = None if atom_indices is None else _check_atoms(atom_indices, chain.n_atoms)
+    chosen = all_atoms if atoms is None else all_atoms.subset(atoms)
+    frames = range(skip, chain.n_frames, stride)
+    return _chunks(chain, atoms, frames, chunk or max(1, len(frames)), chosen)
+
+
+def topology(atomgroup: Any) -> "mdtraj.Topology":
+    """Make MDTraj's topology of a group of atoms, in their order.
+
+    Segments, divided by chain identifiers where there are any, are its chains. Names of residues
+    and atoms are replaced by standard ones, as where MDTraj reads a file: "SOL" by "HOH", say.
+    Bonds are those of MDAnalysis's topology; where that has none, those of standard residues.
+    Elements that the topology lacks are guessed from names, as MDAnalysis does; an atom of none is
+    a virtual site.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms.
+
+    Returns
+    -------
+    mdtraj.Topology
+        For `trajectory`, and for MDTraj's selections.
+
+    Raises
+    ------
+    UnsupportedError
+        MDTraj is not installed.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from paceline.mdtraj import topology
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> topology(paceline.Universe(PSF, DCD).select_atoms("name CA")).n_residues
+    214
+    """
+    return _AtomTable.of(atomgroup.atoms).build()
+
+
+def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory":
+    """Make MDTraj's trajectory of a block, for use in an analysis of your own.
+
+    Parameters
+    ----------
+    block : paceline.block.Block
+        Frames with positions.
+    topology : mdtraj.Topology
+        Of the block's atoms.
+
+    Returns
+    -------
+    mdtraj.Trajectory
+        In nm, degrees and ps; arrays of its own.
+
+    Raises
+    ------
+    UnsupportedError
+        Some frames have cells and others have none.
+    """
+    return _trajectory(block.positions, block.dimensions, block.times, block.frames, topology)
+
+
+class WithTrajectory:
+    """A function of MDTraj's trajectories as one of blocks, to be sent to workers."""
+
+    def __init__(self, function: Callable[..., Any], atomgroup: Any):
+        self._function = function
+        self._table = _AtomTable.of(atomgroup)
+        self._topology: Any = None
+
+    def __call__(self, block: Block) -> Any:
+        """Call the function."""
+        if self._topology is None:
+            self._topology = self._table.build()
+        return self._function(trajectory(block, self._topology))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_topology": None}
+
+
+@dataclass(frozen=True)
+class _AtomTable:
+    """Description of atoms as plain data: small to send, and the same in every process."""
+
+    #: Name, element, serial number and residue of each atom.
+    atoms: list[tuple[str, str, int | None, int]]
+    #: Name, number, segment and chain of each residue.
+    residues: list[tuple[str, int, str, int]]
+    #: Identifier of each chain.
+    chains: list[str]
+    #: None for those of standard residues.
+    bonds: list[tuple[int, int]] | None
+
+    @classmethod
+    def of(cls, atoms: Any) -> "_AtomTable":
+        """Describe an AtomGroup."""
+        _import()
+        chain_ids = _column(atoms, "chainIDs", "")
+        segids = _column(atoms, "segids", "")
+        parts = list(zip(atoms.segindices.tolist(), chain_ids, strict=True))
+        chains = {part: k for k, part in enumerate(dict.fromkeys(parts))}
+        # A residue that is in two chains is two residues.
+        keys = list(zip(atoms.resindices.tolist(), parts, strict=True))
+        residues: dict[Any, int] = {}
+        described = []
+        resnames, resids = _column(atoms, "resnames", "UNK"), _column(atoms, "resids", 1)
+        for row, key in enumerate(keys):
+            if key not in residues:
+                residues[key] = len(residues)
+                described.append((resnames[row], resids[row], segids[row], chains[key[1]]))
+        names = _column(atoms, "names", "")
+        return cls(
+            list(
+                zip(
+                    names,
+                    _elements(names, _column(atoms, "elements", "")),
+                    _column(atoms, "ids", None),
+                    [residues[key] for key in keys],
+                    strict=True,
+                )
+            ),
+            described,
+            [chain_id for _, chain_id in chains],
+            _bonds(atoms),
+        )
+
+    def build(self) -> Any:
+        """Make MDTraj's topology."""
+        md = _import()
+        standard = md.formats.PDBTrajectoryFile
+        standard._loadNameReplacementTables()
+        residue_names, atom_names = (
+            standard._residueNameReplacements,
+            standard._atomNameReplacements,
+        )
+        made = md.Topology()
+        chains = [made.add_chain(chain_id or None) for chain_id in self.chains]
+        residues = [
+            made.add_residue(
+                residue_names.get(name, name), chains[chain], resSeq=number, segment_id=segment
+            )
+            for name, number, segment, chain in self.residues
+        ]
+        for name, symbol, serial, residue in self.atoms:
+            element = md.element.get_by_symbol(symbol) if symbol else md.element.virtual
+            name = atom_names.get(residues[residue].name, {}).get(name, name)
+            made.add_atom(name, element, residues[residue], serial=serial)
+        if self.bonds is None:
+            made.create_standard_bonds()
+        else:
+            atoms = list(made.atoms)
+            for one, other in self.bonds:
+                made.add_bond(atoms[one], atoms[other])
+        return made
+
+
+def _column(atoms: Any, name: str, default: Any) -> list[Any]:
+    """List an attribute of each atom as plain values; a default where the topology has none."""
+    try:
+        return np.asarray(getattr(atoms, name)).tolist()
+    except AttributeError:
+        return [default] * len(atoms)
+
+
+def _elements(names: list[str], elements: list[str]) -> list[str]:
+    """Find the symbol of each atom that MDTraj knows, or nothing."""
+    from MDAnalysis.guesser.default_guesser import DefaultGuesser
+
+    md = _import()
+    guesser = DefaultGuesser(None)
+    known: dict[tuple[str, str], str] = {}
+    for name, element in set(zip(names, elements, strict=True)):
+        symbol = element or guesser.guess_atom_element(name)
+        try:
+            known[name, element] = md.element.get_by_symbol(symbol).symbol
+        except KeyError:
+            known[name, element] = ""
+    return [known[pair] for pair in zip(names, elements, strict=True)]
+
+
+def _bonds(atoms: Any) -> list[tuple[int, int]] | None:
+    """Find the bonds among atoms, by their rows."""
+    try:
+        pairs = atoms.universe.atoms.bonds.indices
+    except AttributeError:
+        return None
+    rows = np.full(len(atoms.universe.atoms), -1)
+    rows[atoms.indices] = np.arange(len(atoms))
+    found = rows[pairs]
+    return [(one, other) for one, other in found[(found >= 0).all(axis=1)].tolist()]
+
+
+def _chunks(
+    chain: Chain, atoms: np.ndarray | None, frames: range, chunk: int, topology: Any
+) -> "Iterator[mdtraj.Trajectory]":
+    """Read chunks of frames."""
+    n_atoms = chain.n_atoms if atoms is None else len(atoms)
+    source = FrameSource(chain.specs, atoms, n_atoms, _FIELDS, _FIELDS, TimeAxis())
+    ahead, reader = ReadAhead(chain, source), source.open()
+    try:
+        for first in range(0, len(frames), chunk):
+            numbers = np.array(frames[first : first + chunk])
+            decoded = FrameBuffer.allocate(numbers, n_atoms, _FIELDS)
+            for row, frame in enumerate(numbers.tolist()):
+                one = decoded[row : row + 1]
+                if (found := ahead.find(frame)) is None:
+                    reader.read(chain.extents(one.frames), one, skip=False)
+                else:
+                    other = found[0][found[1] : found[1] + 1]
+                    for name in ("positions", "dimensions", "times"):
+                        getattr(one, name)[:] = getattr(other, name)
+            yield _trajectory(
+                decoded.positions, decoded.dimensions, decoded.times, numbers, topology
+            )
+    finally:
+        ahead.close_files()
+        reader.close_files()
+
+
+def _trajectory(
+    positions: Any, dimensions: np.ndarray, times: np.ndarray, frames: np.ndarray, topology: Any
+) -> Any:
+    """Convert arrays in Å to MDTraj's trajectory."""
+    has_cell = np.asarray(dimensions.any(axis=1))
+    lengths = angles = None
+    if has_cell.all() and len(has_cell):
+        lengths, angles = dimensions[:, :3] / _NM, dimensions[:, 3:].copy()
+    elif has_cell.any():
+        raise UnsupportedError(
+            f"frame {frames[has_cell.argmin()]} has no cell, and frame {frames[has_cell.argmax()]} "
+            "has one: a trajectory of MDTraj has cells in all frames or in none; choose frames "
+            "that are alike"
+        )
+    return _import().Trajectory(
+        positions / _NM,
+        topology,
+        time=times.copy(),
+        unitcell_lengths=lengths,
+        unitcell_angles=angles,
+    )
+
+
+def _topology_from(top: Any, name: str) -> Any:
+    """Find the topology that `top` names, or that is in the trajectory itself."""
+    md = _import()
+    if isinstance(top, md.Topology):
+        return top
+    if isinstance(top, md.Trajectory):
+        return top.topology
+    if hasattr(top, "atoms"):
+        return topology(top)
+    if top is None:
+        if not is_hdf5(name):
+            raise ValueError(f"{name}: it does not describe its atoms; give a topology as top=")
+        top = name
+    return md.load_topology(os.fspath(top))
+
+
+def _check_atoms(atom_indices: Any, n_atoms: int) -> np.ndarray:
+    """Check that indices of atoms increase, and are of atoms that there are."""
+    atoms = np.asarray(atom_indices)
+    if atoms.ndim != 1 or not len(atoms) or atoms.dtype.kind not in "iu":
+        raise ValueError(f"expected atom_indices to be whole numbers, found {atom_indices!r}")
+    atoms = atoms.astype(np.int64)
+    if atoms[0] < 0 or atoms[-1] >= n_atoms or (np.diff(atoms) <= 0).any():
+        raise ValueError(f"expected atom_indices to increase, from 0 to {n_atoms - 1} at most")
+    return atoms
+
+
+def _import() -> Any:
+    """Import MDTraj."""
+    try:
+        import mdtraj
+    except ImportError as error:
+        raise UnsupportedError(
+            "this needs the package mdtraj; install it with: pip install 'paceline[mdtraj]'"
+        ) from error
+    return mdtraj
