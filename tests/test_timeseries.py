@@ -6,6 +6,8 @@ import pytest
 from MDAnalysis.analysis import rms as theirs_rms
 
 import paceline
+from paceline.analysis.rms import RMSF
+from paceline.errors import UnsupportedError
 
 
 def test_the_function_sees_what_mdanalysis_sees(where, universe, theirs):
@@ -63,6 +65,43 @@ def test_a_series_has_a_label_and_a_unit(universe):
     assert dataset["time"].attrs == {"units": "ps"}
     np.testing.assert_array_equal(dataset["time"], series.results.times)
     assert dataset.attrs["analysis"] == "TimeSeries"
+
+
+def test_a_series_as_a_table_of_arrow(universe):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    series = paceline.TimeSeries(
+        lambda block: block.positions[:, 0, 0], universe.atoms, label="x of the first", unit="Å"
+    ).run(stop=3)
+    table = series.results.to_arrow()
+    assert table.column_names == ["frame", "time", "x of the first"]
+    assert table.schema.types == [pyarrow.int64(), pyarrow.float64(), pyarrow.float32()]
+    assert table.schema.field("frame").metadata is None
+    assert table.schema.field("time").metadata == {b"unit": b"ps"}
+    assert table.schema.field("x of the first").metadata == {
+        b"unit": "Å".encode(),
+        b"label": b"x of the first",
+    }
+    assert table.schema.metadata[b"analysis"] == b"TimeSeries"
+    results = series.results
+    arrays = (results.frames, results.times, results.timeseries)
+    for name, values in zip(table.column_names, arrays, strict=True):
+        np.testing.assert_array_equal(table[name].to_numpy(), values)
+
+
+def test_names_of_atoms_as_a_table_of_arrow(universe):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    results = RMSF(universe.select_atoms("name CA")).run(stop=5).results
+    table, frame = results.to_arrow(), results.to_dataframe()
+    assert table.num_columns == frame.shape[1]
+    for column, title in zip(table.columns, frame, strict=True):
+        assert column.to_pylist() == frame[title].tolist()
+
+
+def test_what_makes_no_table_makes_none_of_arrow(universe):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    series = paceline.TimeSeries(lambda block: block.positions[:, 0], universe.atoms).run(stop=3)
+    with pytest.raises(UnsupportedError, match="make no table"):
+        series.results.to_arrow()
 
 
 class TestReduce:

@@ -141,6 +141,36 @@ class Results(dict[str, Any]):
         attributes = {key: str(value) for key, value in self.provenance.items()}
         return Dataset(variables, attrs=attributes).set_coords(dimension)
 
+    def to_arrow(self) -> Any:
+        """Get the table as a table of Apache Arrow, which `polars.from_arrow` takes.
+
+        Returns
+        -------
+        pyarrow.Table
+            A column for each of the table, named without its unit. The metadata of its field hold
+            `unit`, and `label` where figures have a legend; those of the schema files, versions and
+            parameters.
+
+        Raises
+        ------
+        ImportError
+            pyarrow is not installed.
+        UnsupportedError
+            The results make no table.
+        """
+        import pyarrow
+
+        table = self._table
+        arrays, fields = [], []
+        for title, values in table.columns.items():
+            name, unit = _name_and_unit(title)
+            notes = {"unit": unit, "label": table.y.get(title, "")}
+            arrays.append(pyarrow.array(values))
+            given = {key: note for key, note in notes.items() if note}
+            fields.append(pyarrow.field(name, arrays[-1].type, metadata=given or None))
+        origin = {key: str(value) for key, value in self.provenance.items()}
+        return pyarrow.table(arrays, schema=pyarrow.schema(fields, metadata=origin))
+
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write results with their provenance; the file appears complete or not at all.
 
