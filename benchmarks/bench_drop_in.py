@@ -3,22 +3,27 @@
     python -m benchmarks drop_in [folder] [--repeats 5] [--only loop] [--tsv] [--tiny]
 
 Whole processes, start included, in turn; the files are in memory. Both ways must print the same
-numbers, to four digits, or the benchmark fails.
+numbers, to four digits, or the benchmark fails. A second table is of MDAnalysis's classes that need
+the frames in order, which compute in one thread while others decode: seconds of a run, beside those
+of its computing alone (frames in memory), and of decoding alone, by one thread.
 """
 
+import contextlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.compare import options, report
-from benchmarks.data import TRAJECTORIES, Dataset
+from benchmarks.data import SELECTION, TRAJECTORIES, Dataset
 from benchmarks.measure import Spread
 from benchmarks.table import Table
+from paceline._util.machine import available_cpus
 
 OPEN = """
 import sys
@@ -53,6 +58,17 @@ SCRIPTS = {"loop": OPEN + LOOP, "script": OPEN + ANALYSES + OWN_LOOP}
 #: Times as fast as Python alone, at least.
 TARGETS = {"script": 3.0}
 WAYS = {"Python": (), "paceline": ("-m", "paceline", "--quiet")}
+
+#: Classes that need the frames in order, and their targets: times the larger one of computing, and
+#: decoding divided by cores.
+IN_ORDER = ("AlignTraj", "AverageStructure", "DielectricConstant", "PCA", "RMSF")
+IN_ORDER_TARGET = 1.1
+#: Coordinates of frames in memory, at most.
+IN_MEMORY = 30_000_000
+IN_ORDER_HEADINGS = (
+    *("case", "frames", "run s", "computing s", "decoding s", "times the larger", "min", "max"),
+    *("times all work over cores", "target"),
+)
 
 HEADINGS = (
     *("case", "frames", "Python s", "paceline s"),
@@ -95,8 +111,69 @@ def _run(arguments: Sequence[str]) -> tuple[float, str]:
     return time.perf_counter() - begun, done.stdout
 
 
+def measure_in_order(data: Dataset, suffix: str, name: str, repeats: int) -> tuple[str, ...]:
+    """The row of one class that needs the frames in order, and one trajectory."""
+    import MDAnalysis as mda
+
+    import paceline
+
+    path = data.trajectory(suffix)
+    with paceline.register():
+        universe = mda.Universe(str(data.topology), str(path))
+    n_frames = min(data.n_frames, max(1, IN_MEMORY // (3 * universe.atoms.n_atoms)))
+    in_memory = universe.copy()
+    in_memory.transfer_to_memory(stop=n_frames)
+    n_passes = 2 if name == "PCA" else 1
+    taken: dict[str, list[float]] = {"run": [], "computing": [], "decoding": []}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for _ in range(repeats + 1):
+            taken["run"].append(_seconds(lambda: _in_order(name, universe).run(stop=n_frames)))
+            taken["computing"].append(_seconds(_in_order(name, in_memory).run))
+            taken["decoding"].append(
+                n_passes * _seconds(lambda: _read_alone(universe.trajectory, n_frames))
+            )
+    run, computing, decoding = (np.array(times[1:]) for times in taken.values())
+    ratio = Spread.of(run / np.maximum(computing, decoding / available_cpus()))
+    work = Spread.of(run / np.maximum(computing, (computing + decoding) / available_cpus()))
+    medians = (f"{np.median(times):.2f}" for times in (run, computing, decoding))
+    shown = (f"{value:.2f}" for value in (ratio.median, ratio.low, ratio.high, work.median))
+    return f"{name} {path.name}", str(n_frames), *medians, *shown, f"{IN_ORDER_TARGET:g}"
+
+
+def _in_order(name: str, universe: Any) -> Any:
+    """Make an analysis that needs the frames in order."""
+    import MDAnalysis as mda
+    from MDAnalysis.analysis import align, dielectric, pca, rms
+
+    ca = universe.select_atoms("protein and name CA")
+    if name == "AlignTraj":
+        made = align.AlignTraj(universe, universe, select=SELECTION, filename="aligned.dcd")
+        # Of frames in memory it would write nothing.
+        made._writer = mda.Writer("aligned.dcd", universe.atoms.n_atoms)
+        return made
+    if name == "AverageStructure":
+        return align.AverageStructure(universe, universe, select=SELECTION)
+    if name == "DielectricConstant":
+        neutral = [one.atoms.ix for one in universe.residues if abs(one.charge) < 1e-6]
+        group = universe.atoms[np.concatenate(neutral)]
+        return dielectric.DielectricConstant(group, make_whole=False)
+    return pca.PCA(universe, select=SELECTION) if name == "PCA" else rms.RMSF(ca)
+
+
+def _read_alone(trajectory: Any, n_frames: int) -> None:
+    """Read frames by one thread."""
+    for frame in range(n_frames):
+        trajectory._read_alone(frame)
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    function()
+    return time.perf_counter() - begun
+
+
 def main() -> None:
-    asked = options(__doc__, [*SCRIPTS, *TRAJECTORIES])
+    asked = options(__doc__, [*SCRIPTS, *IN_ORDER, *TRAJECTORIES])
     asked.print_head()
     table = Table("scripts for MDAnalysis: whole processes", HEADINGS)
     for data in asked.datasets():
@@ -106,7 +183,16 @@ def main() -> None:
                     report(f"{name} {data.trajectory(suffix).name}")
                     row = measure(data, suffix, name, asked.effort.repeats)
                     table.rows.append(row)
-    asked.print_tables([table])
+    in_order = Table("classes that need the frames in order", IN_ORDER_HEADINGS)
+    for data in asked.datasets():
+        for name in IN_ORDER:
+            if name == "DielectricConstant" and data.name == "water":
+                continue  # it takes the sites of the water's charges for free ions
+            if asked.wants(name) or asked.wants(data.trajectory("xtc").name):
+                report(f"{name} {data.trajectory('xtc').name}")
+                row = measure_in_order(data, "xtc", name, asked.effort.repeats)
+                in_order.rows.append(row)
+    asked.print_tables([table, in_order])
 
 
 if __name__ == "__main__":

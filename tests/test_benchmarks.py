@@ -104,6 +104,7 @@ def test_validating(folder):
 @pytest.mark.full
 def test_scripts_for_mdanalysis(folder):
     assert tools_of("drop_in", "loop adk.dcd", folder, only="adk.dcd") == {"30"}
+    assert tools_of("drop_in", "PCA adk.xtc", folder, only="PCA") == {"30"}
 
 
 @pytest.mark.full
