@@ -93,6 +93,14 @@ def test_work_may_show_its_size_on_the_way(clock, capsys):
     assert capsys.readouterr().err == "400 of 2000 bytes (20.0 %), 4 bytes/s, 400 s left\n"
 
 
+def test_a_bar_is_shown_on_request_wherever_standard_error_goes(capsys):
+    with Progress(1000, show=True) as bar:
+        bar.add(1000)
+    shown = capsys.readouterr().err
+    assert "100%" in shown
+    assert "1.00k/1.00k" in shown
+
+
 def test_a_log_gets_nothing_if_nothing_is_wanted(clock, capsys):
     with Progress(1000, show=False) as bar:
         clock[0] += 100

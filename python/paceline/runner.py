@@ -76,7 +76,8 @@ def run(
         If a frame cannot be read or transformed: raise, or leave it out, make its row NaN and
         list it in `analysis.damaged`.
     progress : bool, optional
-        Show progress; by default a bar on a terminal, a line per minute in a log.
+        Show progress: True a bar at once, also in notebooks; by default a bar on a terminal, a line
+        per minute in a log.
     block_frames : int, optional
         Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
         chosen by default. It changes no result.

@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal or where asked for, else a line per minute."""
+"""Progress of a run: a bar on a terminal or on request, a line per minute in a log."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ LOG_INTERVAL = 60.0
 class Progress:
     """Count units that are done of `total`, and show that on standard error unless `show` is False.
 
-    True shows a bar at once, wherever standard error goes.
+    If `show` is True, a bar is shown at once and wherever standard error goes, as in notebooks.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Progress:
     def __enter__(self) -> Self:
         if self._asked or (self._show and sys.stderr.isatty()):
             # Only where a bar may be seen: it takes longer to import than many runs take.
-            from tqdm import tqdm
+            from tqdm.auto import tqdm
 
             self._bar = tqdm(
                 total=self._total,
