@@ -120,6 +120,28 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Guess attributes; see `MDAnalysis.Universe.guess_TopologyAttrs`."""
         topology_cache.guess(MDAnalysis.Universe.guess_TopologyAttrs, self, *args, **kwargs)
 
+    def _repr_html_(self) -> str:
+        """Summary for notebooks."""
+        from paceline.performance.html import notebook_page, notebook_table
+
+        facts = {"topology": os.fspath(self.filename) if self.filename else ""}
+        facts |= {
+            name: f"{len(getattr(self, name)):,}" for name in ("atoms", "residues", "segments")
+        }
+        trajectory = self._trajectory
+        if trajectory is not None:
+            cell = self.dimensions
+            n_frames = trajectory.n_frames
+            facts |= {
+                "trajectory": str(trajectory.filename or ""),
+                "read by": type(trajectory).__module__.partition(".")[0],
+                "frames": f"{n_frames:,}",
+                "time": f"{trajectory.dt:g} ps a frame" if n_frames > 1 else "",
+                "cell": "none" if cell is None else " ".join(f"{x:.4g}" for x in cell) + " (Å, °)",
+            }
+        rows = [fact for fact in facts.items() if fact[1]]
+        return notebook_page("Universe", notebook_table(("", ""), rows))
+
     def _advice(self, n_atoms: int) -> str:
         """Advice about a trajectory of `n_atoms` that the topology does not fit."""
         if n_atoms > len(self.atoms):

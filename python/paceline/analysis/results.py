@@ -13,6 +13,7 @@ import numpy as np
 from paceline._util.files import new_file
 from paceline.analysis import name_of_mdanalysis
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import shortened
 
 #: Style of a figure for one column of a journal: inches, and points.
 FIGURE_STYLE: dict[Any, Any] = {
@@ -27,6 +28,8 @@ FIGURE_STYLE: dict[Any, Any] = {
 }
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
+#: Rows that a notebook shows of a list; half as many of a table beside its figure.
+SHOWN = 10
 #: Rows of a table that are formatted at a time.
 ROWS = 2**16
 
@@ -274,6 +277,28 @@ class Results(dict[str, Any]):
         with pyplot.rc_context(FIGURE_STYLE):
             return _draw(self._table, pyplot.figure().subplots())
 
+    def _repr_html_(self) -> str:
+        """Table and figure for notebooks; names and shapes where there is no table."""
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        from paceline.performance.html import notebook_image, notebook_page, notebook_table
+
+        table = self._table_or_none
+        rows: list[tuple[str, ...]]
+        if table is None:
+            rows = [(name, _kind(value)) for name, value in self.items()]
+            return notebook_page("Results", notebook_table(("name", "value"), rows))
+        n_rows = max(map(len, table.columns.values()))
+        shown = range(min(n_rows, SHOWN // 2))
+        rows = [tuple(_cell(v[k]) for v in table.columns.values()) for k in shown]
+        caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
+        with rc_context(FIGURE_STYLE):
+            figure = Figure()
+            _draw(table, figure.subplots())
+            image = notebook_image(figure, f"{table.y_label} against {table.x}")
+        return notebook_page("Results", image, notebook_table(tuple(table.columns), rows, caption))
+
     def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Draw the table into a file; its ending decides the format.
 
@@ -349,6 +374,18 @@ def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
 def _in_quotes(text: str) -> str:
     """Put a text on one line without the quotes that end a label of Grace."""
     return " ".join(str(text).replace('"', "'").split())
+
+
+def _cell(value: Any) -> str:
+    """Format a number of a table for a notebook."""
+    return f"{value:.5g}" if isinstance(value, float | np.floating) else f"{value}"
+
+
+def _kind(value: Any) -> str:
+    """Describe a result that is no column: an array by its shape."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return shortened(repr(value))
 
 
 def _name_and_unit(title: str) -> tuple[str, str]:

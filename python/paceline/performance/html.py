@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -168,6 +169,43 @@ def page_of(timings: RunTimings) -> str:
         facts=_facts(timings, report),
         sections=_joined(_sections(timings, report, moved)),
     )
+
+
+def notebook_page(title: str, *parts: Html) -> str:
+    """Make what a notebook shows of an object."""
+    return _fill("notebook", title=title, parts=_joined(parts))
+
+
+def notebook_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
+) -> Html:
+    """Make a table for a notebook."""
+    return _table(columns, (_Row(cells) for cells in rows), caption=caption)
+
+
+def notebook_image(figure: Any, alternative: str) -> Html:
+    """Make an image for a notebook of a figure, with a background of its own."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    data = b64encode(file.getvalue()).decode()
+    return _fill("image", data=data, alternative=alternative)
+
+
+def notebook_timings(timings: RunTimings) -> str:
+    """Make what a notebook shows of timings: a bar of each worker, and sums over workers."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    timings, _ = on_one_clock(timings)
+    report = report_of(timings)
+    parts = []
+    for drawing in drawings_of(timings, report)[:1]:
+        with rc_context(STYLE):
+            figure = Figure(figsize=(6, drawing.height), layout="constrained")
+            drawing.draw(figure.subplots())
+            parts.append(notebook_image(figure, f"{drawing.title}. {drawing.caption}"))
+        parts.append(_over_workers(report))
+    return notebook_page(f"{_title(report)}, {timings.backend}", *parts)
 
 
 def _sections(timings: RunTimings, report: Report, moved: Sequence[str]) -> Iterator[Html]:

@@ -189,6 +189,11 @@ class Timings(RunTimings):
 
         save_report(self, path, overwrite=overwrite)
 
+    def _repr_html_(self) -> str:
+        from paceline.performance.html import notebook_timings
+
+        return notebook_timings(self)
+
     def __str__(self) -> str:
         return "\n".join((*_table(self), _last_line(self)))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from paceline._util.files import writing_to
 from paceline.analysis.interfaces import Receiver
+from paceline.performance.number_format import many
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Plan
@@ -20,6 +21,8 @@ from paceline.schedule.tasks import BlockResult, CollectedResult, LongBonds, Wor
 
 #: Arrays larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
+#: Damaged frames that a notebook lists.
+LISTED = 10
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -33,6 +36,20 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         with writing_to(tempfile.gettempdir()):
             os.posix_fallocate(file.fileno(), 0, size)
     return np.memmap(file, dtype=dtype, shape=shape)
+
+
+class DamagedFrames(list[tuple[int, str]]):
+    """Damaged frames that a run left out: number and reason of each."""
+
+    def _repr_html_(self) -> str:
+        from paceline.performance.html import notebook_page, notebook_table
+
+        title = f"{many(len(self), 'damaged frame')} left out"
+        if not self:
+            return notebook_page("No damaged frames")
+        rows = [(f"{frame:,}", reason) for frame, reason in self[:LISTED]]
+        caption = f"The first {LISTED} are listed." if len(self) > LISTED else ""
+        return notebook_page(title, notebook_table(("frame", "reason"), rows, caption))
 
 
 @dataclass(frozen=True)

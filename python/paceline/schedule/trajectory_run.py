@@ -13,7 +13,7 @@ import numpy as np
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Collected
+from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import Job, LongBonds, Task, WorkerAnalysis, sum_long_bonds
 from paceline.trajectory.open import warn
@@ -179,7 +179,7 @@ class TrajectoryRun:
         """Set the results of every analysis, once all blocks are done."""
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             analysis.times = self.collected.times
-            analysis.damaged = sorted(self.collected.damaged)
+            analysis.damaged = DamagedFrames(sorted(self.collected.damaged))
             analysis.timings = timings
             analysis.finish(value)
         if self.collected.long_bonds:

@@ -1,0 +1,136 @@
+"""Paceline in a notebook: what cells show, and what the stop button leaves."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+import paceline
+from paceline.analysis.rms import RMSD
+
+ROOT = Path(__file__).parents[1]
+
+
+class TestRepresentations:
+    """HTML of objects that end a cell."""
+
+    def test_universe(self, adk_xtc):
+        html = paceline.Universe(*adk_xtc)._repr_html_()
+        assert "3,341" in html
+        assert "adk.xtc" in html
+        assert re.search(r"frames.*98", html)
+
+    def test_results_have_a_table_and_a_figure(self, adk_xtc):
+        results = RMSD(paceline.Universe(*adk_xtc), select="name CA").run().results
+        html = results._repr_html_()
+        assert f"{results.rmsd[4, 2]:.5g}" in html
+        assert "The first 5 of 98 rows." in html
+        assert 'src="data:image/png;base64,' in html
+
+    def test_results_without_a_table_name_their_arrays(self, adk_xtc):
+        atoms = paceline.Universe(*adk_xtc).atoms[:7]
+        results = paceline.TimeSeries(lambda block: block.positions, atoms).run().results
+        html = results._repr_html_()
+        assert "float32 of shape (98, 7, 3)" in html
+
+    def test_timings_have_a_bar_of_each_worker(self, adk_xtc):
+        run = RMSD(paceline.Universe(*adk_xtc), select="name CA").run(n_workers=2)
+        html = run.timings._repr_html_()
+        assert 'alt="Time of each worker' in html
+        assert "98 frames" in html
+
+    def test_damaged_frames(self, damaged):
+        system, frames = damaged
+        run = RMSD(paceline.Universe(*system), select="all").run(on_error="skip")
+        html = run.damaged._repr_html_()
+        assert f"{len(frames)} damaged frames left out" in html
+        assert "The first 10 are listed." in html
+        assert "<script" not in html
+
+    def test_text_of_files_is_escaped(self, adk_xtc, tmp_path):
+        path = tmp_path / "a<b>&c.xtc"
+        path.write_bytes(Path(adk_xtc.trajectory).read_bytes())
+        html = paceline.Universe(adk_xtc.topology, path)._repr_html_()
+        assert "a&lt;b&gt;&amp;c.xtc" in html
+
+
+@pytest.fixture(scope="class")
+def kernel():
+    """Call a real kernel: the text that a cell shows, or the name of its error."""
+    manager, client = start_new_kernel()
+
+    def run(code, stop_after=None):
+        request = client.execute(code)
+        if stop_after is not None:
+            time.sleep(stop_after)
+            manager.interrupt_kernel()
+        shown = []
+        while True:
+            message = client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                shown.append(content["text"])
+            elif kind == "error":
+                shown.append(content["ename"])
+            elif kind in ("execute_result", "display_data"):
+                shown.append(content["data"]["text/plain"])
+            elif kind == "status" and content["execution_state"] == "idle":
+                return "\n".join(shown)
+
+    yield run
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+#: A run that takes minutes, and what there is of threads, processes and signals.
+SETUP = """
+import os, signal, threading, time
+import paceline, psutil
+u = paceline.Universe({topology!r}, {trajectory!r})
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+def slow(block):
+    time.sleep(1.0)
+    return block.times
+def count(block):
+    return block.times
+def leftovers():
+    names = [one.name for one in threading.enumerate() if "paceline" in one.name]
+    return [*names, *(p.name() for p in psutil.Process().children(recursive=True)
+                      if p.status() != "zombie" and "resource" not in " ".join(p.cmdline()))]
+"""
+
+
+class TestStopButton:
+    """A run that is interrupted leaves a kernel in which the next one works."""
+
+    @pytest.mark.parametrize("backend", ["threads", "processes"])
+    def test_next_run_works(self, backend, kernel, adk_xtc):
+        assert kernel(SETUP.format(**adk_xtc._asdict())) == ""
+        assert (
+            kernel(f"""
+paceline.TimeSeries(count, u.atoms[:5]).run(backend={backend!r}, n_workers=2)
+n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
+            == ""
+        )
+        begun = time.monotonic()
+        run = f"paceline.TimeSeries(slow, u.atoms).run(backend={backend!r}, block_frames=1)"
+        assert "KeyboardInterrupt" in kernel(run, stop_after=3)
+        assert time.monotonic() - begun < 20
+        assert (
+            kernel("before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))")
+            == "True"
+        )
+        again = f"paceline.TimeSeries(count, u.atoms).run(backend={backend!r}, n_workers=2)"
+        assert kernel(f"len({again}.results.times)") == "98"
+        end = "time.sleep(2); len(leftovers()) <= n_before[0], n_before, leftovers()"
+        assert kernel(end).startswith("(True")
+
+    def test_progress_is_shown_on_request(self, kernel, adk_xtc):
+        kernel(SETUP.format(**adk_xtc._asdict()))
+        shown = kernel("paceline.TimeSeries(count, u.atoms).run(progress=True); None")
+        assert "98" in shown
+        assert kernel("paceline.TimeSeries(count, u.atoms).run(); None") == ""
