@@ -1,5 +1,6 @@
 """Paceline in a notebook: what cells show, and what the stop button leaves."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -134,3 +135,17 @@ n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
         shown = kernel("paceline.TimeSeries(count, u.atoms).run(progress=True); None")
         assert "98" in shown
         assert kernel("paceline.TimeSeries(count, u.atoms).run(); None") == ""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_notebooks_of_the_manual_run_and_have_no_output(path, tmp_path, monkeypatch):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for cell in code:
+        exec(compile("".join(cell["source"]), path.stem, "exec"), names)
+    assert len(code) >= 3
