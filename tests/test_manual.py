@@ -36,7 +36,15 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
 #: Beginnings of other lines of the shell: what installs, and what needs a cluster.
 OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
-OTHERS += ("PATH=", "srun ", "mpiexec -hosts ", "mpirun --host ", "python -m benchmarks", "[ $? ")
+OTHERS += (
+    "PATH=",
+    "srun ",
+    "mpiexec -hosts ",
+    "mpirun --host ",
+    "python -m benchmarks",
+    "[ $? ",
+    "python tests/",
+)
 #: Commands with --overwrite, which a reader adds who runs all lines of a page.
 OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
 #: Commands that take seconds with any file run on one page; on others their words are parsed.
@@ -249,6 +257,17 @@ def test_blocks_run(page, files, tmp_path, monkeypatch, request):
             run_python("\n" * n_before + code, names, page)
         elif language == "bash":
             run_shell(code, page)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_lines_of_the_shell_are_run_or_known(page):
+    for block in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
+        language, code = block.groups()
+        skipped = any(page == other and part in code for other, part in NOT_RUN)
+        if language != "bash" or skipped or code.startswith("$ "):
+            continue
+        for line in code.replace("\\\n", " ").splitlines():
+            assert not line or line.startswith(("#", *COMMANDS, *OTHERS)), line
 
 
 def test_names_of_blocks_that_are_not_run_exist():
