@@ -1,0 +1,161 @@
+"""Run the notebooks of MDAnalysis's User Guide with and without paceline, and compare the outputs.
+
+    python tests/user_guide.py FOLDER [PATTERN …]
+
+FOLDER has the notebooks, as doc/source/examples/analysis of MDAnalysis's UserGuide; nothing in it
+is changed. PATTERN, as "rms*", chooses some by name. Each notebook runs unchanged in a plain
+kernel, and again in one in which `%load_ext paceline` has run. It prints a table for the manual:
+whether the outputs of all cells are equal, and the seconds that the cells took; --verbose shows the
+outputs that differ.
+"""
+
+import argparse
+import io
+import os
+import re
+import tempfile
+import time
+from base64 import b64decode
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+import numpy as np
+from matplotlib.image import imread
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+#: Parts of outputs that differ from run to run: addresses, names of temporary files, seconds.
+CHANGING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\d+(\.\d+)? ?m?s\b|\d+\.\d+ seconds|[0-9a-f]{32}")
+#: Numbers of texts, and by how much they may differ: the rounding of single precision.
+NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+TOLERANCE = 2e-6
+#: Kinds of output that say nothing beside a text or an image: widgets have names of their own.
+WIDGETS = ("application/vnd.jupyter.widget-view+json", "text/html")
+#: A cell that takes longer is an error.
+SECONDS_OF_A_CELL = 900
+
+
+class Outcome(NamedTuple):
+    """Outputs of each cell, seconds in cells, and the error that ended it."""
+
+    outputs: list[list[str]]
+    seconds: float
+    error: str
+
+
+def run(path: Path, extension: bool) -> Outcome:
+    """Run the cells of a notebook in a folder of its own."""
+    notebook = nbformat.read(path, as_version=4)
+    if extension:
+        notebook.cells.insert(0, nbformat.v4.new_code_cell("%load_ext paceline"))
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(
+            notebook,
+            timeout=SECONDS_OF_A_CELL,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+        )
+        error, seconds = "", 0.0
+        with client.setup_kernel(env=os.environ | {"PYTHONWARNINGS": "ignore"}):
+            for number, cell in enumerate(notebook.cells):
+                start = time.perf_counter()
+                try:
+                    client.execute_cell(cell, number)
+                except CellExecutionError as raised:
+                    error = f"{raised.ename}: {raised.evalue}".splitlines()[0]
+                    break
+                finally:
+                    seconds += time.perf_counter() - start
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"][extension:]
+    return Outcome([outputs_of(cell) for cell in cells], seconds, error)
+
+
+def outputs_of(cell: Any) -> list[str]:
+    """Results, prints and images of a cell; standard error has warnings and progress."""
+    found, printed = [], ""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            printed += output.text * (output.name == "stdout")
+        elif output.output_type in ("display_data", "execute_result"):
+            data = {key: value for key, value in output.data.items() if key not in WIDGETS}
+            if WIDGETS[0] not in output.data:
+                found += [f"{key}: {value}" for key, value in sorted(data.items())]
+    texts = [text for text in (printed, *found) if text]
+    return [t if t.startswith("image/") else CHANGING.sub("…", t) for t in texts]
+
+
+def alike(one: list[str], other: list[str]) -> bool:
+    """Compare outputs of a cell: numbers to single precision, images to a thousandth."""
+    return len(one) == len(other) and all(map(alike_texts, one, other))
+
+
+def alike_texts(one: str, other: str) -> bool:
+    """Compare two outputs."""
+    if one == other:
+        return True
+    kind, _, _ = one.partition(": ")
+    if kind == "image/png":
+        pictures = [
+            imread(io.BytesIO(b64decode(text.partition(": ")[2].strip()))) for text in (one, other)
+        ]
+        return pictures[0].shape == pictures[1].shape and bool(
+            np.abs(pictures[0] - pictures[1]).mean() < 1e-3
+        )
+    if "".join(NUMBER.sub("", one).split()) != "".join(NUMBER.sub("", other).split()):
+        return False
+    numbers = [np.array(NUMBER.findall(text), dtype=float) for text in (one, other)]
+    return len(numbers[0]) == len(numbers[1]) and np.allclose(
+        *numbers, rtol=TOLERANCE, atol=TOLERANCE
+    )
+
+
+def compare(plain: Outcome, ours: Outcome) -> tuple[str, list[int]]:
+    """Say in a few words how the outputs compare, and where they differ."""
+    if plain.error:
+        return (f"stops without paceline too: {plain.error}"[:150]), []
+    if ours.error:
+        return f"stops: {ours.error}", []
+    pairs = enumerate(zip(plain.outputs, ours.outputs, strict=True), 1)
+    different = [number for number, (theirs, own) in pairs if not alike(theirs, own)]
+    n_equal = sum(a == b for a, b in zip(plain.outputs, ours.outputs, strict=True))
+    n_outputs = sum(map(len, plain.outputs))
+    if different:
+        return f"differ in {', '.join(f'cell {number}' for number in different)}", different
+    if n_equal == len(plain.outputs):
+        return f"all {n_outputs} equal", []
+    return f"all {n_outputs} equal, numbers to {TOLERANCE:g}", []
+
+
+def main() -> int:
+    """Run the notebooks, print the table; 1 where one differs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("patterns", nargs="*", default=["*"])
+    parser.add_argument("--verbose", action="store_true", help="show the outputs that differ")
+    arguments = parser.parse_args()
+    print("| notebook | outputs | plain, s | with paceline, s |\n| --- | --- | ---: | ---: |")
+    n_wrong = 0
+    for path in sorted(arguments.folder.rglob("*.ipynb")):
+        if not any(fnmatch(path.stem, pattern) for pattern in arguments.patterns):
+            continue
+        plain = run(path, extension=False)
+        ours = run(path, extension=True) if not plain.error else plain
+        words, different = compare(plain, ours)
+        if different:
+            # Numbers by chance differ in every run.
+            _, by_chance = compare(plain, run(path, extension=False))
+            if set(different) <= set(by_chance):
+                words, different = "equal, but for what differs in each plain run, too", []
+        times = f"{plain.seconds:.1f} | {ours.seconds:.1f}" if not plain.error else " | "
+        print(f"| {path.stem} | {words} | {times} |", flush=True)
+        n_wrong += not plain.error and bool(different or ours.error)
+        if arguments.verbose:
+            for number in different:
+                print(f"cell {number}:", plain.outputs[number - 1], ours.outputs[number - 1], "\n")
+    return min(n_wrong, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
