@@ -2,9 +2,11 @@
 
     python tests/mdanalysis_suite.py [MODULE …]
 
-MODULE are modules of MDAnalysisTests, as "coordinates/test_xdr"; by default those below. It prints
-each failure that has no reason in the list, and each reason that nothing needs any more; the exit
-status is 1 if there is one. pytest loads this file as a plugin, too.
+MODULE are modules or folders of MDAnalysisTests, as "coordinates/test_xdr" or "core"; by default
+those below. A test that fails is run again without paceline; where it fails there too, it does not
+count. The script prints each failure that has no reason in the list, each reason that nothing needs
+any more, and a table; the exit status is 1 if there is a failure without a reason, or a reason
+without a failure. pytest loads this file as a plugin, too.
 """
 
 import argparse
@@ -12,14 +14,19 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
-#: Modules on the readers that ours takes the place of.
+#: Folders, and modules on the readers that ours takes the place of.
 MODULES = [
-    f"coordinates/test_{name}" for name in ("xdr", "dcd", "netcdf", "h5md", "chainreader", "dlpoly")
+    *(f"coordinates/test_{name}" for name in ("xdr", "dcd", "netcdf", "h5md", "chainreader")),
+    *("coordinates/test_dlpoly", "coordinates/test_copying"),
+    *("core", "analysis", "transformations", "parallelism", "auxiliary", "utils"),
 ]
 
 PRIVATE = "looks at private attributes of MDAnalysis's reader (_file, _xdr, _mmap, trjfile …)"
@@ -53,42 +60,50 @@ KNOWN = {
 
 
 def pytest_configure() -> None:
-    """Register, in the process that runs the tests."""
+    """Register, in the processes that run the tests."""
     import paceline
 
     paceline.register()
 
 
-def run(modules: list[str]) -> tuple[list[str], int]:
-    """Run modules; the tests that failed, as module::class::test, and the number of all."""
+class Outcome(NamedTuple):
+    """Tests of a module or folder: failures as module::class::test."""
+
+    n_tests: int
+    n_skipped: int
+    failed: list[str]
+    seconds: float
+
+
+def run(module: str, options: Sequence[str]) -> Outcome:
+    """Run a module or folder of MDAnalysisTests."""
     import MDAnalysisTests
 
     folder = Path(MDAnalysisTests.__file__).parent
+    path = folder / module if (folder / module).is_dir() else folder / f"{module}.py"
     here = Path(__file__).parent
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "report.xml")
-        files = [str(folder / f"{module}.py") for module in modules]
-        options = ["-p", "no:cacheprovider", "-p", Path(__file__).stem]
-        path = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        # No options of this project, in whose environment MDAnalysisTests may be.
+        command += ["-n", str(os.cpu_count()), "-c", os.devnull, f"--rootdir={folder}"]
+        places = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
         subprocess.run(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                "pytest",
-                *options,
-                f"--junitxml={report}",
-                *files,
-            ],
+            [*command, *options, f"--junitxml={report}", str(path)],
             cwd=scratch,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": places},
             stdout=sys.stderr,
             check=False,
         )
         cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [case for case in cases if case.find("failure") is not None]
-    return [_name(case) for case in failed], len(cases)
+    failed = [
+        _name(case)
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    n_skipped = sum(case.find("skipped") is not None for case in cases)
+    return Outcome(len(cases), n_skipped, failed, time.monotonic() - begun)
 
 
 def _name(case: ElementTree.Element) -> str:
@@ -98,26 +113,45 @@ def _name(case: ElementTree.Element) -> str:
     return "::".join([*places[module:], case.get("name", "").partition("[")[0]])
 
 
+def reason_of(name: str) -> str | None:
+    """Find why a test fails, if that is known."""
+    return next((KNOWN[known] for known in KNOWN if fnmatch(name, known)), None)
+
+
 def main() -> int:
     """Run the tests, and print what the list of known failures does not say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", default=MODULES, metavar="MODULE")
     modules = parser.parse_args().modules
-    failed, n_tests = run(modules)
-    reasons = {
-        name: next((KNOWN[known] for known in KNOWN if fnmatch(name, known)), None)
-        for name in failed
-    }
-    for reason, n in Counter(reasons[name] for name in failed if reasons[name]).most_common():
+    plugin = ["-p", Path(__file__).stem]
+    reasons: Counter[str] = Counter()
+    rows, unknown = [], []
+    for module in modules:
+        found = run(module, plugin)
+        open_ = [name for name in found.failed if reason_of(name) is None]
+        alone = set()
+        if open_:
+            wanted = " or ".join(sorted({name.rpartition("::")[2] for name in open_}))
+            alone = set(run(module, ["-k", wanted]).failed)
+        unknown += [name for name in open_ if name not in alone]
+        known = [name for name in found.failed if reason_of(name) is not None]
+        reasons.update(reason_of(name) for name in known)
+        n_alone = sum(name in alone for name in open_)
+        n_passed = found.n_tests - found.n_skipped - len(found.failed)
+        rows.append((module, n_passed, found.n_skipped, len(known), n_alone, found.seconds, found))
+    for reason, n in reasons.most_common():
         print(f"{n}\tknown\t{reason}")
-    unknown = sorted(name for name, reason in reasons.items() if reason is None)
-    for name in unknown:
-        print(f"{failed.count(name)}\tunknown\t{name}")
-    stale = []
-    if modules == MODULES:
-        stale = [known for known in KNOWN if not any(fnmatch(name, known) for name in failed)]
-        print(*(f"0\tstale\t{known}" for known in stale), sep="\n", end="\n" if stale else "")
-    print(f"{n_tests - len(failed)} of {n_tests} passed or were skipped")
+    for name in sorted(set(unknown)):
+        print(f"{unknown.count(name)}\tunknown\t{name}")
+    failed = [name for *_, found in rows for name in found.failed]
+    stale = [known for known in KNOWN if not any(fnmatch(name, known) for name in failed)]
+    stale = stale if modules == MODULES else []
+    print(*(f"0\tstale\t{known}" for known in stale), sep="\n", end="\n" if stale else "")
+    print("tests of", "passed", "skipped", "known", "fail without paceline too", "s", sep="\t")
+    for module, *counts, seconds, _ in rows:
+        print(module, *counts, f"{seconds:.0f}", sep="\t")
+    totals = [sum(column) for column in zip(*(row[1:6] for row in rows), strict=True)]
+    print("all", *totals[:4], f"{totals[4]:.0f}", sep="\t")
     return bool(unknown or stale)
 
 
