@@ -58,6 +58,8 @@ _PARSERS = {
     *("MMCIFParser", "MOL2Parser", "PDBParser", "PDBQTParser", "PQRParser", "PSFParser"),
     *("TOPParser", "TPRParser", "TXYZParser", "XYZParser"),
 }
+#: Keywords of a Universe; others are for its parser.
+_OF_UNIVERSE = frozenset(inspect.signature(MDAnalysis.Universe.__init__).parameters)
 #: Attributes that MDAnalysis guesses unasked, from the others.
 _GUESSED = ["types", "masses"]
 _INDICES = (topologyattrs.Atomindices, topologyattrs.Resindices, topologyattrs.Segindices)
@@ -88,8 +90,7 @@ def resolve(
     tuple of (Topology, tuple, dict) or None
         Arguments of the Universe in place of those given; None for a topology that is not kept.
     """
-    own = inspect.signature(MDAnalysis.Universe.__init__).parameters.keys()
-    of_parser = {name: value for name, value in options.items() if name not in own}
+    of_parser = {name: value for name, value in options.items() if name not in _OF_UNIVERSE}
     format, topology_format = mdanalysis_universe._resolve_formats(
         *coordinates,
         format=options.get("format"),

@@ -118,7 +118,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def guess_TopologyAttrs(self, *args: Any, **kwargs: Any) -> None:
         """Guess attributes; see `MDAnalysis.Universe.guess_TopologyAttrs`."""
-        topology_cache.guess(MDAnalysis.Universe.guess_TopologyAttrs, self, *args, **kwargs)
+        theirs = super(Universe, type(self)).guess_TopologyAttrs
+        topology_cache.guess(theirs, self, *args, **kwargs)
 
     def _repr_html_(self) -> str:
         """Summary for notebooks."""
