@@ -1,6 +1,7 @@
 """An HDF5 trajectory from opening to workers: every layout, by the core and by HDF5's library."""
 
 import math
+import os
 import pickle
 import re
 import subprocess
@@ -29,6 +30,7 @@ from paceline.hdf5 import conventions, trajectory
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.reader import ChunkReader
+from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.schedule import plan
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -681,3 +683,12 @@ def test_filters_of_others(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "UnsupportedError" in done.stderr
     assert "(32004), which HDF5 does not know here: pip install hdf5plugin" in done.stderr
+
+
+def test_relative_paths_are_of_the_folder_of_now(tmp_path, monkeypatch):
+    # The helper process that opens files may have been started in another folder.
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.h5").write_bytes(b"data")
+        monkeypatch.chdir(tmp_path / name)
+        assert run_in_sandbox(os.path.getsize, f"{name}.h5") == 4

@@ -51,7 +51,9 @@ def run_in_sandbox(function: Callable[..., Any], path: str, **options: Any) -> A
     >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
     """
-    done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT)), path)
+    # The helper may have been started in another folder.
+    folder = None if os.path.isabs(path) else os.getcwd()
+    done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT, folder)), path)
     if done:
         return value
     raise value
@@ -233,9 +235,12 @@ def serve(lifeline: int) -> None:
         os.dup2(2, 1)
         while select.select([requests], [], [], _IDLE)[0]:
             try:
-                function, path, options, limit = pickle.load(requests)
+                function, path, options, limit, folder = pickle.load(requests)
             except EOFError:
                 return
+            if folder is not None:
+                with contextlib.suppress(OSError):  # then the file is not found
+                    os.chdir(folder)
             _limit_memory(path)
             for timer, share in _TIMERS:
                 signal.setitimer(timer, share * limit)
