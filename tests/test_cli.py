@@ -405,6 +405,7 @@ def test_commands_on_files_take_f(command, adk_in_water, tmp_path, run):
     assert run(command, "-f", path, path, "--", path, *more)[0] == 2
 
 
+@pytest.mark.full
 def test_advise_and_bench_take_s_and_f(adk, run):
     files = ("-s", adk.topology, "-f", adk.trajectory)
     assert run("advise", *files, "--tsv")[0] == 0

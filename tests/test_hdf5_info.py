@@ -138,7 +138,7 @@ def test_info_shows_what_it_can_before_it_asks(tmp_path, capsys):
     assert main(["info", str(path), "--units", "nm, fs"]) == 2
     told = capsys.readouterr()
     assert "/particles/solute/position/value" in told.out
-    assert "(--particles): 'all', 'solute'" in told.err
+    assert "choose one with --particles: 'all', 'solute'" in told.err
     assert not main(["info", str(path), "--units", "nm, fs", "--particles", "all"])
     capsys.readouterr()
     path.write_bytes(b"nothing of the kind")

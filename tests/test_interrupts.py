@@ -16,6 +16,7 @@ from paceline._util.files import new_files
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
 from paceline.cli.main import _parser
+from paceline.cli.options import resolve_files
 from paceline.scaling import launch
 from paceline.scaling.launch import run_command
 
@@ -64,6 +65,7 @@ def test_a_measurement_keeps_its_runs(adk, tmp_path, monkeypatch):
     args = _parser().parse_args(
         [*asked, "-o", str(path), "--overwrite"], argparse.Namespace(command_line="paceline bench")
     )
+    resolve_files(args)
     monkeypatch.setattr(os, "fsync", lambda _: None)
     Pretended(monkeypatch)
     bench = Bench(args)

@@ -49,6 +49,8 @@ OTHERS += (
 OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
 #: Commands that take seconds with any file run on one page; on others their words are parsed.
 ONCE = {"advise": "docs/advise.md", "bench": "docs/scaling.md"}
+#: Pages whose blocks take longest, and are left to `make test-all`.
+SLOW = ("docs/advise.md", "docs/backends.md", "docs/scaling.md")
 #: A script for MDAnalysis.
 SCRIPT = """
 import MDAnalysis as mda
@@ -235,7 +237,11 @@ def run_shell(lines: str, page: str) -> None:
             subprocess.run(line, shell=True, check=True, env=environment())
 
 
-@pytest.mark.parametrize("page", pages())
+def with_marks(page):
+    return pytest.param(page, marks=pytest.mark.full) if page in SLOW else page
+
+
+@pytest.mark.parametrize("page", map(with_marks, pages()))
 def test_blocks_run(page, files, tmp_path, monkeypatch, request):
     shutil.copytree(files, tmp_path, copy_function=os.link, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

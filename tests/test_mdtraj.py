@@ -55,7 +55,15 @@ def loaded_by_mdtraj(name):
 
 
 # MDTraj's own `iterload` aborts the process for some TRR files with a stride and atom indices.
-@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"chunk": 3}, {"chunk": 3, "stride": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"stride": 2}, marks=pytest.mark.full),
+        pytest.param({"chunk": 3}, marks=pytest.mark.full),
+        {"chunk": 3, "stride": 2},
+    ],
+)
 @pytest.mark.parametrize("atoms", [None, [0, 3, 4, 20]], ids=["all", "some"])
 @pytest.mark.parametrize("name", FILES)
 def test_chunks_are_those_of_mdtraj(name, atoms, options):

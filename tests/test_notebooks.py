@@ -89,7 +89,8 @@ def kernel():
 
 #: A run that takes minutes, and what there is of threads, processes and signals.
 SETUP = """
-import os, signal, threading, time
+import os, signal, threading, time, warnings
+warnings.simplefilter("ignore")  # MDAnalysis's bars want ipywidgets
 import paceline, psutil
 u = paceline.Universe({topology!r}, {trajectory!r})
 before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
