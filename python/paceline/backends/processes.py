@@ -185,15 +185,15 @@ class Adaptive(ForMDAnalysis):
         """Call a function with the item of each call, here or in processes."""
         n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[Any] = []
-        begun = time.monotonic()
+        begun, may_send = time.monotonic(), self.n_workers > 1
         for number, call in enumerate(calls, start=1):
             done.append(remote.receive(remote(call.item)))
             bar.add(call.n_frames)
             n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
             spent = time.monotonic() - begun
-            if self.n_workers > 1 and spent > SAMPLE and spent / n_done * n_left > WORTH:
+            if may_send and spent > SAMPLE and spent / n_done * n_left > WORTH:
                 if who := changed_by():
-                    self.n_workers = 1
+                    may_send = False
                     self.description = (
                         f"in this process: {who} changes MDAnalysis, which others would not see"
                     )
