@@ -65,6 +65,23 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="needs a rank of MPI"))
 
 
+@pytest.fixture
+def run(capsys):
+    """Run the command here: status, what it wrote, and what it said beside."""
+
+    from paceline.cli.main import main
+
+    def run(*arguments):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            status = stop.code
+        written = capsys.readouterr()
+        return status, written.out, written.err
+
+    return run
+
+
 class System(NamedTuple):
     """A topology and a trajectory of the same atoms."""
 

@@ -18,23 +18,8 @@ from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between, frames_of
-from paceline.cli.main import in_options, main
+from paceline.cli.main import in_options
 from paceline.cli.options import SECTIONS, bound
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command here: status, what it wrote, and what it said beside."""
-
-    def run(*arguments):
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            status = stop.code
-        written = capsys.readouterr()
-        return status, written.out, written.err
-
-    return run
 
 
 def table(text):

@@ -9,24 +9,8 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.cli.atom_groups import DEFAULT_GROUPS, GroupUniverse, read_index_file
-from paceline.cli.main import main
 from paceline.errors import DamagedFileError, SelectionError
 from paceline.trajectory.open import open_file
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command here: status, what it wrote, and what it said beside."""
-
-    def run(*arguments):
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            status = stop.code
-        written = capsys.readouterr()
-        return status, written.out, written.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
