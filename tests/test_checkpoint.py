@@ -421,7 +421,7 @@ def test_writing_takes_a_fiftieth_of_the_time_at_most(cost, tmp_path, monkeypatc
     monkeypatch.setattr(paceline.checkpoint.time, "monotonic", lambda: now[0])
     kept = paceline.checkpoint.Checkpoint(tmp_path / "checkpoint")
     monkeypatch.setattr(kept, "_write", write)
-    kept._runs = [argparse.Namespace(collected=argparse.Namespace(add=lambda result: None))]
+    kept._stage = [argparse.Namespace(collected=argparse.Namespace(add=lambda result: None))]
     kept._due = INTERVAL
     while now[0] < 500:
         now[0] += 0.125
@@ -600,15 +600,15 @@ def test_objects_of_ones_own_are_kept(atoms, tmp_path):
 SLOW = """
 import sys, time
 from paceline import checkpoint, cli
-import paceline.analysis.rms as rms
+from paceline.analysis import kernels
 
-compute = rms._Deviation.compute
+compute = kernels.CoreRows.compute
 
 def slowly(self, block):
     time.sleep(0 if block.frames[0] < 64 else 600)
     return compute(self, block)
 
-rms._Deviation.compute = slowly
+kernels.CoreRows.compute = slowly
 checkpoint.INTERVAL, checkpoint.SHARE = 0.0, 0
 sys.argv = ["/usr/bin/paceline", *{argv!r}]
 sys.exit(cli.main())
@@ -681,7 +681,7 @@ def test_a_command_keeps_what_it_could_not_save(adk_xtc, tmp_path, capsys, monke
     failed, kept = capsys.readouterr().err.splitlines()
     assert failed == "paceline: error: a.csv: No space left on device"
     assert kept.startswith(f"paceline: 98 of 98 frames are kept in {path}; go on with: paceline rm")
-    monkeypatch.setattr("paceline.analysis.rms._Deviation.compute", None)  # nothing is left to do
+    monkeypatch.setattr("paceline.analysis.kernels.CoreRows.compute", None)  # nothing is left to do
     assert cli.main(argv) == 0
     assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
 

@@ -24,7 +24,7 @@ __all__ = [
     "NetcdfVariable",
     "Rdf",
     "Reader",
-    "Rmsd",
+    "RowKernel",
     "SnapshotCost",
     "SnapshotFormat",
     "Trajectory",
@@ -352,17 +352,33 @@ class ChunkEncoder:
     ) -> None: ...
 
 @final
-class Rmsd:
-    """A superposition bound to the columns of a block."""
+class RowKernel:
+    """Computes a row of numbers for each frame of a block.
 
-    def __new__(
-        cls,
-        groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],
+    Constructors take `columns`, those of the analysis's atoms in the block (None: all in order);
+    other indices count these atoms.
+    """
+
+    @staticmethod
+    def rmsd(
         columns: NDArray[np.int64] | None,
-        *,
+        groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],
         superposition: bool,
-    ) -> Rmsd: ...
-    def compute(self, positions: NDArray[np.float32], out: NDArray[np.float64]) -> None: ...
+    ) -> RowKernel:
+        """RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.
+
+        Of each group: reference positions (Å), and weights or None.
+        """
+    @property
+    def n_columns(self) -> int:
+        """Numbers of a row."""
+    def compute(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        out: NDArray[np.float64],
+    ) -> tuple[int, str] | None:
+        """Fill a row for each frame; the first that cannot be computed, and why."""
 
 #: Columns of a group, and a label of each.
 _LabelledColumns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint32] | None]

@@ -309,6 +309,11 @@ class FrameBuffer:
             if array is not None:
                 array.flags.writeable = False
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays take, bytes."""
+        return sum(array.nbytes for array in self._arrays() if array is not None)
+
     def __getitem__(self, rows: slice | np.ndarray) -> "FrameBuffer":
         rows_of = [None if array is None else array[rows] for array in self._arrays()]
         return FrameBuffer(*rows_of)  # type: ignore[arg-type]

@@ -69,8 +69,12 @@ class Checkpoint:
         check_output(path, overwrite=True)
         self._journal = Journal(path)
         self._records = self._journal.records()
+        # Of stages that have not begun yet.
+        self._later: list[bytes] = []
+        self._shift = 0
         self._stopping = Stopping()
-        self._runs: Sequence[TrajectoryRun] = ()
+        self._runs: list[TrajectoryRun] = []
+        self._stage: Sequence[TrajectoryRun] = ()
         self._cursors: list[Cursor] = []
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
@@ -117,8 +121,8 @@ class Checkpoint:
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
-    def begin(self, runs: Sequence[TrajectoryRun], timings: Timings) -> None:
-        """Restore the results of the run that is resumed.
+    def begin_stage(self, runs: Sequence[TrajectoryRun], timings: Timings) -> None:
+        """Restore the results of the run that is resumed, of one stage after another.
 
         Parameters
         ----------
@@ -134,46 +138,63 @@ class Checkpoint:
         UnsupportedError
             The run cannot be resumed, whatever is kept.
         """
+        if not self._begun:
+            self._recognize(runs)
+            self._timings = timings
+        with self._stopping.held():
+            restored = self._restore(runs)
+            self._stage = runs
+            self._runs += runs
+            self._cursors += [one.collected.since(Cursor())[1] for one in runs]
+            self._sizes += [{} for _ in runs]
+            if not self._begun:
+                self._due = time.monotonic() + INTERVAL
+                self._bare = not restored
+            self._old |= restored
+            if self._old and not self._later:
+                self._write()
+            self._begun = True
+
+    def _recognize(self, runs: Sequence[TrajectoryRun]) -> None:
+        """Begin the journal, or check that it is of this run."""
         _check_resumable(runs)
         found = facts(runs)
         sizes = [one.plan.block_frames for one in runs]
         self._header = json.dumps({"facts": found, "block_frames": sizes}).encode()
         if self._found is None:
             self._journal.append(self._header)
-        else:
-            differs = difference(self._found["facts"], found)
-            if differs is not None:
-                raise CheckpointError(
-                    f"{self._journal.path} is the checkpoint of another run: {differs}; name "
-                    "another file, or delete this one"
-                )
-        self._timings = timings
-        with self._stopping.held():
-            restored = self._restore(runs)
-            self._runs = runs
-            self._cursors = [one.collected.since(Cursor())[1] for one in runs]
-            self._sizes = [{} for _ in runs]
-            self._due = time.monotonic() + INTERVAL
-            self._bare = not restored
-            self._old = restored
-            if restored:
-                self._write()
-            self._begun = True
+            return
+        differs = difference(self._found["facts"], found)
+        if differs is not None:
+            raise CheckpointError(
+                f"{self._journal.path} is the checkpoint of another run: {differs}; name "
+                "another file, or delete this one"
+            )
 
     def _restore(self, runs: Sequence[TrajectoryRun]) -> bool:
-        """Restore all records; False if none was found."""
+        """Restore all records of a stage; False if none was found."""
         nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in runs]
-        clock = None
-        for data in self._records:
+        first, clock = len(self._runs), None
+        records = self._later if self._begun else self._records
+        self._later = []
+        n_blocks = len(self._timings.blocks)
+        for data in records:
             number, record, clock = _decoded(self._unpickled(data))
-            nodes[number].update(record.nodes)
-            runs[number].collected.restore(replace(record, nodes={}))
+            if number - first >= len(runs):
+                self._later.append(data)
+                continue
+            nodes[number - first].update(record.nodes)
+            runs[number - first].collected.restore(replace(record, nodes={}))
         for one, kept in zip(runs, nodes, strict=True):
             values = {key: self._unpickled(kept[key]) for key in uppermost(kept)}
             one.collected.restore(Record(nodes=values))
-        if clock is not None:
-            self._timings.precede(clock.now - clock.dealt, clock.dealt, clock.t_comm)
-        return clock is not None
+        if clock is None:
+            return False
+        if not self._begun:
+            self._timings.precede(clock.now - clock.dealt, clock.t_comm)
+            self._shift = self._timings.dealt - clock.dealt
+        self._timings.shift_blocks(n_blocks, self._shift)
+        return True
 
     def _unpickled(self, data: bytes) -> Any:
         try:
@@ -188,7 +209,7 @@ class Checkpoint:
         """Collect the results of one or several blocks, and write them soon."""
         with self._stopping.held():
             self._whole = False
-            self._runs[result.job].collected.add(result)
+            self._stage[result.job].collected.add(result)
             self._whole = True
             begun = time.monotonic()
             if begun >= self._due:
@@ -198,6 +219,8 @@ class Checkpoint:
 
     def _write(self) -> None:
         """Write new results; if that fails, warn and try again next time."""
+        if self._later:  # all that was done is in the journal, and not all of it here
+            return
         try:
             if self._old:  # its clock is that of the run that is resumed
                 self._rewrite()
@@ -438,7 +461,9 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         given = _parameters(analysis)
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
-        computed = [half.computation, list(analysis.fields)]
+        computed: list[Any] = [half.computation, list(analysis.fields)]
+        if analysis.stages > 1:
+            computed += [analysis.stages, type(analysis).next_stage]
         yield _fact(f"function or reference of {analysis.name}", "its code and numbers", computed)
 
 

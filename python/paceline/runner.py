@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import check_distinct
+from paceline._util.files import check_distinct, parse_size
 from paceline._util.progress import Progress
 from paceline.analysis.interfaces import Analysis
 from paceline.backends import Serial, make_backend
@@ -24,8 +25,9 @@ from paceline.checkpoint import Checkpoint
 from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
+from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.plan import choose_frames
-from paceline.schedule.tasks import BlockResult, CollectedResult
+from paceline.schedule.tasks import BlockResult, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.transform.base import Transform
 
@@ -46,9 +48,10 @@ def run(
     on_error: str = "raise",
     progress: bool | None = None,
     block_frames: int | None = None,
+    max_memory: int | str | None = None,
     checkpoint: str | os.PathLike | Checkpoint | None = None,
 ) -> Any:
-    """Run analyses, in one pass over each trajectory.
+    """Run analyses, in one pass over each trajectory, or as few as their stages need.
 
     Parameters
     ----------
@@ -81,6 +84,10 @@ def run(
     block_frames : int, optional
         Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
         chosen by default. It changes no result.
+    max_memory : int or str, optional
+        Decoded frames that each process may keep for analyses that pass over the frames again:
+        bytes, or "2 GiB"; by default while half of the memory is free, and 0 keeps none. It
+        changes no result. Frames are kept by "serial", "threads" and "mpi".
     checkpoint : path-like, optional
         File that keeps finished work during the run, and is deleted at its end. If the run is
         killed, the same call resumes from there, with any backend and number of workers. Trust a
@@ -134,6 +141,9 @@ def run(
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     workers = make_backend(backend, n_workers)
+    limit = parse_size(max_memory) if isinstance(max_memory, str) else max_memory
+    if limit is not None and limit < 0:
+        raise ValueError(f"max_memory must be at least 0, not {limit}")
     chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
     theirs, given = _sort(analyses)
     if theirs:
@@ -161,9 +171,11 @@ def run(
                         skip_damaged=on_error == "skip",
                         block_frames=block_frames,
                         progress=progress,
+                        max_memory=limit,
                     )
             else:
-                collective.work()
+                for _ in range(max(one.stages for one in given)):
+                    collective.work()
             _broadcast_results(collective, given)
     if theirs:
         from paceline.analysis.mdanalysis import run_together
@@ -191,10 +203,12 @@ def _run(
     skip_damaged: bool,
     block_frames: int | None,
     progress: bool | None,
+    max_memory: int | None,
 ) -> None:
     """Run analyses from this process; `choose` selects frames out of a trajectory's number."""
     begun = time.monotonic_ns()
     runs = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
+    keys = [uuid.uuid4().hex for _ in runs] if getattr(workers, "keeps_frames", False) else []
     for number, one in enumerate(runs):
         one.prepare(
             choose(one.trajectory.n_frames),
@@ -204,18 +218,27 @@ def _run(
                 checkpoint.block_frames(number, block_frames) if checkpoint else block_frames
             ),
             streamed=checkpoint is not None,
+            caching=FrameCaching(keys[number], max_memory) if keys else None,
         )
     timings = _timings(workers, runs, begun)
-    with ExitStack() as receivers:
-        for number, one in enumerate(runs):
-            one.start_collecting(number, timings, receivers)
-        if checkpoint:
-            checkpoint.begin(runs, timings)
-        _compute(workers, runs, checkpoint, show=progress)
-        for one in runs:
+    n_frames = sum(len(one.plan.frames) * one.n_stages for one in runs)
+    stages: list[list[TrajectoryRun]] = []
+    with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
+        receivers.callback(FrameCache.drop, keys)
+        while runs:
+            number = sum(map(len, stages))
+            stages.append(runs)
+            for one in runs:
+                one.start_collecting(number, timings, receivers)
+                number += 1
+            if checkpoint:
+                checkpoint.begin_stage(runs, timings)
+            _compute(workers, runs, checkpoint, bar)
+            runs = [following for one in runs if (following := one.next_stage()) is not None]
+        for one in stages[0]:
             one.trajectory.verify()
     timings.end = time.monotonic_ns()
-    for one in runs:
+    for one in chain.from_iterable(stages):
         one.finish(timings)
 
 
@@ -223,21 +246,18 @@ def _compute(
     workers: Backend,
     runs: Sequence[TrajectoryRun],
     checkpoint: Checkpoint | None,
-    *,
-    show: bool | None,
+    bar: Progress,
 ) -> None:
     """Compute and collect every block that is not done yet."""
     shared = [one for one in runs if one.trajectory.shareable]
     alone = [one for one in runs if not one.trajectory.shareable]
-    n_frames = sum(len(one.plan.frames) for one in runs)
-    done = sum(one.collected.n_frames for one in runs)
     # Called even if it has nothing to do: other ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
         results.append(_results(Serial(), alone, None))
-    with Progress(n_frames, show=show, done=done) as bar:
-        for result in chain.from_iterable(results):
-            bar.add(result.n_frames)
+    bar.skip(sum(one.collected.n_frames for one in runs))
+    for result in chain.from_iterable(results):
+        bar.add(result.n_frames)
 
 
 def _results(

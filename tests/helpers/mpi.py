@@ -40,6 +40,8 @@ def environment():
         "OMPI_MCA_osc": "^ucx",
         "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",
+        # For scripts that import helpers.
+        "PYTHONPATH": os.pathsep.join([str(SCRIPTS.parent), os.environ.get("PYTHONPATH", "")]),
     }
     libraries = Path(shutil.which(MPIEXEC[0])).resolve().parents[1] / "lib"
     if list(libraries.glob("libmpi.*")):

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from helpers.stages import Spread
 
 import paceline
 from paceline.analysis.rdf import InterRDF
@@ -29,14 +30,15 @@ def numbers(where, **options):
         paceline.TimeSeries(lambda block: np.full(len(block), "2026-01-01", "M8[D]"), ca),
         RMSF(universe.atoms),
         InterRDF(ca[::-1], universe.atoms[:700], norm="none"),
+        Spread(ca),
     ]
-    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf = paceline.run(
+    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf, spread = paceline.run(
         analyses, backend=where, **HARD, **options
     )
     return [
         *(rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, series.times),
         *(nothing.results.timeseries, dates.results.timeseries, all_rmsf.results.rmsf),
-        *(rdf.results.count, rdf.results.rdf),
+        *(rdf.results.count, rdf.results.rdf, spread.results.spread),
         np.array([frame for frame, _ in rmsd.damaged]),
     ]
 

@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+from helpers.stages import Spread
 from mpi4py import MPI
 
 import paceline
@@ -42,6 +43,10 @@ for comm in (None, world, world.Split(rank % 2, rank)):
         begun, ended = rmsd.timings.start - 10**6, rmsd.timings.end + 10**6
         assert all(begun < one.start < one.end < ended for one in rmsd.timings.blocks)
 
+# Every rank takes part in each stage, also where one fails between two.
+spread = Spread(ca).run(backend="serial").results.spread
+assert np.array_equal(Spread(ca).run(backend="mpi").results.spread, spread)
+
 written = paceline.Write(ca, sys.argv[3]).run(backend="mpi")
 assert written.results.n_written == 98
 
@@ -69,6 +74,12 @@ class Unfinished(paceline.TimeSeries):
         raise KeyError("in finish")
 
 
+class FailsBetween(Spread):
+    def next_stage(self, value):
+        raise KeyError("between stages")
+
+
+errors_are("between stages", error_of(lambda: FailsBetween(ca)))
 errors_are("in finish", error_of(lambda: Unfinished(raises_late, ca), stop=10))
 
 

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use paceline_kernels::rmsd::{Group, Rmsd, rmsd_block};
+use paceline_kernels::rmsd::{Group, Rmsd};
+use paceline_kernels::rows::{Frames, RowKernel};
 
 const FRAMES: usize = 64;
 const REPEATS: usize = 15;
@@ -64,10 +65,13 @@ fn main() {
 fn report(what: &str, block: &[f32], n_atoms: usize, groups: &[Group<'_>], superposition: bool) {
     let task = Rmsd::new(groups, superposition).expect("a valid task");
     let mut out = vec![0.0; FRAMES * task.n_columns()];
+    let cells = [0.0; 6 * FRAMES];
+    let frames = Frames::new(block, n_atoms, &cells).expect("a valid block");
     let mut times: Vec<f64> = (0..=REPEATS)
         .map(|_| {
             let start = Instant::now();
-            rmsd_block(black_box(block), n_atoms, &task, &mut out).expect("a valid block");
+            task.compute(black_box(&frames), &mut out)
+                .expect("a valid block");
             black_box(&mut out);
             start.elapsed().as_nanos() as f64 / FRAMES as f64
         })

@@ -1,7 +1,8 @@
 //! Analyses of molecular dynamics, one file a kernel: slices in, numbers out.
 //!
 //! ```
-//! use paceline_kernels::rmsd::{Group, Rmsd, rmsd_block};
+//! use paceline_kernels::rmsd::{Group, Rmsd};
+//! use paceline_kernels::rows::{Frames, RowKernel};
 //!
 //! # fn main() -> paceline_formats::error::Result<()> {
 //! let reference = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
@@ -13,8 +14,9 @@
 //! // Two frames: the reference moved, and one of other distances.
 //! let moved = [5.0, 0.0, 0.0, 6.0, 0.0, 0.0, 5.0, 2.0, 0.0];
 //! let other = [0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0];
+//! let (positions, dimensions) = ([moved, other].concat(), [0.0; 12]); // without cells
 //! let mut rmsd = [0.0; 2];
-//! rmsd_block(&[moved, other].concat(), 3, &Rmsd::new(&[group], true)?, &mut rmsd)?;
+//! Rmsd::new(&[group], true)?.compute(&Frames::new(&positions, 3, &dimensions)?, &mut rmsd)?;
 //! assert!(rmsd[0] < 1e-6 && rmsd[1] > 0.3);
 //! # Ok(())
 //! # }
@@ -43,6 +45,7 @@ pub mod qcp;
 pub mod rdf;
 pub mod reference;
 pub mod rmsd;
+pub mod rows;
 #[cfg(test)]
 mod tests;
 pub mod transform;

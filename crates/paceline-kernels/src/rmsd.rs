@@ -1,7 +1,9 @@
 //! RMSD of each frame of a block, as `MDAnalysis.analysis.rms.RMSD` defines it.
 
 use super::reference::{Motion, Reference};
-use super::{Columns, check_len, frames};
+use super::rows::{Frames, RowKernel};
+use super::transform::Refused;
+use super::{Columns, check_len};
 use paceline_formats::error::{Error, Result};
 
 /// Atoms of a block and what to compare them with.
@@ -55,11 +57,6 @@ impl Rmsd {
         })
     }
 
-    /// Numbers that each frame gives.
-    pub fn n_columns(&self) -> usize {
-        self.groups.len()
-    }
-
     fn frame(&self, frame: &[f32], scratch: &mut Vec<f32>, out: &mut [f64]) {
         let mut motion = Motion::NONE;
         for (i, (columns, reference)) in self.groups.iter().enumerate() {
@@ -77,22 +74,22 @@ impl Rmsd {
     }
 }
 
-/// The RMSDs (Å) of a block's frames, one row of `task.n_columns()` a frame; NaN where a position
-/// that counts is. `positions` has the shape (frames, `n_atoms`, 3), Å.
-///
-/// # Errors
-/// [`Error::Argument`] where the block, the task and `out` do not belong together.
-pub fn rmsd_block(positions: &[f32], n_atoms: usize, task: &Rmsd, out: &mut [f64]) -> Result<()> {
-    let frames = frames(positions, n_atoms)?;
-    for (columns, _) in &task.groups {
-        columns.check(n_atoms)?;
+impl RowKernel for Rmsd {
+    fn n_columns(&self) -> usize {
+        self.groups.len()
     }
-    check_len("RMSDs to fill", out.len(), frames.len() * task.n_columns())?;
-    let mut scratch = Vec::new();
-    for (frame, row) in frames.zip(out.chunks_exact_mut(task.n_columns())) {
-        task.frame(frame, &mut scratch, row);
+
+    /// RMSDs, Å; NaN where a position that counts is.
+    fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
+        for (columns, _) in &self.groups {
+            columns.check(frames.n_atoms())?;
+        }
+        let mut scratch = Vec::new();
+        frames.fill_rows(out, self.n_columns(), |frame, _, row| {
+            self.frame(frame, &mut scratch, row);
+            Ok(())
+        })
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -132,9 +129,16 @@ mod tests {
         (squares.sum::<f64>() / (a.len() / 3) as f64).sqrt()
     }
 
+    fn compute(block: &[f32], n_atoms: usize, task: &Rmsd, out: &mut [f64]) -> Result<()> {
+        let dimensions = vec![0.0; block.len() / (3 * n_atoms).max(1) * 6];
+        let refused = task.compute(&Frames::new(block, n_atoms, &dimensions)?, out)?;
+        assert!(refused.is_none());
+        Ok(())
+    }
+
     fn run(block: &[f32], task: &Rmsd) -> Vec<f64> {
         let mut out = vec![-1.0; block.len() / 3 / N_ATOMS * task.n_columns()];
-        rmsd_block(block, N_ATOMS, task, &mut out).unwrap();
+        compute(block, N_ATOMS, task, &mut out).unwrap();
         out
     }
 
@@ -244,10 +248,10 @@ mod tests {
         };
         assert!(Rmsd::new(&[group(&[0])], true).is_err());
         let task = Rmsd::new(&[group(&[0, 7])], true).unwrap();
-        assert!(rmsd_block(&[0.0; 24], 8, &task, &mut [0.0]).is_ok());
-        assert!(rmsd_block(&[0.0; 24], 8, &task, &mut [0.0; 2]).is_err());
-        assert!(rmsd_block(&[0.0; 21], 7, &task, &mut [0.0]).is_err());
-        assert!(rmsd_block(&[0.0; 25], 8, &task, &mut [0.0]).is_err());
-        assert!(rmsd_block(&[], 0, &task, &mut []).is_err());
+        assert!(compute(&[0.0; 24], 8, &task, &mut [0.0]).is_ok());
+        assert!(compute(&[0.0; 24], 8, &task, &mut [0.0; 2]).is_err());
+        assert!(compute(&[0.0; 21], 7, &task, &mut [0.0]).is_err());
+        assert!(compute(&[0.0; 25], 8, &task, &mut [0.0]).is_err());
+        assert!(compute(&[], 0, &task, &mut []).is_err());
     }
 }

@@ -124,7 +124,7 @@ mod _core {
         netcdf_header,
     };
     #[pymodule_export]
-    use super::kernels::{Rdf, Rmsd, accumulate_moments, merge_moments};
+    use super::kernels::{Rdf, RowKernel, accumulate_moments, merge_moments};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

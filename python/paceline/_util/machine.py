@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 import shlex
 import sys
 import time
@@ -93,6 +94,29 @@ def available_cpus() -> int:
     return max(1, min(counts))
 
 
+def free_memory(
+    meminfo: Path = Path("/proc/meminfo"),
+    root: Path = Path("/sys/fs/cgroup"),
+    own: Path = Path("/proc/self/cgroup"),
+) -> float:
+    """Part of the memory that is free, of the machine or of this process's cgroup: 0 to 1.
+
+    It is 0 where the system does not say.
+
+    Examples
+    --------
+    >>> 0 <= free_memory() <= 1
+    True
+    """
+    sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}
+    if "MemAvailable" not in sizes:
+        return 0.0
+    every = 1024 * sizes["MemTotal"]
+    parts = [1024 * sizes["MemAvailable"] / every]
+    parts += [free / most for most, free in _cgroup_memory(root, own) if 0 < most < every]
+    return max(0.0, min(parts))
+
+
 class OtherWork:
     """Work of other programs on the CPUs that this process may use, since this object was made."""
 
@@ -124,23 +148,43 @@ def _cgroup_quotas(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> Iterator[int]:
     """Read the CPU quotas of this process's cgroup and its parents, rounded up."""
+    for version, folder in _cgroup_folders("cpu", root, own):
+        if version == 2:  # "max 100000" or "150000 100000"
+            quota, _, period = _words(folder / "cpu.max").partition(" ")
+        else:  # microseconds, -1 for none
+            quota = _words(folder / "cpu.cfs_quota_us")
+            period = _words(folder / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit():
+            yield math.ceil(int(quota) / int(period))
+
+
+def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
+    """Read the memory limits of this process's cgroup and its parents, and what is free, bytes."""
+    for version, folder in _cgroup_folders("memory", root, own):
+        limit, used = (
+            ("memory.max", "memory.current")
+            if version == 2
+            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        most, taken = _words(folder / limit), _words(folder / used)
+        if most.isdigit() and taken.isdigit():
+            # Files in the page cache count as used, and give way.
+            found = re.search(r"^inactive_file (\d+)", _words(folder / "memory.stat"), re.MULTILINE)
+            yield int(most), int(most) - int(taken) + int(found[1] if found else 0)
+
+
+def _cgroup_folders(controller: str, root: Path, own: Path) -> Iterator[tuple[int, Path]]:
+    """Find the folders of this process's cgroup and its parents, with the version of cgroups."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2: "max 100000" or "150000 100000"
-            for folder in _upwards(root, path):
-                quota, _, period = _words(folder / "cpu.max").partition(" ")
-                if quota.isdigit() and period.isdigit():
-                    yield math.ceil(int(quota) / int(period))
-        elif "cpu" in controllers.split(","):  # version 1: microseconds, -1 for none
-            for folder in _upwards(root / "cpu", path):
-                quota = _words(folder / "cpu.cfs_quota_us")
-                period = _words(folder / "cpu.cfs_period_us")
-                if quota.isdigit() and period.isdigit():
-                    yield math.ceil(int(quota) / int(period))
+        if controllers == "":
+            yield from ((2, folder) for folder in _upwards(root, path))
+        elif controller in controllers.split(","):
+            yield from ((1, folder) for folder in _upwards(root / controller, path))
 
 
 def _upwards(root: Path, path: str) -> Iterator[Path]:

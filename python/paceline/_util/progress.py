@@ -23,12 +23,12 @@ class Progress:
     ...     bar.set(80, 200)
     """
 
-    def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None, done: int = 0):
+    def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None):
         self._total = total
         self._unit = unit
         self._show = show is not False
         self._asked = show is True
-        self._before = self._done = done
+        self._before = self._done = 0
         self._start = self._logged = time.monotonic()
         self._bar: Any = None
 
@@ -39,7 +39,6 @@ class Progress:
 
             self._bar = tqdm(
                 total=self._total,
-                initial=self._done,
                 unit=f" {self._unit}s",
                 delay=0 if self._asked else PATIENCE,
                 unit_scale=True,
@@ -52,6 +51,14 @@ class Progress:
         if self._bar is not None:
             self._bar.total = total
         self.add(done - self._done)
+
+    def skip(self, n: int) -> None:
+        """Count units as done that took no time here, as those of an earlier run."""
+        self._done += n
+        self._before += n
+        if self._bar is not None and n:
+            self._bar.initial += n
+            self._bar.update(n)
 
     def add(self, n: int) -> None:
         """Count more units as done."""

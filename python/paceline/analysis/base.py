@@ -39,6 +39,9 @@ class AnalysisBase:
         is an error.
     optional_fields : sequence of str
         Further fields; NaN where a frame does not hold them (see `Block.held`).
+    stages : int
+        Passes over the frames. After each but the last, `next_stage` makes the worker's half of the
+        next one.
     frames_together : int
         Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
         summed in another order, and may differ in their last bit.
@@ -86,6 +89,7 @@ class AnalysisBase:
 
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
+    stages: int = 1
     frames_together: int = 1
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
@@ -163,13 +167,28 @@ class AnalysisBase:
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
+    def next_stage(self, value: Any) -> PerFrame | Reduction:
+        """Make the worker's half of the next pass over the same frames.
+
+        Parameters
+        ----------
+        value : numpy.ndarray or object
+            As for `finish`: all rows, or the merged partial result, of the last pass.
+
+        Returns
+        -------
+        object
+            As that of `prepare`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method next_stage")
+
     def finish(self, value: Any) -> None:
         """Fill `results`.
 
         Parameters
         ----------
         value : numpy.ndarray or object
-            All frames' rows, or the merged partial result.
+            All frames' rows, or the merged partial result, of the last pass.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method finish")
 

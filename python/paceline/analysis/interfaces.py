@@ -67,6 +67,7 @@ class Analysis(Protocol):
     atomgroup: Any
     fields: Sequence[str]
     optional_fields: Sequence[str]
+    stages: int
     frames_together: int
     transforms: "Sequence[Transform]"
     skip_damaged: bool
@@ -90,6 +91,9 @@ class Analysis(Protocol):
 
     def prepare(self) -> PerFrame | Reduction | PerBlock:
         """Make the worker's half, with all that is the same for every frame."""
+
+    def next_stage(self, value: Any) -> PerFrame | Reduction:
+        """Make the worker's half of the next pass, from what the last one found."""
 
     def finish(self, value: Any) -> None:
         """Turn all rows, or the merged partial result, into results."""

@@ -1,7 +1,6 @@
 """RMSD and RMSF, with the parameters and results of MDAnalysis.analysis.rms."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +9,7 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
+from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results, Table
 from paceline.block import Block
 from paceline.errors import SelectionError
@@ -162,8 +162,8 @@ class RMSD(AnalysisBase):
             same = fixed.universe is self.atomgroup.universe
             transforms = self.transforms if same else ()
             positions = reference_positions(fixed, self.ref_frame, transforms)
-            groups.append(_Group(positions.astype(np.float64), weights))
-        return _Deviation(groups, self.superposition)
+            groups.append((positions.astype(np.float64), weights))
+        return CoreRows("rmsd", groups, self.superposition)
 
     def finish(self, value: np.ndarray) -> None:
         """Put frame numbers and times before the deviations."""
@@ -256,35 +256,6 @@ def _along_residues(atoms: Any, rmsf: np.ndarray) -> Table | None:
     }
     label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
     return Table(columns, "residue", {"RMSF (Å)": "RMSF"}, label)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Reference positions (Å) of one group of atoms, and their weights relative to the mean."""
-
-    reference: np.ndarray
-    weights: np.ndarray | None
-
-
-class _Deviation:
-    """Deviations of each frame of a block, Å: one column a group, the first superimposed."""
-
-    def __init__(self, groups: Sequence[_Group], superposition: bool):
-        self._groups = groups
-        self._superposition = superposition
-        self._bound: _core.Rmsd | None = None
-
-    def compute(self, block: Block) -> np.ndarray:
-        positions, columns = block.raw
-        if self._bound is None:
-            self._bound = _core.Rmsd(
-                [(group.reference, group.weights) for group in self._groups],
-                columns,
-                superposition=self._superposition,
-            )
-        out = np.empty((len(positions), len(self._groups)))
-        self._bound.compute(positions, out)
-        return out
 
 
 class _Moments:

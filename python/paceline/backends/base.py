@@ -18,6 +18,9 @@ class Backend(Protocol):
         Name in the timings.
     n_workers : int
         Number of blocks that are computed at the same time.
+    keeps_frames : bool, optional
+        True if a later stage finds most blocks in the process that computed them before, so that
+        decoded frames are kept there.
     """
 
     name: str

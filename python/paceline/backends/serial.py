@@ -11,6 +11,7 @@ class Serial(ForMDAnalysis):
     """Compute blocks one after another, in the calling thread."""
 
     name = "serial"
+    keeps_frames = True
     n_workers = 1
 
     def run(

@@ -25,6 +25,7 @@ class Threads(ForMDAnalysis):
     """
 
     name = "threads"
+    keeps_frames = True
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)

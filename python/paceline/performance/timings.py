@@ -69,26 +69,26 @@ class Timings(RunTimings):
     []
     """
 
-    def precede(self, elapsed: int, dealt: int, t_comm: float) -> None:
-        """Count an earlier part of the run, whose blocks were put here, as if it ended just now.
+    def precede(self, elapsed: int, t_comm: float) -> None:
+        """Count an earlier part of the run as if it ended just now.
 
         Parameters
         ----------
         elapsed : int
             How long that part took since it first assigned blocks, ns.
-        dealt : int
-            When it first assigned blocks, ns of its own clock.
         t_comm : float
             Receiving and merging results there, s.
         """
         self.start -= elapsed
         self.dealt -= elapsed
-        shift = self.dealt - dealt
-        self.blocks = [
-            replace(block, start=block.start + shift, end=block.end + shift)
-            for block in self.blocks
-        ]
         self.t_comm += t_comm
+
+    def shift_blocks(self, first: int, shift: int) -> None:
+        """Move the blocks from `first` on by `shift` ns: they are of an earlier part's clock."""
+        self.blocks[first:] = [
+            replace(block, start=block.start + shift, end=block.end + shift)
+            for block in self.blocks[first:]
+        ]
 
     def stragglers(self) -> list[Straggler]:
         """Workers that are slow for their frames, those first that lost most time.

@@ -68,11 +68,30 @@ class WorkerAnalysis:
 
 
 @dataclass(frozen=True)
+class FrameCaching:
+    """Parameters of a cache of decoded frames, which the stages of one run share.
+
+    Attributes
+    ----------
+    key : str
+        Name of the run over this trajectory.
+    limit : int or None
+        Bytes that each process may keep; None to keep frames while half of the memory is free.
+    last : bool
+        True in the last stage, which keeps no more frames.
+    """
+
+    key: str
+    limit: int | None
+    last: bool = False
+
+
+@dataclass(frozen=True)
 class Job:
     """Parameters and analyses that all tasks of one trajectory share.
 
     `skip_damaged` leaves out unreadable frames. `streamed` jobs need the result of each block as it
-    comes, rather than at the end.
+    comes, rather than at the end. With `caching`, decoded frames stay for the next stage.
     """
 
     source: FrameSource
@@ -81,6 +100,7 @@ class Job:
     leaves: Leaves
     skip_damaged: bool
     streamed: bool = False
+    caching: FrameCaching | None = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Plan, run and collect the analyses of one trajectory."""
 
+import copy
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,14 @@ from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames
 from paceline.schedule.plan import Plan, make_plan
-from paceline.schedule.tasks import Job, LongBonds, Task, WorkerAnalysis, sum_long_bonds
+from paceline.schedule.tasks import (
+    FrameCaching,
+    Job,
+    LongBonds,
+    Task,
+    WorkerAnalysis,
+    sum_long_bonds,
+)
 from paceline.trajectory.open import warn
 from paceline.transform.base import Transform, prepare_transforms
 
@@ -41,6 +49,8 @@ class TrajectoryRun:
         Set by `prepare`.
     collected : Collected
         Set by `start_collecting`.
+    stage : int
+        Number of the pass: analyses may need several, each with what the last one found.
     """
 
     trajectory: "Trajectory"
@@ -55,6 +65,8 @@ class TrajectoryRun:
         self.analyses = analyses
         self.transforms = transforms
         self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
+        self.stage = 0
+        self._damaged: list[tuple[int, str]] = []
 
     def prepare(
         self,
@@ -64,13 +76,15 @@ class TrajectoryRun:
         n_workers: float,
         block_frames: int | None,
         streamed: bool = False,
+        caching: FrameCaching | None = None,
     ) -> None:
         """Make the plan, and the worker's half of everything.
 
         `n_workers` share the blocks: a fraction of one that has other trajectories to do. With
-        `streamed`, results of blocks are needed as they come, for all analyses.
+        `streamed`, results of blocks are needed as they come, for all analyses. `caching` is used
+        if there are several stages.
         """
-        indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
+        indices = self._indices
         universe = self.analyses[0].atomgroup.universe
         atoms, transforms = prepare_transforms(
             self.transforms, np.unique(np.concatenate(indices)), universe
@@ -107,7 +121,49 @@ class TrajectoryRun:
             self.plan.leaves,
             skip_damaged,
             streamed or any(half.per_block for half in halves),
+            caching if self.n_stages > 1 else None,
         )
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages of the analysis that needs most."""
+        return max(one.stages for one in self.analyses)
+
+    @property
+    def _indices(self) -> list[np.ndarray]:
+        return [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
+
+    def next_stage(self) -> "TrajectoryRun | None":
+        """Make the next pass, of the analyses that need one, once all blocks are done.
+
+        It has the same frames, blocks and decoded atoms.
+        """
+        stage = self.stage + 1
+        found = [
+            (analysis, value)
+            for analysis, value in zip(self.analyses, self.collected.values, strict=True)
+            if analysis.stages > stage
+        ]
+        if not found:
+            return None
+        following = copy.copy(self)
+        following.stage = stage
+        following.analyses = [analysis for analysis, _ in found]
+        following._damaged = self._all_damaged
+        halves = [
+            WorkerAnalysis(
+                analysis.name,
+                analysis.next_stage(value),
+                _columns(self._atoms, own),
+                analysis.attributes,
+            )
+            for (analysis, value), own in zip(found, following._indices, strict=True)
+        ]
+        caching = self.job.caching
+        if caching is not None and following.n_stages == stage + 1:
+            caching = replace(caching, last=True)
+        following.job = replace(self.job, analyses=halves, caching=caching)
+        return following
 
     def _fields(self) -> tuple[list[str], list[str]]:
         """Find the fields to decode, and those of them that every frame must hold."""
@@ -178,12 +234,20 @@ class TrajectoryRun:
     def finish(self, timings: Timings) -> None:
         """Set the results of every analysis, once all blocks are done."""
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
-            analysis.times = self.collected.times
-            analysis.damaged = DamagedFrames(sorted(self.collected.damaged))
-            analysis.timings = timings
-            analysis.finish(value)
-        if self.collected.long_bonds:
+            if analysis.stages == self.stage + 1:
+                analysis.times = self.collected.times
+                analysis.damaged = DamagedFrames(sorted(self._all_damaged))
+                analysis.timings = timings
+                analysis.finish(value)
+        if self.collected.long_bonds and self.stage == 0:
             self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
+
+    @property
+    def _all_damaged(self) -> list[tuple[int, str]]:
+        """Frames that any stage left out, and why."""
+        now = self.collected.damaged
+        known = {frame for frame, _ in now}
+        return now + [one for one in self._damaged if one[0] not in known]
 
     def _warn_of_long_bonds(self, found: LongBonds) -> None:
         first, second = self.analyses[0].atomgroup.universe.atoms[self._atoms[list(found.atoms)]]

@@ -27,6 +27,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.records import PARTS, BlockTiming
+from paceline.schedule.frame_cache import DecodedBlock, FrameCache
 from paceline.schedule.reduce import merge_results, tree_reduce
 from paceline.schedule.tasks import (
     AnyJob,
@@ -111,6 +112,7 @@ class Worker:
                 self._function_job, self._function = job, _unpickle(job.function)
             else:
                 self._job, self._reader = job, job.source.open()
+                self._cache = FrameCache.of(job.caching) if job.caching else None
             self._number = number
 
     def _call(self, task: FunctionTask) -> _Computed:
@@ -129,6 +131,9 @@ class Worker:
 
     def _compute_block(self, task: Task) -> _Computed:
         """Read, decode, transform and compute one block."""
+        cached = self._cache.get(task.number) if self._cache is not None else None
+        if cached is not None:
+            return self._compute_cached(task, cached)
         begun = time.monotonic_ns()
         if task.ahead is not None:
             self._reader.read_ahead(task.ahead)
@@ -151,7 +156,16 @@ class Worker:
         }
         failed = [*cost.damaged, *untransformed]
         damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
+        if self._cache is not None:
+            self._cache.put(task.number, DecodedBlock(decoded, damaged))
         return values, decoded.times, damaged, long_bonds, parts
+
+    def _compute_cached(self, task: Task, block: DecodedBlock) -> _Computed:
+        """Compute one block whose frames are here from an earlier stage."""
+        begun = time.monotonic_ns()
+        values = [self._compute(analysis, task, block.frames) for analysis in self._job.analyses]
+        parts = {**_NO_PARTS, "compute": time.monotonic_ns() - begun}
+        return values, block.frames.times, block.damaged, [], parts
 
     def _read(self, task: Task) -> tuple[FrameBuffer, ReadStats]:
         """Read the frames of a block, and measure the cost."""

@@ -57,6 +57,7 @@ class MPI(ForMDAnalysis):
     """
 
     name = "mpi"
+    keeps_frames = True
 
     def __init__(
         self,

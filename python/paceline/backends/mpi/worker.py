@@ -17,8 +17,9 @@ from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, gather
 from paceline.errors import WorkerError
 from paceline.performance.records import DuplicateAttempt
+from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.scheduler import abandoned_attempt
-from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult
+from paceline.schedule.tasks import AnyJob, AnyTask, BlockResult, Job
 from paceline.schedule.worker import Worker
 
 #: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
@@ -311,6 +312,8 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
     data = comm.broadcast(None)
     offset = comm.clock_offset() if request.compare_clocks else 0
     jobs, error = _open(data)
+    caches = [job.caching for job in jobs if isinstance(job, Job) and job.caching]
+    FrameCache.drop_others({one.key for one in caches})
     n_blocks = request.n_blocks if jobs else ()
     worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset)
     if error is not None:
@@ -318,6 +321,7 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
     finished = _compute(comm, worker)
     comm.send_message(0, Ack(worker.stop()))
     comm.finish_sending()
+    FrameCache.drop([one.key for one in caches if one.last])
     if not finished.failed:
         error = error or worker.settle(finished.reply)
         gather(comm, worker.results, request.collect, error)

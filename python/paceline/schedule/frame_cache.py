@@ -1,0 +1,68 @@
+"""Decoded frames that stay in a worker's process from one stage of a run to the next."""
+
+import threading
+from collections.abc import Collection
+from typing import ClassVar, NamedTuple
+
+from paceline._util.machine import free_memory
+from paceline.block import FrameBuffer
+from paceline.schedule.tasks import FrameCaching
+
+#: Without a limit of the user's, frames are kept while a larger part of the memory is free.
+LEAST_FREE = 0.5
+
+
+class DecodedBlock(NamedTuple):
+    """Frames of a block, transformed; number of each frame that was left out, and why."""
+
+    frames: FrameBuffer
+    damaged: list[tuple[int, str]]
+
+
+class FrameCache:
+    """Decoded blocks by number, as many as there is memory for. Threads share it."""
+
+    _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, caching: FrameCaching):
+        self._limit = caching.limit
+        self._blocks: dict[int, DecodedBlock] = {}
+        self._n_bytes = 0
+
+    @classmethod
+    def of(cls, caching: FrameCaching) -> "FrameCache":
+        """Get the cache of a run in this process."""
+        with cls._lock:
+            cache = cls._of_runs.setdefault(caching.key, cls(caching))
+        if caching.last:
+            cache._limit = 0
+        return cache
+
+    @classmethod
+    def drop(cls, keys: Collection[str]) -> None:
+        """Drop the caches of runs that have ended."""
+        with cls._lock:
+            for key in keys:
+                cls._of_runs.pop(key, None)
+
+    @classmethod
+    def drop_others(cls, keys: Collection[str]) -> None:
+        """Drop all caches but those of some runs: here an earlier run may have failed."""
+        cls.drop(cls._of_runs.keys() - set(keys))
+
+    def put(self, number: int, block: DecodedBlock) -> None:
+        """Keep a block for the next stage, if there is memory for it."""
+        with self._lock:
+            n_bytes = self._n_bytes + block.frames.nbytes
+            if number not in self._blocks and self._has_room(n_bytes):
+                self._blocks[number] = block
+                self._n_bytes = n_bytes
+
+    def _has_room(self, n_bytes: int) -> bool:
+        return free_memory() > LEAST_FREE if self._limit is None else n_bytes <= self._limit
+
+    def get(self, number: int) -> DecodedBlock | None:
+        """Get a block if it was kept."""
+        with self._lock:
+            return self._blocks.get(number)
