@@ -7,10 +7,11 @@ mod communicator;
 mod encoder;
 mod file_format;
 mod headers;
-mod kernels;
 mod reader;
+mod row_kernels;
 mod snapshot;
 mod snapshot_reading;
+mod sum_kernels;
 mod trajectory;
 mod transforms;
 
@@ -124,13 +125,15 @@ mod _core {
         netcdf_header,
     };
     #[pymodule_export]
-    use super::kernels::{Rdf, RowKernel, accumulate_moments, merge_moments};
-    #[pymodule_export]
     use super::reader::Reader;
+    #[pymodule_export]
+    use super::row_kernels::RowKernel;
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
+    #[pymodule_export]
+    use super::sum_kernels::{Rdf, accumulate_moments, merge_moments};
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]
