@@ -17,7 +17,7 @@ def run(name, universe, **options):
     return [np.ascontiguousarray(array).tobytes() for array in case.results(one.results)], one
 
 
-@pytest.fixture(scope="module", params=["XTC", "damaged XTC"])
+@pytest.fixture(scope="module", params=[pytest.param("XTC", marks=pytest.mark.full), "damaged XTC"])
 def files(request, adk_xtc, damaged):
     """A Universe, and options of all runs of it."""
     found = {"XTC": adk_xtc, "damaged XTC": damaged[0]}[request.param]

@@ -129,7 +129,15 @@ def alone(system, strands, tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:No frame information")
-@pytest.mark.parametrize("kind", ["serial", "threads", "processes", "dask"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "serial",
+        "processes",
+        pytest.param("threads", marks=pytest.mark.full),
+        pytest.param("dask", marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize("name", shipped.EVERY)
 def test_every_class_on_every_backend(name, kind, alone, system, strands, request, tmp_path):
     client = request.getfixturevalue("dask_client") if kind == "dask" else None

@@ -64,7 +64,9 @@ def loaded_by_mdtraj(name):
         {"chunk": 3, "stride": 2},
     ],
 )
-@pytest.mark.parametrize("atoms", [None, [0, 3, 4, 20]], ids=["all", "some"])
+@pytest.mark.parametrize(
+    "atoms", [pytest.param(None, marks=pytest.mark.full), [0, 3, 4, 20]], ids=["all", "some"]
+)
 @pytest.mark.parametrize("name", FILES)
 def test_chunks_are_those_of_mdtraj(name, atoms, options):
     whole = loaded_by_mdtraj(name)[:: options.get("stride")]

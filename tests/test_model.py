@@ -397,6 +397,7 @@ def test_the_profile_holds_the_fitted_lock(published):
     assert seconds(case, {LOCK: 22e-6}) == pytest.approx(at_work(case.predict(22e-6)))
 
 
+@pytest.mark.full
 def test_tables_of_the_manual_are_those_of_the_script(tmp_path):
     for name in ("images", "tables"):
         (tmp_path / name).mkdir()

@@ -459,6 +459,7 @@ def test_ranks_of_mpi_are_told_apart(folder):
         ]
 
 
+@pytest.mark.full
 def test_the_papers_way_and_ours_side_by_side(adk_xtc, tmp_path):
     """The experiment in short: its times say nothing, its counts do."""
     pytest.importorskip("mpi4py")

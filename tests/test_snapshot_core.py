@@ -14,7 +14,7 @@ ATOMS = (np.arange(1, 5), POSITIONS, None, None, None, None, None)
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [1, 2, 5])
+@pytest.mark.parametrize("n_ranks", [1, pytest.param(2, marks=pytest.mark.full), 5])
 def test_methods_make_the_same_bytes_and_ranks_the_same_errors(n_ranks, tmp_path):
     status, out, err = mpirun(n_ranks, SCRIPTS / "snapshot_core.py", tmp_path)
     assert (status, err) == (0, "")
