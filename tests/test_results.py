@@ -46,7 +46,10 @@ def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
     rmsd.results.save(path)
     with path.open(encoding="utf-8") as file:
         comments = [line for line in file if line.startswith("#")]
-    assert len(comments) == len(rmsd.results.provenance)
+    assert len(comments) == len(rmsd.results.provenance) + 2
+    # It rises all the time.
+    assert comments[-2].startswith("# mean of RMSD (Å): ")
+    assert comments[-1].endswith("not converged\n")
     read = pd.read_csv(path, comment="#", sep=delimiter, engine="python")
     wanted = ["frame", "time (ps)", "RMSD (Å)", "RMSD of resid 1-29 (Å)"]
     assert list(read) == wanted
@@ -135,8 +138,8 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     axes = rmsd.results.plot()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "name CA\n or name CB",
-        "resid 1-29",
+        "name CA\n or name CB, mean 4.396, not converged",
+        "resid 1-29, mean 2.709, not converged",
     ]
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
     assert rmsf.results.plot(axes) is axes
@@ -169,7 +172,29 @@ class TestFigures:
         table = Table({"time (ps)": values, "a": values}, "time (ps)", {"a": "A"}, "A")
         axes, lines = self.lines_of(Results(table=table))
         assert len(lines) == 1
-        assert axes.get_legend() is None
+        [text] = axes.get_legend().get_texts()
+        assert text.get_text() == "A, mean 249.5, not converged"
+
+    def test_angles_and_frames_in_another_order_have_no_mean(self):
+        values = np.arange(500.0)
+        for x, cyclic in ((values, True), (values[::-1], False), (values % 9, False)):
+            columns = {"time (ps)": x, "a": values}
+            table = Table(columns, "time (ps)", {"a": "A"}, "A", cyclic=cyclic)
+            results = Results(table=table)
+            assert results.means == {}
+            axes, _ = self.lines_of(results)
+            assert axes.get_legend() is None
+
+    def test_a_converged_mean_has_its_interval(self):
+        values = np.random.default_rng(4).standard_normal(1000)
+        columns = {"time (ps)": np.arange(1000.0), "a (Å)": values}
+        results = Results(table=Table(columns, "time (ps)", {"a (Å)": "A"}, "a (Å)"))
+        mean = results.means["a (Å)"]
+        assert mean.converged
+        axes, _ = self.lines_of(results)
+        [text] = axes.get_legend().get_texts()
+        assert text.get_text() == f"A, {mean.short}"
+        assert f"{mean}" in results._repr_html_()
 
     def test_rmsf_is_drawn_against_residues(self, adk):
         u = paceline.Universe(*adk)

@@ -12,6 +12,7 @@ import numpy as np
 
 from paceline._util.files import new_file
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.uncertainty import SeriesMean, mean_of_series
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import shortened
 
@@ -28,6 +29,8 @@ FIGURE_STYLE: dict[Any, Any] = {
 }
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
+#: Series of a figure, at most, whose means are in its legend.
+NAMED = 4
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
 SHOWN = 10
 #: Rows of a table that are formatted at a time.
@@ -40,7 +43,7 @@ class Table:
 
     `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
     `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
-    that table.
+    that table. Angles of a full turn are `cyclic`: they have no arithmetic mean.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -48,6 +51,16 @@ class Table:
     y: Mapping[str, str]
     y_label: str
     drawn: "Table | None" = None
+    cyclic: bool = False
+
+    def means(self) -> dict[str, SeriesMean]:
+        """Mean of each series in time, by title; none where frames are in no order."""
+        if self.cyclic or not self.x.startswith("time"):
+            return {}
+        times = np.asarray(self.columns[self.x], dtype=float)
+        if not np.all(np.diff(times[~np.isnan(times)]) > 0):
+            return {}
+        return {title: mean_of_series(self.columns[title]) for title in self.y}
 
 
 class Results(dict[str, Any]):
@@ -106,6 +119,15 @@ class Results(dict[str, Any]):
     def provenance(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the run."""
         return self._provenance
+
+    @property
+    def means(self) -> dict[str, SeriesMean]:
+        """Mean of each series in time with its error, by the column's title.
+
+        Empty for results of other kinds, for angles of a full turn, and where frames are not in
+        the order of time.
+        """
+        return self._table_or_none.means() if self._table_or_none else {}
 
     @property
     def _table(self) -> Table:
@@ -196,7 +218,11 @@ class Results(dict[str, Any]):
         if _ending(path) != ".npz":
             _ = self._table  # raises before a file is made
         # One line each, whatever line breaks a selection has.
-        provenance = [" ".join(f"{key}: {value}".split()) for key, value in self.provenance.items()]
+        facts = {
+            **self.provenance,
+            **{f"mean of {title}": mean for title, mean in self.means.items()},
+        }
+        provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
         if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 np.savez(file, **self, provenance=np.array(provenance, dtype=str))
@@ -297,7 +323,13 @@ class Results(dict[str, Any]):
             figure = Figure()
             _draw(table, figure.subplots())
             image = notebook_image(figure, f"{table.y_label} against {table.x}")
-        return notebook_page("Results", image, notebook_table(tuple(table.columns), rows, caption))
+        means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
+        return notebook_page(
+            "Results",
+            image,
+            *([notebook_table(("series", "mean"), means)] if means else []),
+            notebook_table(tuple(table.columns), rows, caption),
+        )
 
     def save_figure(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Draw the table into a file; its ending decides the format.
@@ -333,8 +365,11 @@ def _draw(table: Table, ax: Any) -> Any:
     x = table.columns[table.x]
     width = len(x) // WINDOWS | 1
     has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS
+    means = table.means() if len(table.y) <= NAMED else {}
     for title, name in table.y.items():
         values = table.columns[title]
+        if title in means:
+            name = f"{name}, {means[title].short}"
         if has_mean:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4)
             ax.plot(x, _running_mean(values, width), color=line.get_color(), label=name)
@@ -346,7 +381,7 @@ def _draw(table: Table, ax: Any) -> Any:
     # Times of many digits have room side by side.
     ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
-    if len(table.y) > 1 or has_mean:
+    if len(table.y) > 1 or has_mean or means:
         # Above the axes: nowhere else is sure to be free of lines.
         ax.legend(
             loc="lower left",

@@ -1,0 +1,80 @@
+"""Means of series, and whether their errors are what they say."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from paceline.analysis.uncertainty import mean_of_series
+
+
+def autoregressive(rng, correlation, n):
+    """A series of mean 0 and variance 1 whose neighbours have a correlation: of known g."""
+    noise = rng.standard_normal(n) * np.sqrt(1 - correlation**2)
+    noise[0] = rng.standard_normal()
+    return lfilter([1], [1, -correlation], noise)
+
+
+def inefficiency(correlation):
+    return (1 + correlation) / (1 - correlation)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, 0.98])
+def test_the_inefficiency_of_autoregressive_series(correlation):
+    rng = np.random.default_rng(3)
+    g = inefficiency(correlation)
+    found = [mean_of_series(autoregressive(rng, correlation, int(1000 * g))) for _ in range(30)]
+    # An estimate is never below 1, so that of independent values it is above that on average.
+    assert np.mean([one.inefficiency for one in found]) == pytest.approx(g, rel=0.15)
+    # Two estimates of one error.
+    errors = [one.block_error / one.error for one in found]
+    assert np.median(errors) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("n_independent", [50, 200])
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_the_interval_holds_in_95_of_100(correlation, n_independent):
+    rng = np.random.default_rng(11)
+    n = int(n_independent * inefficiency(correlation))
+    found = [mean_of_series(autoregressive(rng, correlation, n)) for _ in range(2500)]
+    held = np.mean([abs(one.mean) <= one.interval for one in found])
+    assert 0.93 <= held <= 0.97
+
+
+def test_few_independent_values_are_not_converged():
+    rng = np.random.default_rng(2)
+    found = mean_of_series(autoregressive(rng, 0.98, 1000))
+    assert found.n_independent < 50
+    assert not found.converged
+    assert "not converged" in str(found)
+    assert found.short.endswith("not converged")
+    long = mean_of_series(autoregressive(rng, 0.5, 10_000))
+    assert long.converged
+    assert "converged" not in str(long)
+    assert long.short.startswith("mean ")
+
+
+def test_a_drift_is_not_converged():
+    assert not mean_of_series(np.linspace(0, 1, 10_000)).converged
+
+
+def test_values_that_are_missing_or_few():
+    series = np.random.default_rng(5).standard_normal(400)
+    with_gaps = np.insert(series, [0, 17, 400], np.nan)
+    assert mean_of_series(with_gaps) == mean_of_series(series)
+    for values in ([], [1.0], [1.0, 2.0, 3.0], [np.nan] * 9):
+        found = mean_of_series(np.array(values))
+        assert np.isnan([found.error, found.interval, found.block_error]).all()
+        assert not found.converged
+        assert "too few values" in str(found)
+    constant = mean_of_series(np.full(100, 3.5))
+    assert (constant.mean, constant.error, constant.converged) == (3.5, 0.0, True)
+    assert str(constant).startswith("3.5 ± 0 (95 %)")
+    infinite = mean_of_series(np.array([1.0, 2.0, np.inf, 4.0, 5.0]))
+    assert np.isnan(infinite.error)
+
+
+def test_the_scale_does_not_matter():
+    series = np.random.default_rng(6).standard_normal(3000).cumsum()
+    one, other = mean_of_series(series), mean_of_series(1e8 * series)
+    assert other.inefficiency == pytest.approx(one.inefficiency)
+    assert other.error == pytest.approx(1e8 * one.error)
