@@ -19,7 +19,8 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between, frames_of
 from paceline.cli.main import in_options
-from paceline.cli.options import SECTIONS, bound
+from paceline.cli.options import bound
+from paceline.cli.parser import SECTIONS
 
 
 def table(text):

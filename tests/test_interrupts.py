@@ -16,7 +16,7 @@ from paceline._util.files import new_files
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
 from paceline.cli.main import _parser
-from paceline.cli.options import resolve_files
+from paceline.cli.parser import resolve_files
 from paceline.scaling import launch
 from paceline.scaling.launch import run_command
 

@@ -3,7 +3,8 @@
 import argparse
 from typing import Any
 
-from paceline.cli.options import CommandParser, add_analysis_arguments, positive
+from paceline.cli.options import add_analysis_arguments, positive
+from paceline.cli.parser import CommandParser
 
 RMSD_EXAMPLES = """\
 examples:

@@ -11,10 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from paceline._util.files import check_distinct, check_output, format_size, new_file
 from paceline.cli.options import (
-    CommandParser,
-    FileForm,
     add_backend_arguments,
-    add_file_arguments,
     add_frame_arguments,
     add_hdf5_arguments,
     add_index_argument,
@@ -31,6 +28,7 @@ from paceline.cli.options import (
     print_json,
     size,
 )
+from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from paceline.cli.file_commands import (
     add_split,
     add_validate,
 )
-from paceline.cli.options import CommandParser, resolve_files
+from paceline.cli.parser import CommandParser, resolve_files
 from paceline.cli.performance_commands import add_advise, add_bench, add_predict, add_report
 from paceline.errors import PacelineError, PacelineWarning, UnsupportedError
 

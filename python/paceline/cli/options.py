@@ -1,19 +1,15 @@
-"""Parsers of commands, the arguments that several share, and how their values are read."""
+"""Arguments that several commands share, and how their values are read."""
 
 import argparse
-import contextlib
-import difflib
 import json
 import math
-import os
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from paceline._core import __version__
 from paceline._util.files import parse_size
+from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
 
 #: Seconds in a unit of time.
@@ -21,259 +17,11 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 #: Picoseconds in a unit of time.
 UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9}
 
-#: Groups of options, in the order in which the help of every command has them.
-SECTIONS = (
-    *("files", "atoms", "frames", "transformations", "calculation", "output", "workers"),
-    *("file system", "HDF5 files", "H5MD files", "measuring", "other options"),
-)
-
 #: Endings of tables.
 TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
 
-#: Commands of GROMACS, and what they are called here.
-COMMANDS_OF_GROMACS = {
-    **{"rms": "rmsd", "trjconv": "convert", "trjcat": "join", "check": "validate"},
-    **{"dump": "info", "traj": "convert"},
-}
-#: Options of GROMACS, and what does the same here.
-OPTIONS_OF_GROMACS = {
-    "-bin": "--nbins N divides --range",
-    "-dump": "-b T and -e T choose one time",
-    "-mw": "--mass weighs atoms by their masses",
-    "-ndec": "--precision 1000 keeps three decimals of nm",
-    "-nt": "--n-workers N",
-    "-ntmpi": "--n-workers N",
-    "-ntomp": "--n-workers N",
-    "-pbc": "--unwrap makes molecules whole, --wrap puts them into the cell",
-    "-rmax": "--range 0 15 is from 0 to 15 Å",
-    "-sel": "--select TEXT",
-    "-skip": "--step N takes every Nth frame",
-    "-sub": "--select TEXT",
-    "-timestep": "--dt 2ps sets the time between frames",
-    "-tu": "-b and -e take times with a unit, such as 10ns",
-}
-
-#: Kinds of files: a structure has positions, too, and either may be a trajectory of its own.
-TOPOLOGY, STRUCTURE, TRAJECTORY, EITHER = "topology", "structure", "trajectory", "either"
-_SYSTEMS = (TOPOLOGY, STRUCTURE)
-#: Endings of each kind, and formats that never describe a system.
-_TOPOLOGIES = ("tpr", "psf", "prmtop", "parm7", "top", "itp")
-_STRUCTURES = ("gro", "pdb", "ent", "pdbqt", "pqr", "crd", "mol2", "cif", "mmcif", "mmtf", "data")
-_TRAJECTORIES = ("xtc", "trr", "dcd", "nc", "ncdf")
-_PURE_TRAJECTORIES = ("XTC", "TRR", "DCD", "NetCDF")
-
 #: Value of `bound`: ("frame", number) or ("time", picoseconds).
 Bound = tuple[str, float] | None
-
-
-class _HelpFormatter(argparse.HelpFormatter):
-    """Wrap descriptions, and leave the lines of examples as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("examples:"):
-            return "".join(indent + line for line in text.splitlines(keepends=True))
-        return super()._fill_text(text, width, indent)
-
-
-class CommandParser(argparse.ArgumentParser):
-    """Parser of a command: options in `SECTIONS`, files anywhere between them, short errors."""
-
-    def __init__(self, **kwargs: Any):
-        super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
-        self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
-        explain = "show this help message and exit"
-        self.section("other options").add_argument("-h", "--help", action="help", help=explain)
-
-    def section(self, title: str) -> Any:
-        """Get the group of options of this title."""
-        return self._sections[title]
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse arguments; files may stand between options."""
-        given = list(args or ())
-        if self._subparsers is None and "_ARGCOMPLETE" not in os.environ:
-            self._check_dashes(given)
-        found, rest = super().parse_known_args(given, namespace)
-        if self._subparsers is None:
-            for text in rest:
-                if text.startswith("-") and text not in ("-", "--"):
-                    self.error(f"no option {text}{self._near_option(text)}")
-            files = [text for text in rest if text != "--"]
-            if files and not hasattr(found, "files"):
-                self.error(f"unexpected argument {files[0]!r}")
-            if files:
-                found.files = [*found.files, *files]
-        return found, []
-
-    def error(self, message: str) -> Any:
-        """End with a message of one line."""
-        self.exit(2, f"paceline: error: {message} ({self.prog} --help explains)\n")
-
-    def _check_dashes(self, given: Sequence[str]) -> None:
-        """Refuse long options with one dash, which would be read as short ones with a value."""
-        known = self._option_string_actions
-        for text in given:
-            if text == "--":
-                return
-            if text in known or not re.fullmatch("-[A-Za-z][A-Za-z-]+", text):
-                continue
-            if f"-{text}" in known:
-                self.error(f"no option {text}: did you mean -{text}?")
-            hint = OPTIONS_OF_GROMACS.get(text)
-            if hint and hint.split()[0] in known:
-                self.error(f"no option {text}, which GROMACS has: here {hint}")
-
-    def _near_option(self, text: str) -> str:
-        """Ask for the option that was perhaps meant."""
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        near = difflib.get_close_matches(text.partition("=")[0], options, 1)
-        return f": did you mean {near[0]}?" if near else ""
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is none of the choices, and name the nearest one."""
-        choices = None if action.choices is None else [str(choice) for choice in action.choices]
-        if choices is None or value in choices:
-            return
-        near = difflib.get_close_matches(str(value), choices, 1)
-        if isinstance(action, argparse._SubParsersAction):
-            there = COMMANDS_OF_GROMACS.get(value)
-            if there in choices:
-                self.error(f"no command {value!r}, which GROMACS has: here it is {there}")
-            hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
-            what = str(action.metavar).lower()
-            self.error(f"no {what} {value!r}: {hint}")
-        hint = f"; did you mean {near[0]}?" if near else ""
-        listed = ", ".join(choices)
-        raise argparse.ArgumentError(
-            action, f"invalid choice: {value!r} (choose from {listed}){hint}"
-        )
-
-
-@dataclass(frozen=True)
-class FileForm:
-    """Files that a command takes, in their order: topology, trajectories, output.
-
-    Attributes
-    ----------
-    topology, trajectory, output : str
-        "required", "optional" or "" (none).
-    several : bool
-        More than one trajectory is allowed.
-    """
-
-    topology: str = ""
-    trajectory: str = "required"
-    output: str = ""
-    several: bool = True
-
-    @property
-    def by_place(self) -> str:
-        """Files as they are named by their place."""
-        dots = "..." if self.several else ""
-        files = ((self.topology, "TOPOLOGY"), (self.trajectory, f"TRAJECTORY{dots}"))
-        return _form((*files, (self.output, "OUTPUT")))
-
-    @property
-    def by_option(self) -> str:
-        """Files as they are named by options."""
-        dots = "..." if self.several else ""
-        files = ((self.topology, "-s TOPOLOGY"), (self.trajectory, f"-f TRAJECTORY{dots}"))
-        return _form((*files, (self.output, "-o OUTPUT")))
-
-
-def _form(files: Sequence[tuple[str, str]]) -> str:
-    """Join the names of files, optional ones in brackets."""
-    return " ".join(
-        name if needed == "required" else f"[{name}]" for needed, name in files if needed
-    )
-
-
-def add_file_arguments(
-    parser: CommandParser, form: FileForm, *, formats: str, more: str = "", chain: bool = True
-) -> None:
-    """Add the files of a command, by place and by option; `more` is other usage.
-
-    With `chain`, several trajectories are one; else each is taken by itself.
-    """
-    more = f" {more}" if more else ""
-    parser.usage = (
-        f"%(prog)s [options] {form.by_place}{more}\n       "
-        f"%(prog)s [options] {form.by_option}{more}"
-    )
-    add = parser.section("files").add_argument
-    add("files", nargs="*", metavar=form.by_place, help="by place, or with these options:")
-    if form.topology:
-        add(
-            "-s",
-            "--topology",
-            metavar="FILE",
-            help="file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ...",
-        )
-    several = '; several, or a pattern such as "md.part*.xtc", are one after another'
-    add(
-        "-f",
-        "--trajectory",
-        nargs="+",
-        action="extend",
-        metavar="FILE",
-        help=f"{formats}{several if form.several and chain else ''}",
-    )
-    if form.output:
-        add("-o", "--output", type=Path, metavar="FILE", help="what to write")
-    parser.set_defaults(form=form)
-
-
-def resolve_files(args: argparse.Namespace) -> None:
-    """Set topology, trajectories and output from where they were given.
-
-    Raises
-    ------
-    UnsupportedError
-        One is missing, given twice, or stands in the place of another.
-    """
-    form = getattr(args, "form", None)
-    if form is None:
-        return
-    for option in ("center", "fit"):
-        if os.path.isfile(getattr(args, option, None) or ""):
-            raise UnsupportedError(
-                f"--{option} takes {getattr(args, option)} for its selection: give files before it"
-            )
-    expected = f"expected {form.by_place}, or {form.by_option}"
-    places = list(args.files)
-    if form.output and args.output is None:
-        if len(places) > (0 if args.trajectory else 1):
-            args.output = Path(places.pop())
-        elif form.output == "required":
-            hint = "; -f takes all files behind it: name the output with -o"
-            raise UnsupportedError(f"{expected}, found no output{hint if args.trajectory else ''}")
-    topology = args.topology if form.topology else None
-    if form.topology and places:
-        leads = form.topology == "required" or kind_of(places[0]) in (TOPOLOGY, STRUCTURE)
-        if topology is None and leads:
-            args.topology = topology = places.pop(0)
-        elif topology and _is_second_topology(places):
-            raise UnsupportedError(
-                f"the topology is given twice: {topology} with -s, and {places[0]} in its place"
-            )
-    if args.trajectory and places:
-        raise UnsupportedError(
-            f"the trajectory is given twice: {args.trajectory[0]} with -f, and {places[0]} in its "
-            "place"
-        )
-    args.trajectory = args.trajectory or places
-    _check_kinds(form, topology, args.trajectory)
-    if form.topology == "required" and topology is None:
-        found = f"found {args.trajectory[0]} alone" if args.trajectory else "found none of them"
-        raise UnsupportedError(f"{expected}, {found}")
-    if not args.trajectory and (form.trajectory == "required" or topology is None):
-        raise UnsupportedError(
-            f"{expected}, found {f'the topology {topology} alone' if topology else 'no trajectory'}"
-        )
-    if len(args.trajectory) > 1 and not form.several:
-        raise UnsupportedError(f"expected one trajectory, found {', '.join(args.trajectory)}")
 
 
 def add_json_argument(section: Any) -> None:
@@ -298,60 +46,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)
-
-
-def _is_second_topology(places: Sequence[str]) -> bool:
-    """Check for a topology in its place, where it was given with -s as well."""
-    kinds = [kind_of(place) for place in places[:2]]
-    # A structure file may be a trajectory that MDAnalysis reads.
-    return kinds[0] == TOPOLOGY or (kinds[0] == STRUCTURE and kinds[1:] == [TRAJECTORY])
-
-
-def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[str]) -> None:
-    """Raise `UnsupportedError` for files that were swapped."""
-    kinds = [kind_of(name) for name in trajectories]
-    # MDAnalysis reads some structures as trajectories; without a topology, nobody converts them.
-    needs_system = form.topology and form.output and topology is None
-    wrong = (TOPOLOGY, STRUCTURE) if needs_system else (TOPOLOGY,)
-    misplaced = [name for name, kind in zip(trajectories, kinds, strict=True) if kind in wrong]
-    if topology is not None and kind_of(topology) == TRAJECTORY:
-        others = [name for name, kind in zip(trajectories, kinds, strict=True) if kind in _SYSTEMS]
-        if others:
-            raise UnsupportedError(
-                f"{topology} is a trajectory and {others[0]} a topology: the topology comes first "
-                f"({form.by_place})"
-            )
-        raise UnsupportedError(
-            f"expected a topology before the trajectory, found {topology}, which is a trajectory"
-        )
-    if misplaced:
-        if not form.topology:
-            how = "this command needs none"
-        elif topology is None:
-            how = f"give it as {form.by_place}, or {form.by_option}"
-        else:
-            how = f"the topology is {topology}"
-        raise UnsupportedError(f"expected a trajectory, found {misplaced[0]}, a topology: {how}")
-
-
-def kind_of(path: str) -> str:
-    """Tell topologies from trajectories, by content where that says it, else by ending.
-
-    Examples
-    --------
-    >>> kind_of("md.tpr"), kind_of("md.xtc"), kind_of("md.gro"), kind_of("md.h5md")
-    ('topology', 'trajectory', 'structure', 'either')
-    """
-    ending = Path(re.sub(r"\.(gz|bz2)$", "", path.lower())).suffix[1:]
-    if os.path.isfile(path):
-        from paceline._core import detect_format
-
-        with contextlib.suppress(OSError, ValueError):
-            found = detect_format(path)
-            if found is not None:
-                return TRAJECTORY if found in _PURE_TRAJECTORIES else EITHER
-    kinds = {TRAJECTORY: _TRAJECTORIES, TOPOLOGY: _TOPOLOGIES, STRUCTURE: _STRUCTURES}
-    return next((kind for kind, endings in kinds.items() if ending in endings), EITHER)
 
 
 def positive(text: str) -> int:

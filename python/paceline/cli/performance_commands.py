@@ -22,7 +22,6 @@ from paceline.cli.analysis_commands import (
 )
 from paceline.cli.options import (
     TABLE_ENDINGS,
-    CommandParser,
     add_frame_arguments,
     add_json_argument,
     add_system_arguments,
@@ -32,6 +31,7 @@ from paceline.cli.options import (
     seconds,
     size,
 )
+from paceline.cli.parser import CommandParser
 from paceline.scaling.systems import FILE_SYSTEMS, LAYOUTS, SCHEDULES, FileSystem
 
 REPORT_EXAMPLES = """\
