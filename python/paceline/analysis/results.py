@@ -121,6 +121,11 @@ class Results(dict[str, Any]):
         return self._provenance
 
     @property
+    def has_table(self) -> bool:
+        """True if the results can be saved as a table, and drawn."""
+        return self._table_or_none is not None
+
+    @property
     def means(self) -> dict[str, SeriesMean]:
         """Mean of each series in time with its error, by the column's title.
 
@@ -313,7 +318,7 @@ class Results(dict[str, Any]):
         table = self._table_or_none
         rows: list[tuple[str, ...]]
         if table is None:
-            rows = [(name, _kind(value)) for name, value in self.items()]
+            rows = [(name, kind_of(value)) for name, value in self.items()]
             return notebook_page("Results", notebook_table(("name", "value"), rows))
         n_rows = max(map(len, table.columns.values()))
         shown = range(min(n_rows, SHOWN // 2))
@@ -416,7 +421,7 @@ def _cell(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float | np.floating) else f"{value}"
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """Describe a result that is no column: an array by its shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"

@@ -15,7 +15,7 @@ from paceline.analysis.results import check_ending, check_figure_ending
 from paceline.checkpoint import Checkpoint
 from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.cli.options import Bound, given, hdf5_options
-from paceline.errors import SelectionError
+from paceline.errors import SelectionError, UnsupportedError
 
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
@@ -184,15 +184,39 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
             kept.finish()
 
 
+def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
+    """Run a battery and write all results into the folder that was asked for."""
+    outputs = battery.outputs(args.output)
+    check_distinct(args.report, args.checkpoint, *outputs)
+    if args.output.exists() and not args.output.is_dir():
+        raise UnsupportedError(f"{args.output} is a file: results go to a folder (-o)")
+    for path in outputs if args.output.exists() else ():
+        check_output(path, overwrite=args.overwrite)
+    check_report(args)
+    with contextlib.ExitStack() as stack:
+        kept = None
+        if args.checkpoint is not None:
+            kept = stack.enter_context(Checkpoint(args.checkpoint))
+        run_analysis(args, battery.universe, battery, checkpoint=kept, max_memory=args.max_memory)
+        battery.save(args.output, overwrite=args.overwrite)
+        save_report(args, battery.timings)
+        if kept is not None:
+            kept.finish()
+    print(args.output / "index.html")
+
+
 def run_analysis(
     args: argparse.Namespace,
     universe: Any,
     analysis: Any,
     *,
-    checkpoint: Any = None,
     most_frames: int | None = None,
+    **options: Any,
 ) -> None:
-    """Run an analysis over the frames that were asked for, and list what was left out."""
+    """Run an analysis or a battery over the frames asked for, and list what was left out.
+
+    `options` are further ones of `paceline.run`.
+    """
     frames = frames_of(universe.trajectory, args)
     analysis.run(
         backend=args.backend,
@@ -200,9 +224,10 @@ def run_analysis(
         frames=frames[:most_frames],
         transforms=transforms_of(args),
         on_error=args.on_error,
-        checkpoint=checkpoint,
+        **options,
     )
-    analysis.results.provenance["command"] = args.command_line
+    for one in getattr(analysis, "analyses", {"": analysis}).values():
+        one.results.provenance["command"] = args.command_line
     for frame, reason in analysis.damaged:
         print(f"paceline: left out frame {frame}: {reason}", file=sys.stderr)
     if args.timings:

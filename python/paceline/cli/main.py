@@ -14,6 +14,7 @@ from typing import Any
 from paceline._core import __version__
 from paceline._util.launcher import launched
 from paceline.cli.analysis_commands import add_rdf, add_rmsd, add_rmsf
+from paceline.cli.battery_commands import add_battery, add_run
 from paceline.cli.file_commands import (
     add_convert,
     add_index,
@@ -34,6 +35,8 @@ COMMANDS = (
     add_rmsd,
     add_rmsf,
     add_rdf,
+    add_battery,
+    add_run,
     add_convert,
     add_repack,
     add_split,
@@ -78,6 +81,8 @@ examples:
   paceline rmsd md.tpr md.xtc --select backbone -o rmsd.csv --plot rmsd.png
   paceline rmsf md.tpr fitted.xtc --begin 10ns -o rmsf.csv
   paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
+  paceline battery md.tpr md.xtc -o results
+  paceline run battery.toml -s md.tpr -f md.xtc -o results
   paceline convert md.trr md.xtc
   paceline repack md.h5md --for atoms
   paceline index run*/md.xtc

@@ -76,6 +76,17 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def memory(text: str) -> int:
+    """Read a number of bytes with its unit, which may be 0.
+
+    Examples
+    --------
+    >>> memory("2 KiB"), memory("0")
+    (2048, 0)
+    """
+    return 0 if text.strip() == "0" else size(text)
+
+
 def seconds(text: str) -> float:
     """Read a time with its unit, as seconds.
 
@@ -219,6 +230,11 @@ def add_analysis_arguments(parser: CommandParser, *, select: str) -> None:
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
     add_worker_arguments(parser)
+    add_checkpoint_argument(parser)
+
+
+def add_checkpoint_argument(parser: CommandParser) -> None:
+    """Add the checkpoint."""
     parser.section("workers").add_argument(
         "--checkpoint",
         type=Path,
@@ -373,6 +389,17 @@ def add_backend_arguments(parser: CommandParser) -> None:
 def add_thread_argument(parser: CommandParser, meaning: str) -> None:
     """Add the number of workers, threads or files at a time."""
     parser.section("workers").add_argument("--n-workers", type=positive, metavar="N", help=meaning)
+
+
+def add_memory_argument(parser: CommandParser) -> None:
+    """Add the memory of analyses of several stages."""
+    parser.section("workers").add_argument(
+        "--max-memory",
+        type=memory,
+        metavar="SIZE",
+        help="decoded frames that each process may keep for analyses that pass over them again, "
+        "such as 2GiB; 0 for none [while half of the memory is free]",
+    )
 
 
 def add_layout_arguments(parser: CommandParser, *, compress: str = "none") -> None:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
@@ -162,13 +163,64 @@ def page_of(timings: RunTimings) -> str:
     """Make the page of a report."""
     timings, moved = on_one_clock(timings)
     report = report_of(timings)
+    return _page(
+        "report of a run",
+        _title(report),
+        _facts(timings, report),
+        _sections(timings, report, moved),
+        "Quantities and heuristics are those of Khoshlessan et al. (2020), Table 3 and section 8, "
+        "where they still hold here.",
+    )
+
+
+def _page(made: str, title: str, facts: Html, sections: Iterable[Html], footer: str) -> str:
     return _fill(
         "page",
-        title=_title(report),
+        made=made,
+        title=title,
         style=Html(files(__package__).joinpath("page.css").read_text(encoding="utf-8")),
-        facts=_facts(timings, report),
-        sections=_joined(_sections(timings, report, moved)),
+        facts=facts,
+        sections=_joined(sections),
+        footer=footer,
     )
+
+
+@dataclass(frozen=True)
+class ResultSection:
+    """Results of one analysis on a page: its figure, if there is one, and lines of two columns.
+
+    `lines` are the means of series, or names and shapes of arrays; `file` is what was saved.
+    """
+
+    title: str
+    parameters: str
+    figure: Any
+    lines: Sequence[tuple[str, str]]
+    file: str
+
+
+def results_page(
+    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[ResultSection]
+) -> str:
+    """Make the page of a system's results."""
+    return _page(
+        "results",
+        title,
+        _joined(_fill("wide_fact", name=name, value=value) for name, value in facts),
+        map(_results, sections),
+        "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et al. "
+        "(2007); of fewer than 50 independent values a mean is not converged.",
+    )
+
+
+def _results(one: ResultSection) -> Html:
+    parts = [_fill("caption", text=one.parameters)]
+    if one.figure is not None:
+        parts.append(_fill("bare_figure", svg=inline_svg(one.figure, f"{one.title}: figure")))
+    if one.lines:
+        parts.append(_table(("", ""), (_Row(line) for line in one.lines), text=[1]))
+    parts.append(_fill("link", target=quote(one.file), text=one.file))
+    return _section(one.title, *parts)
 
 
 def notebook_page(title: str, *parts: Html) -> str:

@@ -1,0 +1,375 @@
+"""A battery: several analyses of one system, as a file describes them, in one pass."""
+
+import importlib
+import inspect
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline._util.files import new_file
+from paceline.analysis.base import AnalysisBase, describe_frames
+from paceline.analysis.results import kind_of
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.timings import Timings
+from paceline.runner import run
+
+#: Analyses by the names that a file may use; others are named as module.Class.
+NAMES = {
+    "rdf": "rdf.InterRDF",
+    "rmsd": "rms.RMSD",
+    "rmsf": "rms.RMSF",
+}
+#: Parameters that take atoms, in a file as a selection.
+ATOMS = ("atomgroup", "mobile", "reference", "g1", "g2", "ag1", "ag2", "atoms", "surface", "u")
+#: What a system may hold, by selections that find one atom of it, and what is then computed.
+DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "protein and name CA": {
+        "rmsd": {"select": "backbone"},
+        "rmsf": {"select": "protein and name CA"},
+    },
+    "nucleic and name P": {
+        "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
+    },
+    "name OW OH2": {
+        "rdf-water": {
+            "analysis": "rdf",
+            "g1": "name OW OH2",
+            "g2": "name OW OH2",
+            "exclusion_block": [1, 1],
+        },
+    },
+}
+
+#: Series of an analysis whose means are listed on the page, at most.
+LISTED = 20
+#: Of a figure on the page, inches.
+FIGURE_SIZE = (6.5, 2.8)
+
+#: An analysis of a file: its class, and its parameters as in Python.
+Description = Mapping[str, Any]
+
+
+class Battery:
+    """Several analyses of one system, with tables, figures and one page of all results.
+
+    Parameters
+    ----------
+    descriptions : mapping of str to mapping
+        For each analysis, by the name that its files get: `analysis`, a short name ("rmsd") or
+        module and class below `paceline.analysis` ("rms.RMSD"), by default the name itself; and
+        its parameters. Parameters that take an AtomGroup are selections; `select` chooses the
+        atoms of classes that have no such parameter.
+    universe : paceline.Universe
+        The system.
+
+    Attributes
+    ----------
+    analyses : dict of str to AnalysisBase
+        The analyses by name.
+    descriptions : dict
+        As given.
+
+    Raises
+    ------
+    SelectionError
+        A selection finds no atoms.
+    UnsupportedError
+        An analysis or a parameter that is not known; the message has the known ones.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.battery import Battery
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> core = {"select": "name CA", "groupselections": ["resid 1-29"]}
+    >>> battery = Battery({"core": {"analysis": "rmsd", **core}, "rmsf": {}}, u).run(stop=5)
+    >>> battery.analyses["core"].results.rmsd.shape
+    (5, 4)
+    """
+
+    def __init__(self, descriptions: Mapping[str, Description], universe: Any):
+        if not descriptions:
+            raise UnsupportedError(
+                "the battery has no analyses: describe each by a table, such as [rmsd]"
+            )
+        self.universe = universe
+        self.descriptions = dict(descriptions)
+        self.analyses = {name: _make(name, one, universe) for name, one in descriptions.items()}
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike, universe: Any) -> Self:
+        """Make a battery from a TOML file, of which each table describes an analysis.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        universe : paceline.Universe
+            The system.
+
+        Returns
+        -------
+        Battery
+            Not run yet.
+
+        Raises
+        ------
+        UnsupportedError
+            The file is not TOML, or holds something else than tables.
+        """
+        with open(path, "rb") as file:
+            try:
+                found = tomllib.load(file)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise UnsupportedError(f"{os.fspath(path)}: expected TOML: {error}") from None
+        for name, value in found.items():
+            if not isinstance(value, dict):
+                raise UnsupportedError(
+                    f"{os.fspath(path)}: expected a table of each analysis, such as [rmsd], "
+                    f"found {name} = {value!r}"
+                )
+        return cls(found, universe)
+
+    @classmethod
+    def default(cls, universe: Any) -> Self:
+        """Make the battery that suits what a system holds.
+
+        Parameters
+        ----------
+        universe : paceline.Universe
+            The system.
+
+        Returns
+        -------
+        Battery
+            Not run yet.
+
+        Raises
+        ------
+        UnsupportedError
+            It holds neither protein nor nucleic acid nor water.
+        """
+        descriptions: dict[str, Description] = {}
+        for selection, found in DEFAULTS.items():
+            if _holds(universe, selection):
+                descriptions |= found
+        if not descriptions:
+            raise UnsupportedError(
+                "the system holds neither protein nor nucleic acid nor water, as MDAnalysis "
+                "knows them by their names: describe the analyses in a file ('paceline run')"
+            )
+        return cls(descriptions, universe)
+
+    def run(self, **options: Any) -> Self:
+        """Run all analyses in one pass over the frames, or as few as their stages need.
+
+        Parameters
+        ----------
+        **options
+            As for `paceline.run`.
+
+        Returns
+        -------
+        Battery
+            This one, with results.
+        """
+        run(list(self.analyses.values()), **options)
+        return self
+
+    @property
+    def timings(self) -> Timings:
+        """Timings of the last run."""
+        return next(iter(self.analyses.values())).timings
+
+    @property
+    def damaged(self) -> list[tuple[int, str]]:
+        """Frames that the last run left out, and why."""
+        return next(iter(self.analyses.values())).damaged
+
+    def to_toml(self) -> str:
+        """Describe the battery as `from_file` reads it.
+
+        Returns
+        -------
+        str
+            TOML.
+        """
+        tables = []
+        for name, description in self.descriptions.items():
+            lines = [f"{key} = {_toml(value)}" for key, value in description.items()]
+            tables.append("\n".join([f"[{_key(name)}]", *lines]))
+        return "\n\n".join(tables) + "\n"
+
+    def outputs(self, folder: str | os.PathLike) -> list[Path]:
+        """List the files that `save` may write, before the run.
+
+        Parameters
+        ----------
+        folder : path-like
+            As for `save`.
+
+        Returns
+        -------
+        list of Path
+            Those of which the results decide included.
+        """
+        names = ["index.html", "timings.html", "battery.toml"]
+        names += [
+            f"{name}{ending}" for name in self.analyses for ending in (".csv", ".npz", ".svg")
+        ]
+        return [Path(folder) / name for name in names]
+
+    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+        """Write tables, figures, and a page of all results.
+
+        Parameters
+        ----------
+        folder : path-like
+            Made if it does not exist. Of each analysis it gets NAME.csv and NAME.svg, or NAME.npz
+            where the results are no table; index.html, timings.html, and battery.toml, which
+            repeats it.
+        overwrite : bool
+            Replace existing files.
+
+        Raises
+        ------
+        FileExistsError
+            One of the files exists and is not to be overwritten.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        saved = {}
+        for name, analysis in self.analyses.items():
+            results = analysis.results
+            path = folder / f"{name}{'.csv' if results.has_table else '.npz'}"
+            results.save(path, overwrite=overwrite)
+            if results.has_table:
+                results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
+            saved[name] = path.name
+        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
+            file.write(self.to_toml())
+        self.timings.report(folder / "timings.html", overwrite=overwrite)
+        with new_file(folder / "index.html", overwrite=overwrite) as file:
+            file.write(self._page(saved))
+
+    def _page(self, saved: Mapping[str, str]) -> str:
+        """Make the page of all results, given the names of their files."""
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        from paceline.performance.figure_style import STYLE
+        from paceline.performance.html import ResultSection, results_page
+
+        one = next(iter(self.analyses.values()))
+        atoms, times = self.universe.atoms, one.times[~np.isnan(one.times)]
+        facts = {
+            "trajectory": str(one.provenance["trajectory"]),
+            "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
+            "frames": describe_frames(one.frames),
+            "times": f"{times.min():g} to {times.max():g} ps" if len(times) else "unknown",
+            "damaged frames": f"{len(one.damaged):,} left out" if one.damaged else "",
+            "transformations": one.provenance.get("transforms", ""),
+            "computed": f"{one.timings.date} by paceline {__version__}, {one.timings.backend}, "
+            f"{one.timings.n_workers} workers, {one.timings.t_total:.1f} s",
+        }
+        sections = []
+        for name, analysis in self.analyses.items():
+            results, figure = analysis.results, None
+            given = self.descriptions[name].items()
+            parameters = "; ".join(f"{key} = {value}" for key, value in given if key != "analysis")
+            lines = [(title, f"{mean}") for title, mean in results.means.items()][:LISTED]
+            if results.has_table:
+                with rc_context(STYLE):
+                    figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
+                    results.plot(figure.subplots())
+            else:
+                lines = [(key, kind_of(value)) for key, value in results.items()]
+            title = f"{name}: {type(analysis).__name__}"
+            sections.append(ResultSection(title, parameters, figure, lines, saved[name]))
+        title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
+        return results_page(title, [fact for fact in facts.items() if fact[1]], sections)
+
+
+def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
+    """Make the analysis of one table."""
+    if Path(name).name != name or name in ("", ".", ".."):
+        raise UnsupportedError(f"[{name}]: the name is that of files, and cannot be so")
+    given = dict(description)
+    cls = _class_of(name, given.pop("analysis", name))
+    known = inspect.signature(cls).parameters
+    first = next(iter(known))
+    if first in ATOMS and first not in given and "select" not in known:
+        given[first] = given.pop("select", "all")
+    elif first not in given:
+        given[first] = universe
+    unknown = sorted(given.keys() - known.keys())
+    if unknown:
+        raise UnsupportedError(
+            f"[{name}]: {cls.__name__} has no parameter {', '.join(unknown)}; it has "
+            f"{', '.join(key for key in known if key not in ('verbose', 'kwargs'))}"
+        )
+    for key, value in given.items():
+        if key in ATOMS and isinstance(value, str):
+            given[key] = _select(name, key, value, universe)
+        elif key in ATOMS and isinstance(value, list):
+            given[key] = [_select(name, key, one, universe) for one in value]
+    try:
+        return cls(**given)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"in [{name}] of the battery")
+        raise
+
+
+def _class_of(name: str, analysis: Any) -> type[AnalysisBase]:
+    """Find a class by a short name, or by module and class."""
+    path = NAMES.get(analysis, analysis) if isinstance(analysis, str) else ""
+    module, _, words = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(f"paceline.analysis.{module}"), words)
+    except (ImportError, AttributeError):
+        found = None
+    if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
+        raise UnsupportedError(
+            f"[{name}]: there is no analysis {analysis!r}; a battery takes "
+            f"{', '.join(sorted(NAMES))}, or module and class below paceline.analysis"
+        )
+    return found
+
+
+def _select(name: str, key: str, text: str, universe: Any) -> Any:
+    atoms = universe.select_atoms(text)
+    if len(atoms) == 0:
+        raise SelectionError(f"[{name}]: {key}: no atoms match {text!r}")
+    return atoms
+
+
+def _holds(universe: Any, selection: str) -> bool:
+    try:
+        return len(universe.select_atoms(selection)) > 0
+    except AttributeError:  # the topology has no names
+        return False
+
+
+def _key(name: str) -> str:
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isascii() and bare.isalnum() else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    """Write a value of TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        # Escapes of JSON are among those of TOML.
+        import json
+
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

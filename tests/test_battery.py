@@ -1,0 +1,139 @@
+"""Several analyses in one pass, as a file describes them."""
+
+import csv
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+import paceline
+from paceline.analysis.battery import DEFAULTS, Battery
+from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.errors import SelectionError, UnsupportedError
+
+FILE = """
+[rmsd]
+select = "backbone"
+groupselections = ["resid 1-29"]
+
+["loop 1"]
+analysis = "rms.RMSF"
+select = "name CA and resid 40-60"
+
+[rdf]
+g1 = "name CA"
+g2 = "name CB"
+range = [0.0, 8.0]
+norm = "none"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "battery.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def test_results_are_those_of_each_analysis(file, universe):
+    battery = Battery.from_file(file, universe).run()
+    assert list(battery.analyses) == ["rmsd", "loop 1", "rdf"]
+    rmsd = RMSD(universe, select="backbone", groupselections=["resid 1-29"]).run()
+    loop = RMSF(universe.select_atoms("name CA and resid 40-60")).run()
+    rdf = InterRDF(
+        universe.select_atoms("name CA"),
+        universe.select_atoms("name CB"),
+        range=(0.0, 8.0),
+        norm="none",
+    ).run()
+    found = battery.analyses
+    assert np.array_equal(found["rmsd"].results.rmsd, rmsd.results.rmsd)
+    assert np.array_equal(found["loop 1"].results.rmsf, loop.results.rmsf)
+    assert np.array_equal(found["rdf"].results.count, rdf.results.count)
+    # One pass.
+    assert battery.timings.n_frames == 98
+
+
+def test_files_that_are_written(file, universe, tmp_path):
+    folder = tmp_path / "results"
+    battery = Battery.from_file(file, universe).run(stop=20)
+    battery.save(folder)
+    names = {path.name for path in folder.iterdir()}
+    tables = {f"{name}.{ending}" for name in battery.analyses for ending in ("csv", "svg")}
+    assert names == tables | {"index.html", "timings.html", "battery.toml"}
+    assert names <= {path.name for path in battery.outputs(folder)}
+    again = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))
+    assert again == tomllib.loads(FILE)
+    with (folder / "rmsd.csv").open(encoding="utf-8") as table:
+        rows = list(csv.reader(line for line in table if not line.startswith("#")))
+    assert len(rows) == 21
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2>(.*)</h2>", page) == ["rmsd: RMSD", "loop 1: RMSF", "rdf: InterRDF"]
+    assert page.count("<svg") == 3
+    assert 'href="loop%201.csv"' in page
+    assert "not converged" in page
+    with pytest.raises(FileExistsError):
+        battery.save(folder)
+    battery.save(folder, overwrite=True)
+
+
+def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_path):
+    protein = Battery.default(universe)
+    assert set(protein.analyses) == set(DEFAULTS["protein and name CA"])
+    wet = Battery.default(paceline.Universe(*adk_in_water))
+    assert set(wet.analyses) == set(protein.analyses) | {"rdf-water"}
+    again = tmp_path / "again.toml"
+    again.write_text(wet.to_toml(), encoding="utf-8")
+    same = Battery.from_file(again, wet.universe)
+    assert same.descriptions == wet.descriptions
+    salt = paceline.Universe.empty(3, trajectory=True)
+    with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor water"):
+        Battery.default(salt)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", UnsupportedError, "no analyses"),
+        ("rmsd", UnsupportedError, "expected TOML"),
+        ("rmsd = 3", UnsupportedError, "expected a table of each analysis"),
+        (
+            "[rmds]",
+            UnsupportedError,
+            r"\[rmds\]: there is no analysis 'rmds'; a battery takes .*rmsd",
+        ),
+        ("[a]\nanalysis = 3", UnsupportedError, "there is no analysis 3"),
+        ("[a]\nanalysis = 'rms.Table'", UnsupportedError, "there is no analysis"),
+        ("[a]\nanalysis = 'os.system'", UnsupportedError, "there is no analysis"),
+        ("[rmsd]\nselect_='name CA'", UnsupportedError, "RMSD has no parameter select_; it has "),
+        ("[rmsf]\nselect='name XX'", SelectionError, r"\[rmsf\]: atomgroup: no atoms match"),
+        ("['../rmsd']\nanalysis='rmsd'", UnsupportedError, "the name is that of files"),
+        ("[rdf]\ng1='name CA'", TypeError, "g2"),
+        ("[rdf]\ng1='name CA'\ng2='name CB'\nnbins='a'", ValueError, "nbins"),
+    ],
+)
+def test_what_a_file_cannot_say(text, error, message, universe, tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(error, match=message):
+        Battery.from_file(path, universe)
+
+
+def test_commands(file, adk_xtc, tmp_path, run):
+    folder = tmp_path / "out"
+    status, out, err = run("battery", *adk_xtc, "-o", folder, "-e", "20")
+    assert (status, out, err) == (0, f"{folder / 'index.html'}\n", "")
+    status, out, err = run("run", folder / "battery.toml", *adk_xtc, "-o", folder)
+    assert status == 2
+    assert "exists" in err
+    assert (
+        run("run", file, "-s", adk_xtc.topology, "-f", adk_xtc.trajectory, "-o", tmp_path / "b")[0]
+        == 0
+    )
+    assert (tmp_path / "b" / "loop 1.csv").exists()
+    (tmp_path / "file").touch()
+    assert run("battery", *adk_xtc, "-o", tmp_path / "file")[0] == 2
+    status, _, err = run("run", tmp_path / "none.toml", *adk_xtc)
+    assert (status, "none.toml" in err) == (2, True)
