@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import MDAnalysis
+import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
@@ -11,6 +12,7 @@ from MDAnalysis.analysis.lineardensity import LinearDensity
 from MDAnalysis.coordinates.DCD import DCDReader
 
 import paceline
+from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD
 from paceline.backends.processes import Processes
 from paceline.trajectory.mdanalysis_reader import Reader
@@ -107,6 +109,41 @@ def test_linear_density_in_a_varying_cell(growing):
     between = 1 - parallel.mean() / serial.mean()
     words = " ".join(PAGE.read_text().split())
     assert f"{above[1]} in a parallel run: {100 * between:.0f} % between them" in words
+
+
+@pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis")
+def test_asphericity_of_three_compounds():
+    rods = [[[0, 5 * k, 0], [2 + k, 5 * k, 0]] for k in range(3)]
+    made = MDAnalysis.Universe.empty(6, n_residues=3, atom_resindex=[0, 0, 1, 1, 2, 2])
+    made.add_TopologyAttr("masses", np.ones(6))
+    made.load_new(np.array(rods, dtype=np.float32).reshape(1, 6, 3))
+    ours = Gyration(made.atoms, compound="residues").run(backend="serial")
+    theirs = made.atoms.asphericity(compound="residues")
+    found = [", ".join(f"{x:.2f}" for x in one) for one in (theirs, ours.results.asphericity[0])]
+    check_row("asphericity of three equal rods", *found, "paceline")
+    with pytest.raises(ValueError, match="broadcast"):
+        made.atoms[:4].asphericity(compound="residues")
+
+
+@pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis")
+def test_radius_of_gyration_of_mdtraj():
+    positions = np.array([[[5, 1, 1], [9, 1, 1]]], dtype=np.float32)
+    made = MDAnalysis.Universe.empty(2)
+    made.add_TopologyAttr("masses", [3.0, 1.0])
+    made.load_new(positions)
+    ours = Gyration(made.atoms).run(backend="serial").results.rg[0]
+    topology = mdtraj.Topology()
+    residue = topology.add_residue("X", topology.add_chain())
+    for name in "AB":
+        topology.add_atom(name, mdtraj.element.carbon, residue)
+    trajectory = mdtraj.Trajectory(positions / 10, topology)
+    mdtraj_s = 10 * mdtraj.compute_rg(trajectory, masses=np.array([3.0, 1.0]))[0]
+    check_row(
+        "`md.compute_rg` with masses",
+        f"{made.atoms.radius_of_gyration():.2f} Å, MDTraj {mdtraj_s:.2f} Å",
+        f"{ours:.2f} Å",
+        "paceline and MDAnalysis",
+    )
 
 
 @pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")

@@ -360,6 +360,16 @@ class RowKernel:
     """
 
     @staticmethod
+    def gyration(
+        columns: NDArray[np.int64] | None,
+        sizes: NDArray[np.int64],
+        weights: NDArray[np.float64] | None,
+    ) -> RowKernel:
+        """Radii of gyration and shapes of compounds, whose atoms follow each other.
+
+        Of each: radius, radii about x, y, z (Å), moments (Å²), asphericity, shape parameter.
+        """
+    @staticmethod
     def rmsd(
         columns: NDArray[np.int64] | None,
         groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],

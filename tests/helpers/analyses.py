@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from paceline.analysis.gyration import Gyration
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 
@@ -18,6 +19,10 @@ class Case(NamedTuple):
 
 #: Of adenylate kinase; atoms overlap and are in no order.
 ANALYSES = {
+    "Gyration": Case(
+        lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
+        lambda results: [results.rg, results.rg_components, results.shape_parameter],
+    ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),
         lambda results: [results.count, results.rdf],

@@ -39,6 +39,7 @@ use paceline_formats::error::{Error, Result};
 mod cell;
 pub mod center_group;
 pub mod fit_group;
+pub mod gyration;
 mod histogram;
 pub mod moments;
 pub mod qcp;

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::rows;
 use paceline_kernels::transform::Refused;
@@ -32,6 +33,22 @@ type GroupArrays<'py> = (
 
 #[pymethods]
 impl RowKernel {
+    /// Of each compound, whose atoms follow each other, in groups of such `sizes`: radius of
+    /// gyration, radii about x, y, z (Å), moments (Å²), asphericity and shape parameter.
+    #[staticmethod]
+    fn gyration(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        sizes: PyReadonlyArray1<'_, i64>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Self> {
+        let sizes = indices(sizes.as_slice()?)?;
+        let columns = all_columns(columns, sizes.iter().sum())?;
+        let weights = weights.as_ref().map(|weights| weights.as_slice());
+        let task = gyration::Gyration::new(&columns, &sizes, weights.transpose()?);
+        task.map(Self::new).or_raise(py)
+    }
+
     /// RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.
     #[staticmethod]
     fn rmsd(

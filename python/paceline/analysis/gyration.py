@@ -1,0 +1,189 @@
+"""Radius of gyration and shape, as MDAnalysis's AtomGroup defines them."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, Table
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import known_weights, masses_of
+
+#: Attributes of atoms that tell their compounds.
+COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
+#: Numbers that the core computes of a compound.
+N_NUMBERS = 9
+
+
+class Gyration(AnalysisBase):
+    r"""Radius of gyration, moments of the gyration tensor, asphericity and shape parameter.
+
+    $$R_\mathrm{g}^2 = \frac{1}{M} \sum_i m_i \left|\mathbf{x}_i - \mathbf{c}\right|^2, \quad
+      \mathsf{T} = \frac{1}{M} \sum_i m_i (\mathbf{x}_i - \mathbf{c})
+                   (\mathbf{x}_i - \mathbf{c})^\mathsf{T}$$
+
+    with the center of mass $\mathbf{c}$ and the mass $M$. Of the eigenvalues $\lambda_k$ of
+    $\mathsf{T}$ and their mean $\bar\lambda$ are made (Dima & Thirumalai 2004, J. Phys. Chem. B
+    108, 6564)
+
+    $$\Delta = \frac{3}{2} \frac{\sum_k (\lambda_k - \bar\lambda)^2}{(\sum_k \lambda_k)^2}, \quad
+      S = 27 \frac{\prod_k (\lambda_k - \bar\lambda)}{(\sum_k \lambda_k)^3}$$
+
+    These are `AtomGroup.radius_of_gyration`, `gyration_moments`, `asphericity` and
+    `shape_parameter` of MDAnalysis, of all frames. Molecules must be whole.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms.
+    compound : {"group", "residues", "segments", "fragments"}
+        Compute these numbers for all atoms together, or for those of each residue, segment or
+        molecule.
+    weights : {"mass", None}
+        None gives all atoms the same weight instead of their mass.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.rg : numpy.ndarray of float64, shape (n_frames,) or (n_frames, n_compounds)
+        Radii of gyration, Å. This and the following arrays have an axis of compounds if they are
+        not the group. NaN where a position is, and for damaged frames that were left out.
+    results.rg_components : numpy.ndarray of float64, shape (..., 3)
+        Radii of gyration about the axes x, y and z, Å, as those of `gmx gyrate`.
+    results.gyration_moments : numpy.ndarray of float64, shape (..., 3)
+        Eigenvalues of the gyration tensor, ascending, Å².
+    results.asphericity : numpy.ndarray of float64, shape (n_frames,) or (n_frames, n_compounds)
+        From 0 (a sphere) to 1 (a rod).
+    results.shape_parameter : numpy.ndarray of float64, the same shape
+        From -1/4 (oblate) over 0 (a sphere) to 2 (a rod).
+    results.compounds : numpy.ndarray of int64, shape (n_compounds,)
+        Indices of the residues, segments or fragments in the Universe; of compounds alone.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        The group holds no atoms, or a compound less than two atoms that have a mass.
+    UnsupportedError
+        The group updates itself, or the topology has no masses, or no bonds that tell fragments.
+    ValueError
+        Parameters that make no sense. In the run, as `AnalysisError`: all atoms of a compound are
+        at the same place.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> gyration = Gyration(u.select_atoms("protein")).run(stop=3)
+    >>> gyration.results.rg.round(2)
+    array([16.67, 16.67, 16.73])
+    """
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        *,
+        compound: str = "group",
+        weights: str | None = "mass",
+        verbose: bool = False,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("Gyration: the group holds no atoms")
+        self.compound, self.weights = compound, known_weights(weights)
+        numbers = self._compound_of_atoms()
+        self._order = np.argsort(numbers, kind="stable")
+        self._compounds, self._sizes = np.unique(numbers, return_counts=True)
+        self._weights = None
+        if weights is not None:
+            self._weights = masses_of(self.atomgroup, "Gyration, weights='mass',")[self._order]
+            if not (np.isfinite(self._weights).all() and (self._weights >= 0).all()):
+                raise ValueError("Gyration: masses must be finite numbers, and none negative")
+        self._check_shapes()
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of each compound, one after the other."""
+        return self.atomgroup.indices[self._order]
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "compound": self.compound,
+            "weights": self.weights or "none",
+        }
+
+    def prepare(self) -> PerFrame:
+        """All that the kernel needs are sizes and weights."""
+        shape = (len(self._sizes), N_NUMBERS)
+        return CoreRows("gyration", self._sizes, self._weights, shape=shape)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Take the numbers apart."""
+        titles = {"Rg (Å)": "Rg"}
+        arrays: dict[str, Any] = {}
+        if self.compound == "group":
+            value = value[:, 0]
+        else:
+            kind = self.compound[:-1]
+            titles = {f"Rg of {kind} {k} (Å)": f"{kind} {k}" for k in self._compounds}
+            arrays["compounds"] = self._compounds
+        rg = value[..., 0]
+        columns = {"frame": self.frames, "time (ps)": self.times}
+        columns.update(zip(titles, np.atleast_2d(rg.T), strict=True))
+        if self.compound == "group":
+            names = ["Rg about x (Å)", "Rg about y (Å)", "Rg about z (Å)"]
+            names += ["least moment (Å²)", "middle moment (Å²)", "largest moment (Å²)"]
+            columns.update(zip([*names, "asphericity", "shape"], value.T[1:], strict=True))
+        table = Table(columns, "time (ps)", titles, "radius of gyration (Å)")
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            rg=rg,
+            rg_components=value[..., 1:4],
+            gyration_moments=value[..., 4:7],
+            asphericity=value[..., 7],
+            shape_parameter=value[..., 8],
+            frames=self.frames,
+            times=self.times,
+            **arrays,
+        )
+
+    def _compound_of_atoms(self) -> np.ndarray:
+        """Find the number of each atom's compound."""
+        if self.compound == "group":
+            return np.zeros(len(self.atomgroup), dtype=np.int64)
+        if self.compound not in COMPOUNDS:
+            raise ValueError(
+                "compound must be 'group', 'residues', 'segments' or 'fragments', not "
+                f"{self.compound!r}"
+            )
+        try:
+            return np.asarray(getattr(self.atomgroup, COMPOUNDS[self.compound]), dtype=np.int64)
+        except AttributeError:
+            raise UnsupportedError(
+                "compound='fragments' needs bonds, which the topology has not: give one that has "
+                "them, or guess them (u.atoms.guess_bonds())"
+            ) from None
+
+    def _check_shapes(self) -> None:
+        """Raise `SelectionError` where a compound has less than two atoms that weigh anything."""
+        heavy = np.ones(len(self._order)) if self._weights is None else self._weights > 0
+        firsts = np.cumsum(self._sizes) - self._sizes
+        few = np.flatnonzero(np.add.reduceat(heavy, firsts, dtype=np.int64) < 2)
+        if len(few):
+            one = "the group" if self.compound == "group" else f"{len(few)} of the {self.compound}"
+            first = self.atomgroup[self._order[firsts[few[0]]]]
+            with_mass = "" if self._weights is None else " with a mass"
+            raise SelectionError(
+                f"Gyration: {one} (the first is that of {first}) has less than two atoms{with_mass}"
+                " and so no shape; select others"
+            )
