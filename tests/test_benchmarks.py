@@ -86,6 +86,11 @@ def test_radial_distribution(folder):
     assert tools_of("rdf", "8", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
 
 
+@pytest.mark.full
+def test_analyses(folder):
+    assert tools_of("analyses", "gyration", folder) >= {"MDAnalysis", "MDTraj", "paceline"}
+
+
 @needs_program("gfortran")
 def test_formatting(folder):
     tools = {"Fortran, to strings", "Fortran, to a file", "paceline"}

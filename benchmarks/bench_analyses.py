@@ -1,0 +1,272 @@
+"""Measure analyses beside MDAnalysis's and MDTraj's, decoding of XTC included.
+
+    python -m benchmarks analyses [folder] [--repeats 5] [--only gyration] [--tsv] [--tiny]
+
+One core each. Paceline and MDAnalysis read the XTC file; MDTraj has its frames in memory, so that
+its decoding comes on top. All must find the same numbers in the first frames, or the benchmark
+fails. A goal is a ratio to the best peer of this run: that of the goal to the peer in the table of
+µs a frame by which it was set. The last rows are one pass of all analyses of the protein beside the
+sum of each alone, and two workers beside one.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compare import OURS, REFERENCE, SLOPES, Options, add_slopes, options, report
+from benchmarks.data import Dataset
+from benchmarks.measure import Run, Slope, Spread, Subject, slopes, subjects
+from benchmarks.table import Table
+
+MDTRAJ = "MDTraj"
+#: Frames of each tool whose numbers are compared.
+COMPARED = 2
+#: Of the protein and of the system in water, frames of a short run of paceline.
+FRAMES = {"adk": 1000, "water": 50}
+
+#: Numbers of some frames.
+Numbers = Callable[[int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An analysis as each tool has it.
+
+    `ours` and `theirs` make an analysis of a Universe and get its numbers from the results;
+    `mdtraj` computes them of a trajectory of MDTraj. `goal` and `peers` are µs a frame.
+    """
+
+    ours: Callable[[Any], Any]
+    of_ours: Callable[[Any], np.ndarray]
+    theirs: Callable[[Any], Any]
+    of_theirs: Callable[[Any], np.ndarray]
+    mdtraj: Callable[[Any, Any], np.ndarray] | None
+    goal: float
+    peers: Mapping[str, float]
+    data: str = "adk"
+    #: Of MDAnalysis and MDTraj so many times fewer frames.
+    fewer: Mapping[str, int] = field(default_factory=dict)
+    tolerance: float = 1e-3
+
+
+def of_function(function: Callable[..., Any], *groups: Any) -> Any:
+    """MDAnalysis's analysis by a function of groups."""
+    from MDAnalysis.analysis.base import AnalysisFromFunction
+
+    return AnalysisFromFunction(function, groups[0].universe.trajectory, *groups)
+
+
+def gyration(u: Any) -> Any:
+    """Radius of gyration and shape of the protein, with all fields."""
+    from paceline.analysis.gyration import Gyration
+
+    return Gyration(u.select_atoms("protein"))
+
+
+def gyration_of_mdtraj(trajectory: Any, masses: np.ndarray) -> np.ndarray:
+    """MDTraj's counts from the geometric center."""
+    import mdtraj
+
+    return 10 * mdtraj.compute_rg(trajectory, masses=masses)
+
+
+CASES: dict[str, Case] = {
+    "gyration": Case(
+        ours=gyration,
+        of_ours=lambda results: results.rg,
+        theirs=lambda u: of_function(lambda ag: ag.radius_of_gyration(), u.select_atoms("protein")),
+        of_theirs=lambda results: results.timeseries,
+        mdtraj=gyration_of_mdtraj,
+        goal=20,
+        peers={REFERENCE: 412, MDTRAJ: 153},
+        tolerance=0.02,
+    ),
+}
+
+
+def paceline(data: Dataset, case: str) -> Run:
+    """Paceline on one thread."""
+    import paceline
+
+    universe = paceline.Universe(data.topology, data.trajectory("xtc"))
+
+    def run(n: int) -> np.ndarray:
+        one = CASES[case].ours(universe).run(stop=n, backend="serial")
+        return CASES[case].of_ours(one.results)
+
+    return run
+
+
+def mdanalysis(data: Dataset, case: str) -> Run:
+    """MDAnalysis, serial."""
+    import MDAnalysis
+
+    warnings.simplefilter("ignore")
+    universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
+
+    def run(n: int) -> np.ndarray:
+        return CASES[case].of_theirs(CASES[case].theirs(universe).run(stop=n).results)
+
+    return run
+
+
+def mdtraj(data: Dataset, case: str) -> Run:
+    """MDTraj, frames in memory."""
+    import MDAnalysis
+    import mdtraj
+
+    compute = CASES[case].mdtraj
+    assert compute is not None
+    top = mdtraj.load_topology(str(data.topology if data.name == "adk" else data.first_frame))
+    with mdtraj.open(str(data.trajectory("xtc"))) as file:
+        trajectory = file.read_as_traj(top, n_frames=2 * FRAMES[data.name])
+    masses = MDAnalysis.Universe(data.topology).atoms.masses
+
+    def run(n: int) -> np.ndarray:
+        return compute(trajectory[:n], masses)
+
+    return run
+
+
+TOOLS: dict[str, Callable[[Dataset, str], Run]] = {
+    REFERENCE: mdanalysis,
+    OURS: paceline,
+    MDTRAJ: mdtraj,
+}
+
+
+def main() -> None:
+    asked = options(__doc__, list(CASES))
+    datasets = {data.name: data for data in asked.datasets()}
+    asked.print_head()
+    table = Table("analyses: slope between n and 2n frames", SLOPES)
+    skipped: list[str] = []
+    try:
+        for case in CASES:
+            if asked.wants(case):
+                skipped += _measure(case, datasets[CASES[case].data], asked, table)
+        together = _together(asked, datasets["adk"])
+    finally:
+        asked.print_tables([table], skipped)
+    asked.print_tables([together])
+
+
+def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str]:
+    """Fill in the rows of one analysis; what could not be measured."""
+    one = CASES[case]
+    n = max(min(FRAMES[data.name], data.n_frames // 2), 1)
+    fewer = {tool: max(n // one.fewer.get(tool, 10), 1) for tool in (REFERENCE, MDTRAJ)}
+    tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
+    with subjects(tools) as (ready, skipped):
+        _agree(case, ready)
+        report(f"{case}: slopes")
+        taken = slopes(ready, n, asked.effort.repeats, asked.effort.measurement, fewer)
+        verdict = {OURS: _verdict(one, taken)} if asked.effort.judged else {}
+        add_slopes(table, case, ready, taken, verdict)
+    return [f"{case}: {name}: {why}" for name, why in skipped.items()]
+
+
+def _has(case: Case, tool: str) -> bool:
+    return tool != MDTRAJ or case.mdtraj is not None
+
+
+def _agree(case: str, ready: list[Subject]) -> None:
+    """Raise if a tool finds other numbers than the first one."""
+    expected: Any = None
+    for subject in ready:
+        report(f"{case}: {subject.name}")
+        found = np.asarray(subject.run(COMPARED).values, dtype=float)
+        expected = found if expected is None else expected
+        if found.shape != expected.shape:
+            raise RuntimeError(
+                f"{case}: {subject.name}: {found.shape} numbers, expected {expected.shape}"
+            )
+        worst = np.nanmax(np.abs(found - expected))
+        if not worst <= CASES[case].tolerance * np.nanmax(np.abs(expected)):
+            raise RuntimeError(f"{case}: {subject.name}: {worst} from {ready[0].name}'s")
+
+
+def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
+    """Compare the ratio to the best peer with that of the goal."""
+    known = {tool: np.median(taken[tool].per_item) for tool in case.peers if tool in taken}
+    if not known:
+        return ""
+    best = min(known, key=lambda tool: known[tool])
+    ratios = taken[OURS].per_item / taken[best].per_item[: len(taken[OURS].per_item)]
+    found, goal = Spread.of(ratios), case.goal / min(case.peers[tool] for tool in known)
+    met = "met" if found.median <= goal else "missed"
+    return f"{found.median:.3f} ({found.low:.3f}–{found.high:.3f}) of {best}, {goal:.3f}: {met}"
+
+
+def _together(asked: Options, data: Dataset) -> Table:
+    """Measure all analyses of the protein in one pass, and on two workers."""
+    cases = [case for case, one in CASES.items() if one.data == "adk" and asked.wants(case)]
+    table = Table("all analyses of the protein", ("what", "s", "min", "max", "ratio", "target"))
+    if not cases:
+        return table
+    import time
+
+    import paceline
+
+    universe = paceline.Universe(data.topology, data.trajectory("xtc"))
+    n = max(min(4 * FRAMES["adk"], data.n_frames), 1)
+
+    def seconds(names: list[str], n_workers: int) -> float:
+        analyses = [CASES[case].ours(universe) for case in names]
+        begun = time.perf_counter()
+        paceline.run(analyses, stop=n, backend="threads", n_workers=n_workers)
+        return time.perf_counter() - begun
+
+    class Nothing(paceline.AnalysisBase):
+        """Decoding alone, of all atoms."""
+
+        def prepare(self) -> Any:
+            return _Nothing()
+
+        def finish(self, value: Any) -> None:
+            pass
+
+    rows: dict[str, list[float]] = {"decoding": [], "each alone, less decoding": [], "one": []}
+    rows |= {"two workers": []}
+    for _ in range(asked.effort.repeats):
+        begun = time.perf_counter()
+        Nothing(universe).run(stop=n, backend="threads", n_workers=1)
+        decoding = time.perf_counter() - begun
+        rows["decoding"].append(decoding)
+        alone = [seconds([case], 1) for case in cases]
+        rows["each alone, less decoding"].append(sum(alone) - len(cases) * decoding)
+        rows["one"].append(seconds(cases, 1))
+        rows["two workers"].append(seconds(cases, 2))
+    one = np.array(rows["one"])
+    parts = np.array(rows["decoding"]) + np.array(rows["each alone, less decoding"])
+    ratios = {
+        "one": (one / parts, f"at most 1.1 of decoding and kernels, {len(cases)} analyses"),
+        "two workers": (one / np.array(rows["two workers"]), "at least 1.85 times one"),
+    }
+    names = {"one": "all in one pass"}
+    for name, values in rows.items():
+        found = Spread.of(values)
+        ratio, target = ratios.get(name, (None, ""))
+        table.rows.append(
+            (
+                names.get(name, name),
+                *(f"{value:.3f}" for value in (found.median, found.low, found.high)),
+                f"{np.median(ratio):.2f}" if ratio is not None else "-",
+                target,
+            )
+        )
+    return table
+
+
+class _Nothing:
+    """Worker's half that computes nothing."""
+
+    def compute(self, block: Any) -> np.ndarray:
+        return np.zeros(len(block))
+
+
+if __name__ == "__main__":
+    main()
