@@ -75,16 +75,15 @@ def universe():
 
 def test_classes_of_mdanalysis_run_on_our_workers(universe) -> None:
     from paceline.analysis.align import AlignTraj
-    from paceline.analysis.dihedrals import Ramachandran
+    from paceline.analysis.gnm import GNMAnalysis
 
-    assert issubclass(Ramachandran, MDAnalysis.analysis.dihedrals.Ramachandran)
-    ours = Ramachandran(universe.select_atoms("resid 2:10"))
-    theirs = MDAnalysis.analysis.dihedrals.Ramachandran(universe.select_atoms("resid 2:10"))
-    np.testing.assert_array_equal(ours.run().results.angles, theirs.run().results.angles)
-    for backend in ("serial", "multiprocessing"):
-        ours.run(backend=backend, n_workers=None if backend == "serial" else 2)
-        np.testing.assert_array_equal(ours.results.angles, theirs.results.angles)
-    assert pickle.loads(pickle.dumps(Ramachandran)) is Ramachandran
+    assert issubclass(GNMAnalysis, MDAnalysis.analysis.gnm.GNMAnalysis)
+    select = "name CA and resid 1-20"
+    theirs = MDAnalysis.analysis.gnm.GNMAnalysis(universe, select=select).run(stop=20).results
+    for options in ({}, {"backend": "serial"}, {"backend": "multiprocessing", "n_workers": 2}):
+        ours = GNMAnalysis(universe, select=select).run(stop=20, **options).results
+        np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
+    assert pickle.loads(pickle.dumps(GNMAnalysis)) is GNMAnalysis
     assert AlignTraj.__module__ == "paceline.analysis.align"
 
 

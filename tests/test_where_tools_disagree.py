@@ -7,11 +7,13 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import rms
+from MDAnalysis.analysis import dihedrals, rms
 from MDAnalysis.analysis.lineardensity import LinearDensity
 from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
+from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD
 from paceline.backends.processes import Processes
@@ -67,6 +69,28 @@ def test_rmsd_by_mass_with_other_masses_in_the_reference(universe, theirs, adk):
         f"{found[0][0]:.4f} Å",
         "paceline",
     )
+
+
+def test_dihedral_angles_in_an_oblique_cell(adk_in_water):
+    ours = Ramachandran(paceline.Universe(*adk_in_water).select_atoms("protein"))
+    universe = MDAnalysis.Universe(*adk_in_water)
+    theirs = dihedrals.Ramachandran(universe.select_atoms("protein"))
+    right = []
+    for ts in universe.trajectory:
+        images = np.indices((3, 3, 3)).reshape(3, -1).T - 1.0
+        images = images @ triclinic_vectors(ts.dimensions)
+        atoms = [ours.ag1, ours.ag2, ours.ag3, ours.ag4]
+        c, n, ca, other = (ts.positions[group.indices].astype(float) for group in atoms)
+        bonds = np.array([n - c, ca - n, other - ca])[:, :, None] + images
+        nearest = (bonds**2).sum(axis=-1).argmin(axis=-1)[..., None, None]
+        first, middle, last = np.take_along_axis(bonds, nearest, axis=2)[:, :, 0]
+        planes = np.cross(first, middle), np.cross(middle, last)
+        sin = (np.cross(*planes) * middle).sum(axis=1) / np.linalg.norm(middle, axis=1)
+        right.append(np.degrees(np.arctan2(sin, (planes[0] * planes[1]).sum(axis=1))))
+    found = [one.run().results.angles[:, :, 0] for one in (theirs, ours)]
+    off = [np.abs((angles - right + 180) % 360 - 180).max() for angles in found]
+    assert off[1] < 1e-12
+    check_row("dihedral angles", *(f"{one:.4f}° off" for one in off), "paceline")
 
 
 @pytest.fixture

@@ -370,6 +370,9 @@ class RowKernel:
         Of each: radius, radii about x, y, z (Å), moments (Å²), asphericity, shape parameter.
         """
     @staticmethod
+    def dihedrals(columns: NDArray[np.int64] | None, quadruples: NDArray[np.int64]) -> RowKernel:
+        """Dihedral angles (degrees) of four atoms each, given one after another."""
+    @staticmethod
     def rmsd(
         columns: NDArray[np.int64] | None,
         groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 
@@ -22,10 +23,17 @@ ANALYSES = {
     "Gyration": Case(
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
         lambda results: [results.rg, results.rg_components, results.shape_parameter],
+    "ChiAngles": Case(lambda u: ChiAngles(u.residues[90:10:-7]), lambda results: [results.angles]),
+    "Dihedral": Case(
+        lambda u: Dihedral([u.atoms[[9, 5, 7, 2]], u.atoms[[700, 2, 5, 9]], u.atoms[:4]]),
+        lambda results: [results.angles],
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),
         lambda results: [results.count, results.rdf],
+    ),
+    "Janin": Case(
+        lambda u: Janin(u.select_atoms("resname LYS ARG")), lambda results: [results.angles]
     ),
     "RMSD": Case(
         lambda u: RMSD(u, select="backbone", groupselections=["resid 1-29"], weights="mass"),
@@ -34,5 +42,8 @@ ANALYSES = {
     "RMSF": Case(
         lambda u: RMSF(u.select_atoms("name CA")[::-1] + u.atoms[:7]),
         lambda results: [results.rmsf],
+    ),
+    "Ramachandran": Case(
+        lambda u: Ramachandran(u.select_atoms("resid 2-99")), lambda results: [results.angles]
     ),
 }

@@ -38,6 +38,7 @@ use paceline_formats::error::{Error, Result};
 
 mod cell;
 pub mod center_group;
+pub mod dihedrals;
 pub mod fit_group;
 pub mod gyration;
 mod histogram;

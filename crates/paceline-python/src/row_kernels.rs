@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::rows;
@@ -47,6 +48,17 @@ impl RowKernel {
         let weights = weights.as_ref().map(|weights| weights.as_slice());
         let task = gyration::Gyration::new(&columns, &sizes, weights.transpose()?);
         task.map(Self::new).or_raise(py)
+    }
+
+    /// Dihedral angles (degrees) of four atoms each, given one after another.
+    #[staticmethod]
+    fn dihedrals(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        quadruples: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Self> {
+        let columns = columns_of(columns.as_ref(), &quadruples)?;
+        Dihedrals::new(&columns).map(Self::new).or_raise(py)
     }
 
     /// RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.
@@ -122,7 +134,6 @@ fn all_columns(columns: Option<PyReadonlyArray1<'_, i64>>, n_atoms: usize) -> Py
 }
 
 /// Columns of some of an analysis's atoms, given by their indices among these.
-#[expect(dead_code, reason = "kernels that follow use it")]
 fn columns_of(
     columns: Option<&PyReadonlyArray1<'_, i64>>,
     atoms: &PyReadonlyArray1<'_, i64>,

@@ -43,7 +43,8 @@ class Table:
 
     `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
     `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
-    that table. Angles of a full turn are `cyclic`: they have no arithmetic mean.
+    that table. With `points`, they have points instead of lines. Angles of a full turn are
+    `cyclic`: they have no arithmetic mean.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -51,6 +52,7 @@ class Table:
     y: Mapping[str, str]
     y_label: str
     drawn: "Table | None" = None
+    points: bool = False
     cyclic: bool = False
 
     def means(self) -> dict[str, SeriesMean]:
@@ -375,7 +377,9 @@ def _draw(table: Table, ax: Any) -> Any:
         values = table.columns[title]
         if title in means:
             name = f"{name}, {means[title].short}"
-        if has_mean:
+        if table.points:
+            ax.plot(x, values, ".", markersize=1, label=name)
+        elif has_mean:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4)
             ax.plot(x, _running_mean(values, width), color=line.get_color(), label=name)
         else:
