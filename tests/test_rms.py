@@ -3,14 +3,17 @@
 import inspect
 import warnings
 
+import MDAnalysis
 import mdtraj
 import numpy as np
 import pytest
+from MDAnalysis.analysis import align
 from MDAnalysis.analysis import rms as theirs_rms
+from scipy.spatial.transform import Rotation
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 
 # MDAnalysis superimposes in single precision in part: it is this far off.
 ANGSTROM = 1e-5
@@ -109,6 +112,79 @@ def test_rmsf_is_mdanalysis_s(where, universe, theirs):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("selection", ["name CA", True])
+def test_rmsf_about_the_average_structure(selection, universe, theirs):
+    of_fit = "backbone" if selection is True else selection
+    atoms = "backbone" if selection is True else "resid 20-160"
+    frames = slice(3, 80, 2)
+    found = RMSF(universe.select_atoms(atoms), align=selection)
+    found.run(start=3, stop=80, step=2)
+    fitted = theirs.copy()
+    average = align.AverageStructure(fitted, select=of_fit, ref_frame=3).run(3, 80, 2)
+    fitted.transfer_to_memory(3, 80, 2)
+    align.AlignTraj(fitted, average.results.universe, select=of_fit, in_memory=True).run()
+    wanted = theirs_rms.RMSF(fitted.select_atoms(atoms)).run().results.rmsf
+    assert found.stages == 2
+    np.testing.assert_allclose(found.results.rmsf, wanted, rtol=0, atol=2 * ANGSTROM)
+    unfitted = RMSF(universe.select_atoms(atoms)).run(start=3, stop=80, step=2).results.rmsf
+    assert np.abs(unfitted - wanted).max() > 0.1
+    assert len(range(98)[frames]) == found.n_frames
+
+
+def test_rmsf_about_the_average_structure_sees_no_rigid_motion():
+    turning, shape = rigid(), {"atol": 1e-5}
+    found = RMSF(turning, align="index 0:9").run().results.rmsf
+    np.testing.assert_allclose(found[:-1], 0, **shape)
+    # The last atom swings by ± 1 Å about its mean.
+    np.testing.assert_allclose(found[-1], 1, **shape)
+    assert RMSF(turning).run().results.rmsf.min() > 1
+
+
+def rigid():
+    """Thirty atoms that turn as a rigid body, of which the last one also moves to and fro."""
+    rng = np.random.default_rng(5)
+    start = rng.normal(0, 8, (30, 3))
+    turns = Rotation.random(40, rng=rng).as_matrix()
+    frames = np.repeat(start[np.newaxis], 40, axis=0)
+    frames[::2, -1, 0] += 2
+    frames = np.einsum("fij,faj->fai", turns, frames) + rng.normal(0, 5, (40, 1, 3))
+    made = MDAnalysis.Universe.empty(30, trajectory=True)
+    made.load_new(frames.astype(np.float32))
+    return made
+
+
+def test_rmsf_of_residues(universe):
+    atoms = universe.select_atoms("resid 3 5")[::-1]
+    results = RMSF(atoms).run().results
+    assert results.resindices.tolist() == [2, 4]
+    for k, resid in enumerate((3, 5)):
+        mean = results.rmsf[atoms.resids == resid].mean()
+        np.testing.assert_allclose(results.residue_rmsf[k], mean, rtol=1e-14)
+
+
+def test_rmsf_begins_with_a_frame_that_can_be_read(damaged):
+    system, (first, *_) = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")
+    found = RMSF(ca, align=True).run(start=first, on_error="skip")
+    wanted = RMSF(ca, align=True).run(start=first + 1, on_error="skip")
+    np.testing.assert_allclose(found.results.rmsf, wanted.results.rmsf, rtol=1e-12)
+    with pytest.raises(DamagedFileError):
+        RMSF(ca, align=True).run(start=first)
+
+
+@pytest.mark.parametrize(
+    ("selection", "error", "words"),
+    [
+        ("name XYZ", SelectionError, "align: 0 atoms have no orientation"),
+        ("resid 1 and name CA C", SelectionError, "align: 2 atoms have no orientation"),
+        (3, TypeError, "align must be"),
+    ],
+)
+def test_atoms_without_an_orientation_are_refused(selection, error, words, universe):
+    with pytest.raises(error, match=words):
+        RMSF(universe, align=selection)
+
+
 @pytest.mark.parametrize("weights", [None, "mass"])
 def test_without_superposition_positions_are_compared_as_they_are(weights, universe, theirs):
     groups = ["resid 1-29"]
@@ -157,7 +233,11 @@ def test_parameters_are_mdanalysis_s():
         ("superposition", True),
         ("verbose", False),
     ]
-    assert parameters(RMSF.__init__) == [*parameters(theirs_rms.RMSF.__init__), ("verbose", False)]
+    assert parameters(RMSF.__init__) == [
+        *parameters(theirs_rms.RMSF.__init__),
+        ("align", False),
+        ("verbose", False),
+    ]
 
 
 def test_an_mdanalysis_universe_works_too(theirs, expected):

@@ -7,12 +7,13 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import dihedrals, rms
+from MDAnalysis.analysis import align, dihedrals, rms
 from MDAnalysis.analysis.lineardensity import LinearDensity
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
+from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD
@@ -189,3 +190,15 @@ def test_arrays_of_dcd_frames(universe, theirs):
         n_arrays = len({array.ctypes.data for array in kept})
         found.append(f"{n_arrays} arrays of {len(kept)} frames")
     check_row("positions kept", *found, "they agree, until version 3")
+
+
+def test_files_that_average_structure_may_not_replace(universe, theirs, tmp_path):
+    check_row("`AverageStructure(force=False)`", "replaced at once", "refused", "paceline")
+    kept, lost = tmp_path / "kept.pdb", tmp_path / "lost.pdb"
+    kept.write_text("mine")
+    lost.write_text("mine")
+    with pytest.raises(FileExistsError):
+        AverageStructure(universe, filename=kept, force=False)
+    align.AverageStructure(theirs, filename=str(lost), force=False)._writer.close()
+    assert kept.read_text() == "mine"
+    assert "mine" not in lost.read_text()

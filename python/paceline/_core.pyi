@@ -27,10 +27,10 @@ __all__ = [
     "RowKernel",
     "SnapshotCost",
     "SnapshotFormat",
+    "Superposed",
     "Trajectory",
     "Transform",
     "__version__",
-    "accumulate_moments",
     "amber_factor",
     "cell_vectors",
     "check_snapshot",
@@ -416,6 +416,28 @@ class Rdf:
     ) -> tuple[float, tuple[int, str] | None]: ...
 
 @final
+class Superposed:
+    """Positions of some columns, as they are or after a superposition.
+
+    With `fit`: columns that are superposed, their reference positions (Å), and weights or None.
+    """
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64],
+        fit: (
+            tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64] | None] | None
+        ) = None,
+    ) -> Superposed: ...
+    def add_to_moments(
+        self,
+        positions: NDArray[np.float32],
+        mean: NDArray[np.float64],
+        squares: NDArray[np.float64],
+    ) -> tuple[int, float]:
+        """Add a leaf's frames; their number, and the sum of their RMSDs (Å)."""
+
+@final
 class Transform:
     """A change of all frames of a block, in place."""
 
@@ -725,12 +747,6 @@ def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def samples_of(path: str | os.PathLike[str]) -> bytes: ...
 def fingerprint_of(samples: bytes) -> str: ...
 def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
-def accumulate_moments(
-    positions: NDArray[np.float32],
-    columns: NDArray[np.int64] | None,
-    mean: NDArray[np.float64],
-    squares: NDArray[np.float64],
-) -> int: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def merge_moments(
     left_count: int,

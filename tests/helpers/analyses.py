@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.gyration import Gyration
+from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
+from paceline.analysis.gyration import Gyration
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 
@@ -20,13 +21,18 @@ class Case(NamedTuple):
 
 #: Of adenylate kinase; atoms overlap and are in no order.
 ANALYSES = {
-    "Gyration": Case(
-        lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
-        lambda results: [results.rg, results.rg_components, results.shape_parameter],
+    "AverageStructure": Case(
+        lambda u: AverageStructure(u, select="backbone", weights="mass", ref_frame=5),
+        lambda results: [results.positions, results.rmsd, results.universe.atoms.positions],
+    ),
     "ChiAngles": Case(lambda u: ChiAngles(u.residues[90:10:-7]), lambda results: [results.angles]),
     "Dihedral": Case(
         lambda u: Dihedral([u.atoms[[9, 5, 7, 2]], u.atoms[[700, 2, 5, 9]], u.atoms[:4]]),
         lambda results: [results.angles],
+    ),
+    "Gyration": Case(
+        lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
+        lambda results: [results.rg, results.rg_components, results.shape_parameter],
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),
@@ -38,6 +44,10 @@ ANALYSES = {
     "RMSD": Case(
         lambda u: RMSD(u, select="backbone", groupselections=["resid 1-29"], weights="mass"),
         lambda results: [results.rmsd],
+    ),
+    "RMSF about the average": Case(
+        lambda u: RMSF(u.select_atoms("name CA")[::-1] + u.atoms[:7], align="backbone"),
+        lambda results: [results.rmsf, results.residue_rmsf],
     ),
     "RMSF": Case(
         lambda u: RMSF(u.select_atoms("name CA")[::-1] + u.atoms[:7]),

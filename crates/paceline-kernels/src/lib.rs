@@ -48,6 +48,7 @@ pub mod rdf;
 pub mod reference;
 pub mod rmsd;
 pub mod rows;
+pub mod superposed;
 #[cfg(test)]
 mod tests;
 pub mod transform;

@@ -4,38 +4,35 @@
 //! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). So what is carried
 //! is a count, means, and sums of squared deviations from them.
 
-use super::{Columns, check_len, frames};
+use super::check_len;
+use super::superposed::Superposed;
 use paceline_formats::error::Result;
 
-/// Add the frames of a block to the moments of a leaf. `positions` has the shape (frames,
-/// `n_atoms`, 3), Å; `mean` (Å) and `m2` (Å²) have 3 numbers a column, all zero where `count` is.
+/// Add the frames of a block to the moments of a leaf; the sum of the RMSDs (Å) of the atoms that
+/// were superposed, 0 where none are. `positions` has the shape (frames, `n_atoms`, 3), Å; `mean`
+/// (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
 ///
 /// # Errors
 /// [`Error::Argument`](paceline_formats::error::Error::Argument) where these do not belong together.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
-    columns: &Columns,
+    atoms: &Superposed,
     mean: &mut [f64],
     m2: &mut [f64],
     count: &mut u64,
-) -> Result<()> {
-    columns.check(n_atoms)?;
-    check_len("means", mean.len(), columns.len().saturating_mul(3))?;
+) -> Result<f64> {
+    check_len("means", mean.len(), atoms.n_coordinates())?;
     check_len("second moments", m2.len(), mean.len())?;
-    let mut scratch = Vec::new();
-    for frame in frames(positions, n_atoms)? {
+    atoms.each_frame(positions, n_atoms, |xs| {
         *count += 1;
         let share = 1.0 / *count as f64;
-        let xs = columns.pick(frame, &mut scratch);
         for ((mean, m2), &x) in mean.iter_mut().zip(m2.iter_mut()).zip(xs) {
-            let x = f64::from(x);
             let deviation = x - *mean;
             *mean += deviation * share;
             *m2 += deviation * (x - *mean);
         }
-    }
-    Ok(())
+    })
 }
 
 /// Add the moments of the right to those of the left. Where one side has no frames, the other
@@ -81,7 +78,8 @@ pub fn merge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::Random;
+    use crate::superposed::Fit;
+    use crate::tests::{Random, rotate, shift};
 
     const N_ATOMS: usize = 7;
     const FRAME: usize = 3 * N_ATOMS;
@@ -94,17 +92,17 @@ mod tests {
     }
 
     impl Leaf {
-        fn new(columns: &Columns) -> Self {
+        fn new(atoms: &Superposed) -> Self {
             Leaf {
-                mean: vec![0.0; 3 * columns.len()],
-                m2: vec![0.0; 3 * columns.len()],
+                mean: vec![0.0; atoms.n_coordinates()],
+                m2: vec![0.0; atoms.n_coordinates()],
                 count: 0,
             }
         }
 
-        fn add(&mut self, block: &[f32], columns: &Columns) {
+        fn add(&mut self, block: &[f32], atoms: &Superposed) {
             let Leaf { mean, m2, count } = self;
-            accumulate(block, N_ATOMS, columns, mean, m2, count).unwrap();
+            accumulate(block, N_ATOMS, atoms, mean, m2, count).unwrap();
         }
 
         fn merge(&mut self, right: &Leaf) {
@@ -118,9 +116,13 @@ mod tests {
         positions.iter().map(|&x| x as f32).collect()
     }
 
-    fn leaf(block: &[f32], columns: &Columns) -> Leaf {
-        let mut leaf = Leaf::new(columns);
-        leaf.add(block, columns);
+    fn as_they_are(columns: &[usize]) -> Superposed {
+        Superposed::new(columns, None).unwrap()
+    }
+
+    fn leaf(block: &[f32], atoms: &Superposed) -> Leaf {
+        let mut leaf = Leaf::new(atoms);
+        leaf.add(block, atoms);
         leaf
     }
 
@@ -145,14 +147,8 @@ mod tests {
     #[test]
     fn one_by_one_and_merged_agree_with_two_passes() {
         let block = trajectory(100);
-        for columns in [
-            Columns::new(&[0, 1, 2, 3, 4, 5, 6]),
-            Columns::new(&[5, 0, 3]),
-        ] {
-            let indices: Vec<usize> = match &columns {
-                Columns::Run(run) => run.clone().collect(),
-                Columns::List(indices) => indices.clone(),
-            };
+        for indices in [&[0, 1, 2, 3, 4, 5, 6][..], &[5, 0, 3]] {
+            let columns = as_they_are(indices);
             let (mut means, mut m2s) = (Vec::new(), Vec::new());
             for coordinate in indices.iter().flat_map(|i| 3 * i..3 * i + 3) {
                 let values = block
@@ -171,8 +167,35 @@ mod tests {
     }
 
     #[test]
+    fn frames_that_only_move_have_no_fluctuations_once_superposed() {
+        let start = Random(4).structure(N_ATOMS, 5.0, 20.0);
+        let mut random = Random(6);
+        let block: Vec<f32> = (0..9)
+            .flat_map(|_| {
+                let turned = rotate(&start, &random.rotation());
+                shift(&turned, random.vector().map(|x: f64| 30.0 * x))
+            })
+            .map(|x| x as f32)
+            .collect();
+        let fit = Fit {
+            columns: &[0, 1, 2, 3, 4],
+            reference: &start[..15],
+            weights: None,
+        };
+        let columns = [6, 5, 0];
+        let fitted = leaf(&block, &Superposed::new(&columns, Some(fit)).unwrap());
+        let unfitted = leaf(&block, &as_they_are(&columns));
+        for (k, atom) in columns.into_iter().enumerate() {
+            for i in 0..3 {
+                assert!((fitted.mean[3 * k + i] - start[3 * atom + i]).abs() < 1e-4);
+                assert!(fitted.m2[3 * k + i] < 1e-8 && unfitted.m2[3 * k + i] > 1.0);
+            }
+        }
+    }
+
+    #[test]
     fn a_leaf_is_the_same_however_it_is_cut() {
-        let (block, columns) = (trajectory(20), Columns::new(&[1, 2, 3]));
+        let (block, columns) = (trajectory(20), as_they_are(&[1, 2, 3]));
         for n_frames in [1, 3, 7] {
             let mut parts = Leaf::new(&columns);
             for part in block.chunks(n_frames * FRAME) {
@@ -184,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_empty_side_changes_nothing() {
-        let columns = Columns::new(&[0, 4]);
+        let columns = as_they_are(&[0, 4]);
         let full = leaf(&trajectory(5), &columns);
         let (mut left, mut right) = (full.clone(), Leaf::new(&columns));
         left.merge(&right);
@@ -194,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_position_that_is_no_number_shows() {
-        let (mut block, columns) = (trajectory(3), Columns::new(&[2, 3]));
+        let (mut block, columns) = (trajectory(3), as_they_are(&[2, 3]));
         let known = leaf(&block, &columns);
         block[FRAME] = f32::NAN;
         assert_eq!(leaf(&block, &columns), known, "of an atom not asked for");
@@ -207,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_does_not_belong_together_is_refused() {
-        let columns = Columns::new(&[0, 7]);
+        let columns = as_they_are(&[0, 7]);
         let mut count = 0;
         let mut add = |n_atoms, mean: &mut [f64], m2: &mut [f64]| {
             accumulate(&[0.0; 24], n_atoms, &columns, mean, m2, &mut count).is_ok()

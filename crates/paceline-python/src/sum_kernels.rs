@@ -8,29 +8,7 @@ use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{Columns, moments, rdf};
-
-/// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames.
-#[pyfunction]
-pub(super) fn accumulate_moments(
-    py: Python<'_>,
-    positions: PyReadonlyArray3<'_, f32>,
-    columns: Option<PyReadonlyArray1<'_, i64>>,
-    mut mean: PyReadwriteArray2<'_, f64>,
-    mut squares: PyReadwriteArray2<'_, f64>,
-) -> PyResult<u64> {
-    let n_atoms = positions.shape()[1];
-    let columns = match columns {
-        Some(columns) => Columns::new(&indices(columns.as_slice()?)?),
-        None => Columns::Run(0..n_atoms),
-    };
-    let positions = positions.as_slice()?;
-    let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
-    let mut count = 0;
-    py.detach(|| moments::accumulate(positions, n_atoms, &columns, mean, squares, &mut count))
-        .or_raise(py)?;
-    Ok(count)
-}
+use paceline_kernels::{moments, rdf, superposed};
 
 /// Merge the moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
@@ -114,5 +92,63 @@ impl Rdf {
             Ok(volume) => (volume, None),
             Err(refused) => (0.0, Some(refused)),
         })
+    }
+}
+
+/// Positions of some columns, as they are or after a superposition.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Superposed(superposed::Superposed);
+
+/// Columns that are superposed, their reference positions (Å), and their weights.
+type FitArrays<'py> = (
+    PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray2<'py, f64>,
+    Option<PyReadonlyArray1<'py, f64>>,
+);
+
+#[pymethods]
+impl Superposed {
+    #[new]
+    #[pyo3(signature = (columns, fit=None))]
+    fn new(
+        py: Python<'_>,
+        columns: PyReadonlyArray1<'_, i64>,
+        fit: Option<FitArrays<'_>>,
+    ) -> PyResult<Self> {
+        let columns = indices(columns.as_slice()?)?;
+        let made = match &fit {
+            None => superposed::Superposed::new(&columns, None),
+            Some((fitted, reference, weights)) => {
+                let fit = superposed::Fit {
+                    columns: &indices(fitted.as_slice()?)?,
+                    reference: reference.as_slice()?,
+                    weights: weights
+                        .as_ref()
+                        .map(|weights| weights.as_slice())
+                        .transpose()?,
+                };
+                superposed::Superposed::new(&columns, Some(fit))
+            }
+        };
+        made.map(Self).or_raise(py)
+    }
+
+    /// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames,
+    /// and the sum of their RMSDs (Å).
+    fn add_to_moments(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        mut mean: PyReadwriteArray2<'_, f64>,
+        mut squares: PyReadwriteArray2<'_, f64>,
+    ) -> PyResult<(u64, f64)> {
+        let n_atoms = positions.shape()[1];
+        let positions = positions.as_slice()?;
+        let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
+        let mut count = 0;
+        let rmsd = py
+            .detach(|| moments::accumulate(positions, n_atoms, &self.0, mean, squares, &mut count))
+            .or_raise(py)?;
+        Ok((count, rmsd))
     }
 }

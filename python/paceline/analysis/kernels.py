@@ -32,3 +32,57 @@ class CoreRows:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
         return out if self._shape is None else out.reshape(len(out), *self._shape)
+
+
+class CoreSuperposed:
+    """Accumulations of positions, as they are or after a superposition.
+
+    With `reference`, positions (Å) of the analysis's first atoms, these are superposed on it, with
+    `weights`, and the others follow. Only the atoms of `moved` are accumulated.
+    """
+
+    def __init__(
+        self,
+        reference: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        moved: slice = slice(None),
+    ):
+        self._reference, self._weights, self._moved = reference, weights, moved
+        self._bound: tuple[_core.Superposed, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def bind(self, block: Block) -> tuple[_core.Superposed, int]:
+        """Find the columns of a block; the core's half, and the number of atoms of `moved`."""
+        if self._bound is None:
+            positions, columns = block.raw
+            if columns is None:
+                columns = np.arange(positions.shape[1])
+            fit = None
+            if self._reference is not None:
+                fit = columns[: len(self._reference)], self._reference, self._weights
+            moved = columns[self._moved]
+            self._bound = _core.Superposed(moved, fit), len(moved)
+        return self._bound
+
+
+#: Number of frames; mean (Å) and sum of squared deviations (Å²) of each coordinate; sum of the
+#: frames' RMSDs (Å).
+MomentSums = tuple[int, np.ndarray, np.ndarray, float]
+
+
+class CoreMoments(CoreSuperposed):
+    """Moments of each coordinate, and the sum of the RMSDs of what is superposed."""
+
+    def compute(self, block: Block) -> MomentSums:
+        """Accumulate the frames of a leaf."""
+        core, n_atoms = self.bind(block)
+        mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
+        count, rmsd = core.add_to_moments(block.raw[0], mean, squares)
+        return count, mean, squares, rmsd
+
+    def merge(self, left: MomentSums, right: MomentSums) -> MomentSums:
+        """Merge the moments of neighbours."""
+        count = _core.merge_moments(*left[:3], *right[:3])
+        return count, left[1], left[2], left[3] + right[3]

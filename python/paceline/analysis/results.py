@@ -232,7 +232,9 @@ class Results(dict[str, Any]):
         provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
         if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                np.savez(file, **self, provenance=np.array(provenance, dtype=str))
+                # A Universe is no array.
+                arrays = {name: one for name, one in self.items() if not hasattr(one, "atoms")}
+                np.savez(file, **arrays, provenance=np.array(provenance, dtype=str))
         elif _ending(path) == ".xvg":
             with new_file(path, overwrite=overwrite) as file:
                 file.writelines(f"# {line}\n" for line in provenance)

@@ -5,14 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
 from paceline.analysis.results import Results, Table
-from paceline.block import Block
-from paceline.errors import SelectionError
+from paceline.errors import DamagedFileError, SelectionError, TransformError
 from paceline.transform.base import check_masses, check_static, reference_positions
 
 
@@ -96,9 +94,11 @@ class RMSD(AnalysisBase):
         self.select = select
         self.ref_frame = ref_frame
         self.superposition = superposition
-        mobile, fixed = _pair(select, atomgroup, reference, "select")
+        mobile, fixed = pair_of_groups(select, atomgroup, reference, "select")
         self._pairs = [(mobile, fixed)] + [
-            _pair(selection, atomgroup.universe, reference.universe, f"groupselections[{k}]")
+            pair_of_groups(
+                selection, atomgroup.universe, reference.universe, f"groupselections[{k}]"
+            )
             for k, selection in enumerate(groupselections or ())
         ]
         advice = "; tol_mass allows more"
@@ -133,8 +133,8 @@ class RMSD(AnalysisBase):
             raise ValueError(
                 f"expected weights for {len(groups)} groupselections, found {len(of_groups)}"
             )
-        return [_weights(mobile, weights)] + [
-            _weights(group, given) for group, given in zip(groups, of_groups, strict=True)
+        return [relative_weights(mobile, weights)] + [
+            relative_weights(group, given) for group, given in zip(groups, of_groups, strict=True)
         ]
 
     @property
@@ -179,19 +179,24 @@ class RMSD(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
-class RMSF(AnalysisBase):  # numpydoc ignore=PR02
+class RMSF(AnalysisBase):
     r"""Root mean square fluctuation of each atom about its mean position.
 
     $$\rho_i = \sqrt{\left\langle \left|\mathbf{x}_i
               - \langle\mathbf{x}_i\rangle\right|^2 \right\rangle}$$
 
-    Nothing is superimposed and no molecule made whole: the trajectory must be fitted before.
-    Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
+    No molecule is made whole. Without `align` nothing is superposed: the trajectory must be fitted
+    before. Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
         The atoms.
+    align : bool or str
+        Superpose each frame on the average structure, by the atoms of this selection (True: by
+        those of `atomgroup`), all weighted equally. The average is that of the frames superposed
+        on the first analysed one, which takes another pass. It is
+        `MDAnalysis.analysis.align.AverageStructure`, then `AlignTraj`, then `RMSF`.
     verbose : bool
         Show progress.
 
@@ -199,6 +204,19 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     ----------
     results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
         Å, in the order of the atoms.
+    results.residue_rmsf : numpy.ndarray of float64, shape (n_residues,)
+        Mean over the atoms of each residue, Å.
+    results.resindices : numpy.ndarray of int64, shape (n_residues,)
+        Indices of these residues in the Universe, increasing.
+
+    Raises
+    ------
+    SelectionError
+        The atoms to superpose are fewer than three.
+    TypeError
+        `align` is neither a selection nor a truth value.
+    UnsupportedError
+        A group updates itself.
 
     Examples
     --------
@@ -207,22 +225,58 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
     >>> u = paceline.Universe(PSF, DCD)
     >>> RMSF(u.select_atoms("name CA")).run().results.rmsf[:3].round(2)
     array([1.28, 1.13, 0.96])
+    >>> RMSF(u, align="name CA").run().results.residue_rmsf[:3].round(2)
+    array([1.64, 1.02, 0.89])
     """
 
     SHARED_RESULTS = ("rmsf",)
+
+    def __init__(self, atomgroup: Any, *, align: bool | str = False, verbose: bool = False):
+        super().__init__(atomgroup, verbose=verbose)
+        if not isinstance(align, bool | str):
+            raise TypeError(f"align must be True, False or a selection, not {align!r}")
+        self.align = align
+        self._fitted = None
+        if align:
+            atoms, universe = self.atomgroup, self.atomgroup.universe
+            self._fitted = _choose(universe, align, "align") if isinstance(align, str) else atoms
+            if len(self._fitted) < 3:
+                raise SelectionError(
+                    f"align: {len(self._fitted)} atoms have no orientation; select three or more"
+                )
+            self.stages = 2
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
         """Make one with the parameters of MDAnalysis's."""
         return cls(theirs.atomgroup)
 
-    def prepare(self) -> Reduction:
-        """Moments need nothing but the atoms."""
-        return _Moments()
+    @property
+    def indices(self) -> np.ndarray:
+        """The atoms; before them those to superpose, where these are others."""
+        if self._fitted is None or self.align is True:
+            return self.atomgroup.indices
+        return np.concatenate([self._fitted.indices, self.atomgroup.indices])
 
-    def finish(self, value: tuple[int, np.ndarray, np.ndarray]) -> None:
+    def parameters(self) -> dict[str, Any]:
+        """The atoms, and those that are superposed."""
+        return {**super().parameters(), "align": self.align}
+
+    def prepare(self) -> Reduction:
+        """Moments; of the atoms to superpose alone, if there are any, on the first frame."""
+        if self._fitted is None:
+            return CoreMoments()
+        reference = first_positions(self, self._fitted)
+        return CoreMoments(reference, moved=slice(len(self._fitted)))
+
+    def next_stage(self, value: MomentSums) -> Reduction:
+        """Superpose on the mean positions that were found."""
+        mean = value[1]
+        return CoreMoments(mean, moved=slice(0 if self.align is True else len(mean), None))
+
+    def finish(self, value: MomentSums) -> None:
         """Fluctuations from the merged moments."""
-        count, _, squares = value
+        count, _, squares, _ = value
         if count == 0:
             rmsf = np.full(len(self.atomgroup), np.nan)
         else:
@@ -232,50 +286,54 @@ class RMSF(AnalysisBase):  # numpydoc ignore=PR02
             if hasattr(self.atomgroup, name):
                 columns[title] = getattr(self.atomgroup, name)
         columns["RMSF (Å)"] = rmsf
-        drawn = _along_residues(self.atomgroup, rmsf)
+        residues, rows, n_atoms = np.unique(
+            self.atomgroup.resindices, return_inverse=True, return_counts=True
+        )
+        of_residues = np.bincount(rows, weights=rmsf) / n_atoms
+        label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
+        drawn = _along_residues(self.atomgroup.universe.residues[residues], of_residues, label)
         table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)", drawn)
-        self.results = Results(table=table, provenance=self.record(), rmsf=rmsf)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            rmsf=rmsf,
+            residue_rmsf=of_residues,
+            resindices=residues,
+        )
 
 
-def _along_residues(atoms: Any, rmsf: np.ndarray) -> Table | None:
-    """Average over the atoms of each residue, along residue numbers; None for a single residue.
+def _along_residues(residues: Any, values: np.ndarray, label: str) -> Table | None:
+    """Put values of residues along their numbers; None for a single residue.
 
     A row of NaN is where numbers do not increase, as between chains: lines end there.
     """
-    if not hasattr(atoms, "resids"):
+    if not hasattr(residues, "resids") or len(residues) < 2:
         return None
-    residues, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
-    if len(residues) < 2:
-        return None
-    values = np.bincount(rows, weights=rmsf) / n_atoms
-    numbers = atoms.universe.residues.resids[residues].astype(float)
+    numbers = residues.resids.astype(float)
     ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
     columns = {
         "residue": np.insert(numbers, ends, np.nan),
         "RMSF (Å)": np.insert(values, ends, np.nan),
     }
-    label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
     return Table(columns, "residue", {"RMSF (Å)": "RMSF"}, label)
 
 
-class _Moments:
-    """Count, mean (Å) and sum of squared deviations (Å²) of each coordinate."""
+def first_positions(analysis: AnalysisBase, atoms: Any) -> np.ndarray:
+    """Positions of some atoms in the first frame of a run, float64, Å, transformed as all are.
 
-    def compute(self, block: Block) -> tuple[int, np.ndarray, np.ndarray]:
-        positions, columns = block.raw
-        n_atoms = positions.shape[1] if columns is None else len(columns)
-        mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
-        count = _core.accumulate_moments(positions, columns, mean, squares)
-        return count, mean, squares
-
-    def merge(
-        self, left: tuple[int, np.ndarray, np.ndarray], right: tuple[int, np.ndarray, np.ndarray]
-    ) -> tuple[int, np.ndarray, np.ndarray]:
-        count = _core.merge_moments(*left, *right)
-        return count, left[1], left[2]
+    Frames that the run leaves out are passed over.
+    """
+    for number, frame in enumerate(analysis.frames.tolist()):
+        try:
+            positions = reference_positions(atoms, frame, analysis.transforms)
+            return positions.astype(np.float64)
+        except (DamagedFileError, TransformError):
+            if not analysis.skip_damaged or number == len(analysis.frames) - 1:
+                raise
+    raise ValueError("no frames are analysed")
 
 
-def _pair(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
+def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
     """Select the atoms that move, and the atoms to compare with."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
@@ -315,7 +373,7 @@ def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
         ) from None
 
 
-def _weights(atoms: Any, weights: Any) -> np.ndarray | None:
+def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
     """Convert weights to numbers relative to their mean; None if all are equal."""
     if weights is None:
         return None
