@@ -373,6 +373,14 @@ class RowKernel:
     def dihedrals(columns: NDArray[np.int64] | None, quadruples: NDArray[np.int64]) -> RowKernel:
         """Dihedral angles (degrees) of four atoms each, given one after another."""
     @staticmethod
+    def dssp(
+        columns: NDArray[np.int64] | None, donors: NDArray[np.bool_], has_hydrogens: bool
+    ) -> RowKernel:
+        """Helices (bit 1) and strands (bit 2) of residues.
+
+        Atoms are the N of each residue, then each CA, C and O, and each H if it `has_hydrogens`.
+        """
+    @staticmethod
     def rmsd(
         columns: NDArray[np.int64] | None,
         groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],

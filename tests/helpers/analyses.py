@@ -7,6 +7,7 @@ import numpy as np
 
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
+from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
@@ -33,6 +34,10 @@ ANALYSES = {
     "Gyration": Case(
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
         lambda results: [results.rg, results.rg_components, results.shape_parameter],
+    ),
+    "DSSP": Case(
+        lambda u: DSSP(u.select_atoms("resid 20-150")),
+        lambda results: [results.dssp, results.dssp_ndarray],
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),

@@ -39,6 +39,7 @@ use paceline_formats::error::{Error, Result};
 mod cell;
 pub mod center_group;
 pub mod dihedrals;
+pub mod dssp;
 pub mod fit_group;
 pub mod gyration;
 mod histogram;

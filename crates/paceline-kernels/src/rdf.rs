@@ -25,7 +25,7 @@ const MANY: usize = 100_000_000;
 const PART: f32 = 0.3;
 
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
-const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+pub(crate) const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
 
 const NEEDED_BY: &str = "norm='rdf'";
 
@@ -247,10 +247,7 @@ impl<'a> Pairs<'a> {
         let first = self.first.positions.len();
         let second = self.second.as_ref();
         let second = second.map_or(first, |group| group.positions.len());
-        if first.min(second) < FEW {
-            return false;
-        }
-        first.saturating_mul(second) >= MANY || edges.iter().all(|edge| end as f32 <= PART * edge)
+        are_searched_by_cells([first, second], end, edges)
     }
 
     /// Least and largest coordinate along each axis, Å.
@@ -284,9 +281,22 @@ impl<'a> Pairs<'a> {
     }
 }
 
+/// True if MDAnalysis searches pairs of two groups of so many atoms, within `end` (Å), by cell
+/// lists, given the edges of the cell or of the room that the atoms take up (Å).
+pub(crate) fn are_searched_by_cells(
+    [first, second]: [usize; 2],
+    end: f64,
+    edges: [f32; 3],
+) -> bool {
+    if first.min(second) < FEW {
+        return false;
+    }
+    first.saturating_mul(second) >= MANY || edges.iter().all(|edge| end as f32 <= PART * edge)
+}
+
 /// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
 /// where it compares all pairs.
-fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
+pub(crate) fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     let inverse = edges.map(|edge| f64::from(1.0 / edge));
     let edges = edges.map(f64::from);
     move |d| {

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use paceline_kernels::dihedrals::Dihedrals;
+use paceline_kernels::dssp;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::rows;
@@ -59,6 +60,21 @@ impl RowKernel {
     ) -> PyResult<Self> {
         let columns = columns_of(columns.as_ref(), &quadruples)?;
         Dihedrals::new(&columns).map(Self::new).or_raise(py)
+    }
+
+    /// Helices (bit 1) and strands (bit 2) of residues.
+    #[staticmethod]
+    fn dssp(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        donors: PyReadonlyArray1<'_, bool>,
+        has_hydrogens: bool,
+    ) -> PyResult<Self> {
+        let donors = donors.as_slice()?;
+        let n_kinds = if has_hydrogens { 5 } else { 4 };
+        let columns = all_columns(columns, n_kinds * donors.len())?;
+        let task = dssp::Dssp::new(&columns, donors, has_hydrogens);
+        task.map(Self::new).or_raise(py)
     }
 
     /// RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.

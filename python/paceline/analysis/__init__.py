@@ -59,6 +59,10 @@ def name_of_mdanalysis(module: str, name: str) -> Any:
     from paceline.analysis.mdanalysis import on_our_workers
 
     found = getattr(import_module(_THEIRS + module.removeprefix(_OURS)), name)
-    found = on_our_workers(found, module)
+    # A package of theirs may be one module of ours: its modules have the classes of that.
+    package = sys.modules[module.rpartition(".")[0]]
+    own = vars(package).get(name)
+    is_own = getattr(own, "__module__", None) == package.__name__
+    found = own if is_own else on_our_workers(found, module)
     setattr(sys.modules[module], name, found)
     return found

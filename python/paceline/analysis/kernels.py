@@ -11,18 +11,21 @@ from paceline.block import Block
 class CoreRows:
     """Rows that a kernel of the core computes, `_core.RowKernel.kind(columns, *arguments)`.
 
-    With `shape`, the numbers of a frame have that shape.
+    With `shape`, the numbers of a frame have that shape. With `dtype`, they are sent and kept as
+    such: whole numbers, which frames that were left out do not have.
     """
 
-    def __init__(self, kind: str, *arguments: Any, shape: tuple[int, ...] | None = None):
-        self._kind, self._arguments, self._shape = kind, arguments, shape
+    def __init__(
+        self, kind: str, *arguments: Any, shape: tuple[int, ...] | None = None, dtype: Any = None
+    ):
+        self._kind, self._arguments, self._shape, self._dtype = kind, arguments, shape, dtype
         self._bound: _core.RowKernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": None}
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64, shape (n_frames, …)."""
+        """Compute the rows of a block, float64 if no other type was given, shape (n_frames, …)."""
         positions, columns = block.raw
         if self._bound is None:
             self._bound = getattr(_core.RowKernel, self._kind)(columns, *self._arguments)
@@ -31,6 +34,9 @@ class CoreRows:
         if refused is not None:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
+        if self._dtype is not None:
+            # Rows of frames that were left out are filled in the end.
+            out = np.nan_to_num(out, copy=False).astype(self._dtype)
         return out if self._shape is None else out.reshape(len(out), *self._shape)
 
 

@@ -3,7 +3,7 @@
 import csv
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -38,13 +38,27 @@ ROWS = 2**16
 
 
 @dataclass(frozen=True)
+class States:
+    """States of residues, or of other parts, in each row of a table, to be drawn as colours.
+
+    `numbers`, shape (n_rows, n_parts), are indices in `names`, pairs of a name and its colour, or
+    -1 for none. `parts` are the numbers of the parts, and `label` is that of the ordinate.
+    """
+
+    numbers: np.ndarray
+    parts: np.ndarray
+    label: str
+    names: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Table:
     """Columns of equal length by title, and those that make a figure.
 
     `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
     `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
-    that table. With `points`, they have points instead of lines. Angles of a full turn are
-    `cyclic`: they have no arithmetic mean.
+    that table, and where `states` are, these. With `points`, they have points instead of lines.
+    Angles of a full turn are `cyclic`: they have no arithmetic mean.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -53,6 +67,7 @@ class Table:
     y_label: str
     drawn: "Table | None" = None
     points: bool = False
+    states: States | None = None
     cyclic: bool = False
 
     def means(self) -> dict[str, SeriesMean]:
@@ -371,6 +386,8 @@ class Results(dict[str, Any]):
 def _draw(table: Table, ax: Any) -> Any:
     """Draw a table into `matplotlib.axes.Axes`."""
     table = table.drawn or table
+    if table.states is not None:
+        return _draw_states(table.columns[table.x], table.x, table.states, ax)
     x = table.columns[table.x]
     width = len(x) // WINDOWS | 1
     has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS
@@ -405,6 +422,50 @@ def _draw(table: Table, ax: Any) -> Any:
     return ax
 
 
+def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
+    """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
+
+    rows = np.arange(len(x))
+    known = ~np.isnan(x)
+    # Frames that were left out have no time, and stay white.
+    x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
+    order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
+    x, numbers = x[order], np.ma.masked_less(states.numbers[order], 0)
+    middles = (x[1:] + x[:-1]) / 2
+    first, last = (middles[0], middles[-1]) if len(middles) else (x[0] - 0.5, x[0] + 0.5)
+    ends = (2 * x[0] - first, 2 * x[-1] - last) if len(middles) else (first, last)
+    edges = np.concatenate([[ends[0]], middles, [ends[1]]])
+    names, colours = zip(*states.names, strict=True)
+    n_parts = len(states.parts)
+    ax.pcolormesh(
+        edges,
+        np.arange(n_parts + 1) - 0.5,
+        numbers.T,
+        cmap=ListedColormap(colours),
+        norm=BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names)),
+        rasterized=True,
+    )
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(states.label)
+    ax.locator_params(axis="x", nbins=6)
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    # Parts of several chains have the same numbers: rows are counted, and labelled by these.
+    ax.yaxis.set_major_formatter(
+        lambda row, _: f"{states.parts[int(row)]}" if 0 <= row < n_parts else ""
+    )
+    ax.legend(
+        handles=[Patch(color=colour, label=name) for name, colour in states.names],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        frameon=False,
+        borderaxespad=0,
+        ncols=len(names),
+    )
+    return ax
+
+
 def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
     """Average over a window around each point, shorter at the ends; NaN values are left out."""
     known = ~np.isnan(values)
@@ -424,7 +485,9 @@ def _in_quotes(text: str) -> str:
 
 def _cell(value: Any) -> str:
     """Format a number of a table for a notebook."""
-    return f"{value:.5g}" if isinstance(value, float | np.floating) else f"{value}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.5g}"
+    return shortened(value) if isinstance(value, str) else f"{value}"
 
 
 def kind_of(value: Any) -> str:

@@ -1,0 +1,702 @@
+//! Secondary structure by hydrogen bonds of the backbone (Kabsch & Sander 1983, Biopolymers 22,
+//! 2577), as `MDAnalysis.analysis.dssp.DSSP` assigns it.
+//!
+//! A bond is there where its energy is below −0.5 kcal/mol, and a rounding error can decide that. So
+//! positions are rounded to single precision where MDAnalysis rounds them, for the same letters.
+
+use super::cell::{ApplyPbc, Cell, square};
+use super::rdf::{TO_WHOLE, are_searched_by_cells, nearest_in};
+use super::rows::{Frames, RowKernel, cell_or_none};
+use super::transform::Refused;
+use super::{Columns, check_len};
+use paceline_formats::error::{self, Error};
+
+/// Bits of a residue's number in a row.
+pub const HELIX: u8 = 1;
+pub const STRAND: u8 = 2;
+
+/// Longest distance from N to O that is searched, Å.
+const REACH: f64 = 5.0;
+/// Of the partial charges, in units of the elementary charge, and kcal Å/mol.
+const CHARGES: f64 = 0.084;
+const FACTOR: f64 = 332.0;
+/// Energies below make a hydrogen bond, kcal/mol.
+const BOND: f64 = -0.5;
+/// From N to a hydrogen that is placed, Å.
+const NH: f32 = 1.01;
+/// Fewest residues that MDAnalysis takes.
+const FEWEST: usize = 6;
+/// Residues that are compared with as many others after one test of their centres.
+const RUN: usize = 8;
+
+const NEEDED_BY: &str = "DSSP";
+
+/// The backbone of a protein.
+#[derive(Debug, Clone)]
+pub struct Dssp {
+    /// N of each residue, then each CA, C and O, and each H where these are not placed.
+    columns: Columns,
+    /// Residues whose N may donate; the first never does.
+    donors: Vec<bool>,
+}
+
+impl Dssp {
+    /// `columns` are the N of each residue, then each CA, C and O, and each H if it
+    /// `has_hydrogens`; residues that are no `donors` have any column there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for fewer than six residues, or another number of columns.
+    pub fn new(columns: &[usize], donors: &[bool], has_hydrogens: bool) -> error::Result<Self> {
+        let n_residues = donors.len();
+        if n_residues < FEWEST {
+            return Err(Error::Argument(format!(
+                "expected at least {FEWEST} residues, found {n_residues}"
+            )));
+        }
+        let n_kinds = if has_hydrogens { 5 } else { 4 };
+        check_len("columns", columns.len(), n_kinds * n_residues)?;
+        Ok(Dssp {
+            columns: Columns::new(columns),
+            donors: donors.to_vec(),
+        })
+    }
+
+    /// The atoms of a frame that take part in bonds.
+    ///
+    /// # Errors
+    /// One sentence where a position is not finite, or a hydrogen cannot be placed.
+    fn gather(
+        &self,
+        frame: &[f32],
+        scratch: &mut Vec<f32>,
+        atoms: &mut Atoms,
+    ) -> Result<(), String> {
+        let n_residues = self.donors.len();
+        let (picked, _) = self.columns.pick(frame, scratch).as_chunks();
+        let kind = |kind: usize| &picked[kind * n_residues..(kind + 1) * n_residues];
+        let [n, ca, c, o] = [0, 1, 2, 3].map(kind);
+        let last = n_residues - 1;
+        atoms.n.clear();
+        atoms.n.extend_from_slice(&n[1..]);
+        atoms.c.clear();
+        atoms.c.extend_from_slice(&c[..last]);
+        atoms.o.clear();
+        atoms.o.extend_from_slice(&o[..last]);
+        atoms.h.clear();
+        if picked.len() > 4 * n_residues {
+            atoms.h.extend_from_slice(&kind(4)[1..]);
+        } else {
+            let placed = |residue| placed_hydrogen(n[residue], c[residue - 1], ca[residue]);
+            atoms.h.extend((1..n_residues).map(placed));
+        }
+        let finite = |x: &[f32; 3]| x.iter().all(|x| x.is_finite());
+        for i in 0..last {
+            if ![atoms.n[i], atoms.c[i], atoms.o[i]].iter().all(finite) {
+                return Err(format!(
+                    "the backbone of residue {i} or {} (from 0) has positions that are no finite \
+                     numbers",
+                    i + 1
+                ));
+            }
+            if self.donors[i + 1] && !finite(&atoms.h[i]) {
+                return Err(format!(
+                    "the hydrogen at N of residue {} (from 0) has no place: positions are no \
+                     finite numbers, or N, CA and the C before lie on each other",
+                    i + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Find the hydrogen bonds of a frame.
+    fn find(
+        &self,
+        dimensions: [f32; 6],
+        atoms: &mut Atoms,
+        bonds: &mut Bonds,
+    ) -> Result<(), String> {
+        let cell = match is_placeholder(dimensions) {
+            true => None,
+            false => cell_or_none(dimensions, NEEDED_BY)?,
+        };
+        atoms.find_candidates(cell.as_ref(), &self.donors);
+        let n_atoms = atoms.n.len();
+        let by_cells = |edges: [f32; 3]| are_searched_by_cells([n_atoms; 2], REACH, edges);
+        match &cell {
+            None => {
+                let (origin, edges) = atoms.extent();
+                if by_cells(edges) {
+                    // MDAnalysis moves the atoms into a box of its own, and rounds.
+                    let margin = (0.1 * REACH) as f32;
+                    atoms.move_pairs(|x| {
+                        Some(std::array::from_fn(|i| x[i] - (origin[i] - margin)))
+                    })?;
+                } else {
+                    atoms.move_pairs(Some)?;
+                }
+                atoms.find_bonds(square, square, bonds);
+            }
+            Some(cell) if cell.is_oblique() => {
+                let pbc = ApplyPbc::new(cell.vectors());
+                for kind in [&mut atoms.n, &mut atoms.c, &mut atoms.o, &mut atoms.h] {
+                    move_all(kind, |x| pbc.apply(x))?;
+                }
+                atoms.move_pairs(Some)?;
+                let nearest = |d: [f64; 3]| match cell.is_near(d) {
+                    true => square(d),
+                    false => square(cell.shifted(d, cell.nearest_images(d))),
+                };
+                atoms.find_bonds(nearest, nearest, bonds);
+            }
+            Some(cell) => {
+                let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
+                if by_cells(edges) {
+                    let pbc = ApplyPbc::new(cell.vectors());
+                    atoms.move_pairs(|x| pbc.apply(x))?;
+                    atoms.find_bonds(nearest_within(edges), nearest_in(edges), bonds);
+                } else {
+                    atoms.move_pairs(Some)?;
+                    atoms.find_bonds(nearest_in(edges), nearest_in(edges), bonds);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowKernel for Dssp {
+    fn n_columns(&self) -> usize {
+        self.donors.len()
+    }
+
+    /// Bits of each residue, of [`HELIX`] and [`STRAND`].
+    fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
+        self.columns.check(frames.n_atoms())?;
+        let mut scratch = Vec::new();
+        let mut atoms = Atoms::default();
+        let mut bonds = Bonds::new(self.donors.len());
+        frames.fill_rows(out, self.n_columns(), |frame, dimensions, row| {
+            self.gather(frame, &mut scratch, &mut atoms)?;
+            self.find(dimensions, &mut atoms, &mut bonds)?;
+            bonds.assign(row);
+            Ok(())
+        })
+    }
+}
+
+/// Atoms of all pairs of residues i + 1, which donates, and j, which accepts.
+#[derive(Debug, Default)]
+struct Atoms {
+    /// N and H of residues from 1 on.
+    n: Vec<[f32; 3]>,
+    h: Vec<[f32; 3]>,
+    /// C and O of all residues but the last.
+    c: Vec<[f32; 3]>,
+    o: Vec<[f32; 3]>,
+    /// N and O as MDAnalysis moves them before it measures from one to the other.
+    pair_n: Vec<[f32; 3]>,
+    pair_o: Vec<[f32; 3]>,
+    /// Pairs that may be within reach.
+    candidates: Vec<[u32; 2]>,
+    /// Of their distances from N to O, H to C, H to O and N to C, Å².
+    squares: Vec<[f64; 4]>,
+}
+
+impl Atoms {
+    /// Least coordinates of all N and O, and how far these extend, Å.
+    fn extent(&self) -> ([f32; 3], [f32; 3]) {
+        let (mut least, mut most) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
+        for x in self.n.iter().chain(&self.o) {
+            for axis in 0..3 {
+                least[axis] = least[axis].min(x[axis]);
+                most[axis] = most[axis].max(x[axis]);
+            }
+        }
+        (least, std::array::from_fn(|axis| most[axis] - least[axis]))
+    }
+
+    fn move_pairs(&mut self, to: impl Fn([f32; 3]) -> Option<[f32; 3]>) -> Result<(), String> {
+        self.pair_n.clone_from(&self.n);
+        self.pair_o.clone_from(&self.o);
+        move_all(&mut self.pair_n, &to)?;
+        move_all(&mut self.pair_o, &to)
+    }
+
+    /// Find all pairs within reach, and some beyond; runs of residues far apart are passed over.
+    fn find_candidates(&mut self, cell: Option<&Cell>, donors: &[bool]) {
+        self.candidates.clear();
+        let runs_of = |x: &[[f32; 3]]| x.chunks(RUN).map(Run::new).collect::<Vec<_>>();
+        let (of_n, of_o) = (runs_of(&self.n), runs_of(&self.o));
+        let runs = of_n.iter().chain(&of_o);
+        let farthest = runs.fold(0.0, |most: f64, run| most.max(run.farthest));
+        // Single precision may change distances by a few of its steps.
+        let reach = REACH + 0.01 + 8.0 * f64::from(f32::EPSILON) * farthest;
+        for (a, run) in of_n.iter().enumerate() {
+            for (b, other) in of_o.iter().enumerate() {
+                let d = std::array::from_fn(|axis| run.centre[axis] - other.centre[axis]);
+                let apart = Apart::new(cell, d, reach + run.radius + other.radius);
+                if let Apart::Far = apart {
+                    continue;
+                }
+                for (i, x) in self.n.iter().enumerate().skip(RUN * a).take(RUN) {
+                    if !donors[i + 1] {
+                        continue;
+                    }
+                    let mut within = match apart {
+                        Apart::Shifted(shift) => other.within(x, shift, reach),
+                        _ => u8::MAX,
+                    };
+                    while within != 0 {
+                        let j = RUN * b + within.trailing_zeros() as usize;
+                        within &= within - 1;
+                        // Residues next to each other or the next but one make no such bonds.
+                        if j < self.o.len() && i.abs_diff(j) >= 2 {
+                            self.candidates.push([i as u32, j as u32]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Find the bonds among the candidates, given what makes squares (Å²) of differences between N
+    /// and O, and of those between other atoms.
+    fn find_bonds(
+        &mut self,
+        of_pair: impl Fn([f64; 3]) -> f64,
+        of_others: impl Fn([f64; 3]) -> f64,
+        bonds: &mut Bonds,
+    ) {
+        self.squares.clear();
+        for &[i, j] in &self.candidates {
+            let (i, j) = (i as usize, j as usize);
+            self.squares.push([
+                of_pair(difference(self.pair_n[i], self.pair_o[j])),
+                of_others(difference(self.c[j], self.h[i])),
+                of_others(difference(self.o[j], self.h[i])),
+                of_others(difference(self.c[j], self.n[i])),
+            ]);
+        }
+        bonds.found.clear();
+        for (&[i, j], squares) in self.candidates.iter().zip(&self.squares) {
+            let [on, ch, oh, cn] = squares.map(|square| 1.0 / square.sqrt());
+            let energy = CHARGES * (on + ch - oh - cn) * FACTOR;
+            if squares[0] <= REACH * REACH && energy < BOND {
+                bonds.found.push([i + 1, j]);
+            }
+        }
+    }
+}
+
+/// Where atoms of one run are, seen from those of another.
+enum Apart {
+    /// None is within reach.
+    Far,
+    /// All that are within reach are so in this image, by this vector (Å).
+    Shifted([f32; 3]),
+    /// Images may differ from atom to atom.
+    Anywhere,
+}
+
+impl Apart {
+    /// Given the difference of two centres, and how near these must be for any atoms within reach.
+    fn new(cell: Option<&Cell>, d: [f64; 3], reach: f64) -> Self {
+        let Some(cell) = cell else {
+            return match square(d) > reach * reach {
+                true => Apart::Far,
+                false => Apart::Shifted([0.0; 3]),
+            };
+        };
+        if reach * reach >= cell.near() {
+            return Apart::Anywhere;
+        }
+        // Of a point, one image at most is within half the shortest height; it is found so.
+        let mut rest = d;
+        for axis in [2, 1, 0] {
+            let vector = cell.vectors()[axis];
+            let number = rest[axis] / vector[axis];
+            let number = (number + TO_WHOLE) - TO_WHOLE;
+            rest = std::array::from_fn(|i| rest[i] - number * vector[i]);
+        }
+        match square(rest) > reach * reach {
+            true => Apart::Far,
+            false => Apart::Shifted(std::array::from_fn(|i| (rest[i] - d[i]) as f32)),
+        }
+    }
+}
+
+/// Neighbouring atoms of one kind, of some residues.
+struct Run {
+    /// Å, as all.
+    centre: [f64; 3],
+    radius: f64,
+    /// The largest coordinate.
+    farthest: f64,
+    /// x, y and z of each atom; infinite where there is none.
+    axes: [[f32; RUN]; 3],
+}
+
+impl Run {
+    fn new(positions: &[[f32; 3]]) -> Self {
+        let mut axes = [[f32::INFINITY; RUN]; 3];
+        let mut sums = [0.0; 3];
+        for (k, x) in positions.iter().enumerate() {
+            for axis in 0..3 {
+                axes[axis][k] = x[axis];
+                sums[axis] += f64::from(x[axis]);
+            }
+        }
+        let centre = sums.map(|sum| sum / positions.len() as f64);
+        let (mut radius, mut farthest) = (0.0_f64, 0.0_f64);
+        for x in positions {
+            let d = std::array::from_fn(|axis| f64::from(x[axis]) - centre[axis]);
+            radius = radius.max(square(d));
+            farthest = x
+                .iter()
+                .fold(farthest, |most, x| most.max(f64::from(x.abs())));
+        }
+        Run {
+            centre,
+            radius: radius.sqrt(),
+            farthest,
+            axes,
+        }
+    }
+
+    /// A bit for each atom within `reach` (Å) of a position, shifted.
+    #[inline]
+    fn within(&self, x: &[f32; 3], shift: [f32; 3], reach: f64) -> u8 {
+        let x: [f32; 3] = std::array::from_fn(|axis| x[axis] + shift[axis]);
+        let to_centre = std::array::from_fn(|axis| f64::from(x[axis]) - self.centre[axis]);
+        let far = reach + self.radius;
+        if square(to_centre) > far * far {
+            return 0;
+        }
+        let most = (reach * reach) as f32;
+        let mut squares = [0.0; RUN];
+        for (k, square) in squares.iter_mut().enumerate() {
+            let d: [f32; 3] = std::array::from_fn(|axis| x[axis] - self.axes[axis][k]);
+            *square = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+        }
+        let bits = squares.iter().enumerate();
+        bits.fold(0, |bits, (k, &square)| bits | u8::from(square <= most) << k)
+    }
+}
+
+/// The hydrogen bonds of a frame.
+#[derive(Debug)]
+struct Bonds {
+    n_residues: usize,
+    /// Residues that donate and accept.
+    found: Vec<[u32; 2]>,
+    /// Acceptors by donor: index at which each donor's begin, and at which the last one's end.
+    begins: Vec<usize>,
+    acceptors: Vec<u32>,
+    /// Bits of each residue.
+    states: Vec<u8>,
+}
+
+impl Bonds {
+    fn new(n_residues: usize) -> Self {
+        Bonds {
+            n_residues,
+            found: Vec::new(),
+            begins: Vec::new(),
+            acceptors: Vec::new(),
+            states: Vec::new(),
+        }
+    }
+
+    /// Assign helices and strands, given the bonds that were found.
+    fn assign(&mut self, row: &mut [f64]) {
+        self.sort();
+        self.states.clear();
+        self.states.resize(self.n_residues, 0);
+        self.mark_helices();
+        self.mark_strands();
+        for (number, &state) in row.iter_mut().zip(&self.states) {
+            *number = f64::from(state);
+        }
+    }
+
+    /// Sort the bonds by donor.
+    fn sort(&mut self) {
+        self.begins.clear();
+        self.begins.resize(self.n_residues + 2, 0);
+        for [donor, _] in &self.found {
+            self.begins[*donor as usize + 2] += 1;
+        }
+        for donor in 2..self.begins.len() {
+            self.begins[donor] += self.begins[donor - 1];
+        }
+        self.acceptors.clear();
+        self.acceptors.resize(self.found.len(), 0);
+        for &[donor, acceptor] in &self.found {
+            let place = &mut self.begins[donor as usize + 1];
+            self.acceptors[*place] = acceptor;
+            *place += 1;
+        }
+    }
+
+    /// True if the O of one residue is bonded to the N of another.
+    fn has(&self, acceptor: usize, donor: usize) -> bool {
+        donor < self.n_residues
+            && self.acceptors[self.begins[donor]..self.begins[donor + 1]]
+                .contains(&(acceptor as u32))
+    }
+
+    /// Mark residues between two turns of equal length that begin next to each other: those of
+    /// four residues first, others where none of these is.
+    fn mark_helices(&mut self) {
+        self.mark_turns(4, |_| true);
+        let alpha = self.states.clone();
+        let is_free = |i: usize| alpha[i] != HELIX && alpha[i + 1] != HELIX;
+        self.mark_turns(3, is_free);
+        self.mark_turns(5, is_free);
+    }
+
+    fn mark_turns(&mut self, length: usize, may_begin: impl Fn(usize) -> bool) {
+        let mut was_turn = false;
+        for i in 0..self.n_residues.saturating_sub(length) {
+            let is_turn = self.has(i, i + length);
+            if is_turn && was_turn && may_begin(i) {
+                self.states[i..i + length].fill(HELIX);
+            }
+            was_turn = is_turn;
+        }
+    }
+
+    /// Mark residues of bridges: two bonds between the neighbourhoods of two residues, of which
+    /// neither is the first or the last.
+    fn mark_strands(&mut self) {
+        let inner = 1..self.n_residues - 1;
+        for k in 0..self.found.len() {
+            let [donor, acceptor] = self.found[k].map(|residue| residue as usize);
+            // The residues of the bridge, and the acceptor and donor of the other bond.
+            let bridges = [
+                // Antiparallel, bonded to each other.
+                ([acceptor, donor], [donor, acceptor]),
+                // Antiparallel, between their neighbours.
+                (
+                    [acceptor + 1, donor - 1],
+                    [donor.wrapping_sub(2), acceptor + 2],
+                ),
+                // Parallel.
+                ([acceptor + 1, donor], [donor, acceptor + 2]),
+            ];
+            for (residues, [other, to]) in bridges {
+                if residues.iter().all(|residue| inner.contains(residue)) && self.has(other, to) {
+                    for residue in residues {
+                        self.states[residue] |= STRAND;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The hydrogen that is nearest to where it would be with three angles of 120° at N, computed in
+/// single precision as MDAnalysis does.
+fn placed_hydrogen(n: [f32; 3], c_before: [f32; 3], ca: [f32; 3]) -> [f32; 3] {
+    let from = |x: [f32; 3]| unit(std::array::from_fn(|axis| n[axis] - x[axis]));
+    let (from_c, from_ca) = (from(c_before), from(ca));
+    let along = unit(std::array::from_fn(|axis| from_c[axis] + from_ca[axis]));
+    std::array::from_fn(|axis| n[axis] + NH * along[axis])
+}
+
+fn unit(x: [f32; 3]) -> [f32; 3] {
+    let length = (x[0] * x[0] + x[1] * x[1] + x[2] * x[2]).sqrt();
+    x.map(|x| x / length)
+}
+
+/// The difference of two positions, rounded to single precision.
+fn difference(x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
+    std::array::from_fn(|axis| f64::from(x[axis] - y[axis]))
+}
+
+/// Squares of the shortest distances (Å²) between positions within a cell with right angles.
+fn nearest_within(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
+    let halves = edges.map(|edge| f64::from(0.5 * edge));
+    let edges = edges.map(f64::from);
+    move |d| {
+        square(std::array::from_fn(|axis| {
+            if d[axis] > halves[axis] {
+                d[axis] - edges[axis]
+            } else if d[axis] <= -halves[axis] {
+                d[axis] + edges[axis]
+            } else {
+                d[axis]
+            }
+        }))
+    }
+}
+
+fn move_all(
+    positions: &mut [[f32; 3]],
+    to: impl Fn([f32; 3]) -> Option<[f32; 3]>,
+) -> Result<(), String> {
+    for x in positions {
+        *x = to(*x)
+            .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))?;
+    }
+    Ok(())
+}
+
+/// True for the cell that files have whose structure has none: 1 Å and right angles.
+fn is_placeholder(dimensions: [f32; 6]) -> bool {
+    let near = |x: f32, wanted: f32| (x - wanted).abs() <= 1e-5 * wanted;
+    dimensions[..3].iter().all(|&x| near(x, 1.0)) && dimensions[3..].iter().all(|&x| near(x, 90.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    const CELLS: [[f32; 6]; 4] = [
+        [0.0; 6],
+        [31.0, 44.0, 38.0, 90.0, 90.0, 90.0],
+        [45.0, 45.0, 45.0, 60.0, 60.0, 90.0],
+        [20.0, 19.0, 22.0, 80.0, 100.0, 115.0],
+    ];
+
+    fn letters(n_residues: usize, found: &[[u32; 2]]) -> String {
+        let mut bonds = Bonds::new(n_residues);
+        bonds.found = found.to_vec();
+        let mut row = vec![0.0; n_residues];
+        bonds.assign(&mut row);
+        let letter = |state: &f64| ['-', 'H', 'E', 'B'][*state as usize];
+        row.iter().map(letter).collect()
+    }
+
+    /// Bonds from the N of a residue to the O of the one `length` before it.
+    fn turns(acceptors: std::ops::Range<u32>, length: u32) -> Vec<[u32; 2]> {
+        acceptors
+            .map(|acceptor| [acceptor + length, acceptor])
+            .collect()
+    }
+
+    #[test]
+    fn turns_that_follow_each_other_make_helices() {
+        assert_eq!(letters(10, &turns(2..3, 4)), "----------");
+        assert_eq!(letters(10, &turns(2..4, 4)), "---HHHH---");
+        assert_eq!(letters(10, &turns(2..5, 3)), "---HHHH---");
+        assert_eq!(letters(10, &turns(2..4, 5)), "---HHHHH--");
+        assert_eq!(letters(10, &turns(2..4, 6)), "----------");
+        assert_eq!(letters(6, &turns(0..2, 4)), "-HHHH-");
+        // Other helices give way where they would begin in or just before one of these.
+        let both = |length| [turns(3..5, 4), turns(6..8, length)].concat();
+        assert_eq!(letters(14, &both(3)), "----HHHH------");
+        let behind = [turns(3..5, 4), turns(7..9, 3)].concat();
+        assert_eq!(letters(14, &behind), "----HHHHHHH---");
+    }
+
+    #[test]
+    fn two_bonds_make_a_bridge() {
+        assert_eq!(letters(12, &[[9, 2]]), "------------");
+        let antiparallel = "--E------E--";
+        assert_eq!(letters(12, &[[9, 2], [2, 9]]), antiparallel);
+        assert_eq!(letters(12, &[[10, 1], [3, 8]]), antiparallel);
+        let parallel = "--E----E----";
+        assert_eq!(letters(12, &[[7, 1], [3, 7]]), parallel);
+        assert_eq!(letters(12, &[[2, 6], [8, 2]]), parallel);
+        // The last residue has no neighbour behind it.
+        assert_eq!(letters(12, &[[11, 3], [3, 11]]), "------------");
+    }
+
+    #[test]
+    fn a_hydrogen_is_placed_in_the_plane_at_equal_angles() {
+        let h = placed_hydrogen([0.0; 3], [-0.75, 1.299_038, 0.0], [-0.75, -1.299_038, 0.0]);
+        assert!(
+            (h[0] - 1.01).abs() < 1e-6 && h[1].abs() < 1e-6 && h[2] == 0.0,
+            "{h:?}"
+        );
+    }
+
+    /// All pairs within reach, in order.
+    fn near_pairs(n: &[[f32; 3]], o: &[[f32; 3]], cell: Option<&Cell>) -> Vec<[u32; 2]> {
+        let mut pairs = Vec::new();
+        for (i, x) in n.iter().enumerate() {
+            for (j, y) in o.iter().enumerate() {
+                let d = difference(*x, *y);
+                let d = cell.map_or(d, |cell| cell.shifted(d, cell.nearest_images(d)));
+                if square(d) <= REACH * REACH && i.abs_diff(j) >= 2 {
+                    pairs.push([i as u32, j as u32]);
+                }
+            }
+        }
+        pairs
+    }
+
+    #[test]
+    fn no_pair_within_reach_is_passed_over() {
+        let mut random = Random(4);
+        for dimensions in CELLS {
+            let cell = Cell::new(dimensions).ok();
+            // Chains of many turns, which leave the cell.
+            let chain = |random: &mut Random| {
+                let steps: Vec<f32> = random
+                    .structure(150, 6.0, 0.0)
+                    .iter()
+                    .map(|&x| x as f32)
+                    .collect();
+                let mut at = [0.0; 3];
+                let (steps, _) = steps.as_chunks::<3>();
+                let walk = steps.iter().map(|step| {
+                    at = std::array::from_fn(|axis| (at[axis] + step[axis]) * 0.98);
+                    at
+                });
+                walk.collect::<Vec<_>>()
+            };
+            let mut atoms = Atoms {
+                n: chain(&mut random),
+                o: chain(&mut random),
+                ..Atoms::default()
+            };
+            atoms.find_candidates(cell.as_ref(), &[true; 151]);
+            let wanted = near_pairs(&atoms.n, &atoms.o, cell.as_ref());
+            assert!(wanted.len() > 50, "{} pairs", wanted.len());
+            let mut found: Vec<_> = atoms.candidates.clone();
+            found.sort_unstable();
+            assert!(found.windows(2).all(|pair| pair[0] < pair[1]));
+            let missing = wanted.iter().find(|pair| !found.contains(pair));
+            assert_eq!(missing, None, "{dimensions:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_assigned_is_refused() {
+        let columns: Vec<usize> = (0..24).collect();
+        assert!(Dssp::new(&columns[..20], &[true; 5], false).is_err());
+        assert!(Dssp::new(&columns, &[true; 6], true).is_err());
+        let task = Dssp::new(&columns, &[true; 6], false).unwrap();
+        let mut random = Random(7);
+        let frame: Vec<f32> = random
+            .structure(24, 9.0, 0.0)
+            .iter()
+            .map(|&x| x as f32)
+            .collect();
+        let run = |frame: &[f32], cell: [f32; 6]| {
+            let frames = Frames::new(frame, 24, &cell).unwrap();
+            task.compute(&frames, &mut [0.0; 6]).unwrap()
+        };
+        assert_eq!(run(&frame, [0.0; 6]), None);
+        assert_eq!(run(&frame, [1.0, 1.0, 1.0, 90.0, 90.0, 90.0]), None);
+        let reason = run(&frame, [10.0, 10.0, 10.0, 20.0, 20.0, 90.0]).unwrap().1;
+        assert!(reason.contains("make no cell"), "{reason}");
+        for (coordinate, wanted) in [(3 * 2, "residue 1 or 2"), (3 * 8, "N of residue 2")] {
+            let mut broken = frame.clone();
+            broken[coordinate] = f32::NAN;
+            let reason = run(&broken, [0.0; 6]).unwrap().1;
+            assert!(reason.contains(wanted), "{reason}");
+        }
+        let same = vec![1.0; 72];
+        assert!(
+            run(&same, [0.0; 6])
+                .unwrap()
+                .1
+                .contains("lie on each other")
+        );
+    }
+}

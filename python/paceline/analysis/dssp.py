@@ -1,0 +1,236 @@
+"""Secondary structure, with the parameters and results of MDAnalysis.analysis.dssp."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, States, Table
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import check_static
+
+#: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
+__path__: list[str] = []
+
+#: Fewest residues that can make a helix.
+FEWEST = 6
+#: Letters in the order of MDAnalysis, their names in tables and figures, and their colours.
+LETTERS = ("-", "H", "E")
+STATES = (("loop", "#dddddd"), ("helix", "#d55e00"), ("strand", "#0072b2"))
+#: Bits of the core's numbers.
+HELIX, STRAND = 1, 2
+
+
+class DSSP(AnalysisBase):
+    r"""Secondary structure of a protein, by the hydrogen bonds of its backbone.
+
+    A bond from N–H to C=O is there if its energy
+
+    $$E = 0.084 \cdot 332 \left(\frac{1}{r_\mathrm{ON}} + \frac{1}{r_\mathrm{CH}}
+          - \frac{1}{r_\mathrm{OH}} - \frac{1}{r_\mathrm{CN}}\right)\,\mathrm{kcal/mol}$$
+
+    with distances in Å is below -0.5 kcal/mol, and N is within 5 Å of O (Kabsch & Sander 1983,
+    Biopolymers 22, 2577). Bonds that follow each other make helices of any kind (H), pairs of them
+    bridges of strands (E); all else is loop (-). Letters are those of MDAnalysis, which has them
+    from pydssp. Breaks of the chain are not looked for: residues follow each other as they do in
+    the topology. Distances are those of the nearest images in each frame's own cell; but a
+    hydrogen is placed with plain ones, so each residue must be whole and next to the one before.
+
+    Parameters
+    ----------
+    atoms : AtomGroup or Universe
+        Only its `protein` counts: six residues or more, each with its N, CA, C and O.
+    guess_hydrogens : bool
+        Place the hydrogen at N by the atoms around it: 1.01 Å away, with angles of 120°. False
+        takes those of the trajectory.
+    heavyatom_names : (str, str, str, str)
+        Names of N, CA, C and O; several for one atom with spaces between.
+    hydrogen_name : str
+        Names of the hydrogen at N, as after `name` in a selection.
+    backend : str
+        Taken from calls that were written for MDAnalysis, and not needed.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.dssp : numpy.ndarray of str, shape (n_frames, n_residues)
+        Letters "-", "H" and "E"; "" in a damaged frame that was left out.
+    results.dssp_ndarray : numpy.ndarray of bool, shape (n_frames, n_residues, 3)
+        Loop, helix and strand. A residue may be both helix and strand, and has the letter H then.
+        All are False in a frame that was left out.
+    results.resids : numpy.ndarray of int64, shape (n_residues,)
+        Numbers of the residues.
+
+    Raises
+    ------
+    SelectionError
+        Fewer than six residues, or residues that lack one of the atoms or have it twice.
+    UnsupportedError
+        A group updates itself.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> found = DSSP(paceline.Universe(PSF, DCD)).run(stop=2).results
+    >>> "".join(found.dssp[0])[:40]
+    '-EEEE-------HHHHHHHHHHHH---EEEHHHHHHHHHH'
+    >>> found.dssp_ndarray.mean(axis=(0, 1)).round(2)  # loop, helix, strand
+    array([0.34, 0.47, 0.2 ])
+    """
+
+    SHARED_RESULTS = ("dssp", "dssp_ndarray", "resids")
+
+    def __init__(
+        self,
+        atoms: Any,
+        guess_hydrogens: bool = True,
+        *,
+        heavyatom_names: tuple[str, ...] = ("N", "CA", "C", "O O1 OT1"),
+        hydrogen_name: str = "H HN HT1 HT2 HT3",
+        backend: str = "serial",
+        verbose: bool = False,
+    ):
+        check_static(atoms, "DSSP")
+        try:
+            protein = atoms.select_atoms("protein")
+        except AttributeError as error:
+            raise SelectionError(
+                f"DSSP finds proteins by the names of residues, which the topology lacks ({error})"
+            ) from None
+        super().__init__(protein, verbose=verbose)
+        self.guess_hydrogens = guess_hydrogens
+        self.heavyatom_names, self.hydrogen_name = tuple(heavyatom_names), hydrogen_name
+        self._backbone = _backbone(protein, self.heavyatom_names)
+        residues = self._backbone[1].residues
+        self._donors = np.asarray(residues.resnames != "PRO")
+        self._hydrogens: np.ndarray | None = None
+        if not guess_hydrogens:
+            named = residues.atoms.select_atoms(f"name {hydrogen_name}")
+            self._hydrogens = self._choose_hydrogens(named)
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        if theirs._backend != "serial":
+            raise UnsupportedError(f"DSSP: not with backend={theirs._backend!r}")
+        groups = list(theirs._heavy_atoms.values())
+        try:
+            ours = cls(sum(groups[1:], groups[0]), heavyatom_names=tuple(theirs._heavy_atoms))
+            if not theirs._guess_hydrogens:
+                hydrogens = sum(theirs._hydrogens[1:], theirs._hydrogens[0])
+                ours.guess_hydrogens = False
+                ours._hydrogens = ours._choose_hydrogens(hydrogens)
+        except SelectionError as error:  # it counts atoms, and not those of each residue
+            raise UnsupportedError(f"{error}") from None
+        return ours
+
+    def _choose_hydrogens(self, named: Any) -> np.ndarray:
+        """Indices of the hydrogen of each residue; another atom's where it does not count."""
+        backbone_n, calphas = self._backbone[:2]
+        residues, counts = np.unique(named.resindices, return_counts=True)
+        found = dict(zip(residues.tolist(), counts.tolist(), strict=True))
+        counts = np.array([found.get(index, 0) for index in calphas.resindices.tolist()])
+        wrong = np.flatnonzero(counts != self._donors)
+        wrong = wrong[wrong > 0]  # that of the first residue does not count
+        if len(wrong):
+            raise SelectionError(
+                f"{_names(calphas.residues[wrong])}: expected one hydrogen at N, and none in PRO, "
+                f"found {', '.join(map(str, counts[wrong[:5]]))} by the names "
+                f"{self.hydrogen_name!r}: give hydrogen_name, or place them with "
+                "guess_hydrogens=True"
+            )
+        chosen = backbone_n.indices.copy()
+        _, first = np.unique(named.resindices, return_index=True)
+        rows = np.searchsorted(calphas.resindices, residues)
+        chosen[rows] = named.indices[first]
+        return chosen
+
+    @property
+    def indices(self) -> np.ndarray:
+        """All N, then all CA, C and O, and H where these are not placed."""
+        kinds = [group.indices for group in self._backbone]
+        if self._hydrogens is not None:
+            kinds.append(self._hydrogens)
+        return np.concatenate(kinds)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "guess_hydrogens": self.guess_hydrogens,
+            "heavyatom_names": ", ".join(self.heavyatom_names),
+            **({} if self.guess_hydrogens else {"hydrogen_name": self.hydrogen_name}),
+        }
+
+    def prepare(self) -> PerFrame:
+        """The core needs to know which residues have a hydrogen to donate."""
+        has_hydrogens = self._hydrogens is not None
+        return CoreRows("dssp", self._donors, has_hydrogens, dtype=np.uint8)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Turn the bits of each residue into letters."""
+        residues = self._backbone[1].residues
+        left_out = np.isnan(value).any(axis=1)
+        bits = np.where(left_out[:, None], 0, value).astype(np.uint8)
+        onehot = np.stack([bits == 0, bits & HELIX > 0, bits & STRAND > 0], axis=-1)
+        onehot[left_out] = False
+        numbers = onehot.argmax(axis=-1)
+        dssp = np.array(LETTERS)[numbers]
+        dssp[left_out] = ""
+        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
+        for k, (name, _) in enumerate(STATES):
+            count = (numbers == k).sum(axis=1)
+            columns[f"{name} (residues)"] = (
+                np.where(left_out, np.nan, count) if left_out.any() else count
+            )
+        columns["structure"] = np.array(["".join(letters) for letters in dssp])
+        numbers[left_out] = -1
+        states = States(numbers, residues.resids, "residue", STATES)
+        y = {f"{name} (residues)": name for name, _ in STATES}
+        table = Table(columns, "time (ps)", y, "residues", states=states)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            dssp=dssp,
+            dssp_ndarray=onehot,
+            resids=residues.resids,
+        )
+
+
+def _backbone(protein: Any, names: tuple[str, ...]) -> list[Any]:
+    """Groups of N, CA, C and O, one atom a residue each."""
+    if len(names) != 4:
+        raise ValueError(f"heavyatom_names must be those of N, CA, C and O, not {names!r}")
+    groups = [protein[np.isin(protein.names, name.split())] for name in names]
+    residues = protein.residues
+    for name, group in zip(names, groups, strict=True):
+        counts = np.bincount(group.resindices, minlength=len(protein.universe.residues))
+        wrong = np.flatnonzero(counts[residues.resindices] != 1)
+        if len(wrong):
+            found = ", ".join(map(str, counts[residues.resindices][wrong[:5]]))
+            raise SelectionError(
+                f"{_names(residues[wrong])}: expected one atom of the name {name!r} in each, "
+                f"found {found}: give other heavyatom_names, or leave these residues or atoms out"
+            )
+    if len(residues) < FEWEST:
+        raise SelectionError(
+            f"DSSP requires at least {FEWEST} residues of a protein, found {len(residues)}"
+        )
+    return groups
+
+
+def _names(residues: Any) -> str:
+    """Names and numbers of the first residues, for an error."""
+    few = residues[:5]
+    names = ", ".join(f"{one.resname} {one.resid}" for one in few)
+    more = f" and {len(residues) - len(few)} more" if len(residues) > len(few) else ""
+    return f"residue{'s' if len(residues) > 1 else ''} {names}{more}"
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,205 @@
+"""Secondary structure against MDAnalysis, letter for letter, and on chains made by hand."""
+
+import itertools
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import dssp as theirs_dssp
+from MDAnalysisTests import datafiles
+from MDAnalysisTests.datafiles import TPR, XTC
+
+import paceline
+from paceline.analysis import dssp
+from paceline.analysis.dssp import DSSP
+from paceline.errors import SelectionError
+
+FOLDER = Path(datafiles.__file__).parent / "data" / "dssp"
+#: Structures of the PDB, of which each holds something else.
+STRUCTURES = ["1bvyF", "3gfsA", "3l4rA"]
+
+
+def assert_same(ours, theirs):
+    for name in ("dssp", "dssp_ndarray", "resids"):
+        np.testing.assert_array_equal(ours.results[name], theirs.results[name])
+        assert ours.results[name].dtype == theirs.results[name].dtype
+    assert len(np.unique(ours.results.dssp)) == 3
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_letters_of_structures_are_those_of_mdanalysis(name):
+    path = str(FOLDER / f"{name}.pdb.gz")
+    ours = DSSP(paceline.Universe(path)).run(backend="serial")
+    assert_same(ours, theirs_dssp.DSSP(MDAnalysis.Universe(path)).run())
+
+
+@pytest.mark.parametrize("guess_hydrogens", [True, False])
+@pytest.mark.parametrize("system", ["adk", "triclinic"])
+def test_letters_of_trajectories_are_those_of_mdanalysis(system, guess_hydrogens, adk):
+    files = adk if system == "adk" else (TPR, XTC)
+    ours = DSSP(paceline.Universe(*files), guess_hydrogens).run(backend="serial")
+    assert_same(ours, theirs_dssp.DSSP(MDAnalysis.Universe(*files), guess_hydrogens).run())
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        (46, 52, 57, 90, 90, 90),
+        (16, 90, 90, 90, 90, 90),
+        (60, 60, 60, 60, 60, 90),
+        (55, 60, 65, 75, 100, 112),
+        (1, 1, 1, 90, 90, 90),
+    ],
+    ids=str,
+)
+def test_letters_in_cells_that_parts_of_the_protein_leave(cell, adk, tmp_path):
+    theirs = MDAnalysis.Universe(*adk)
+    moved = str(tmp_path / "moved.trr")
+    images = np.random.default_rng(2).integers(-1, 2, (len(theirs.residues), 3))
+    images = np.repeat(images // (np.arange(3) + 1), 30, axis=0)[: len(theirs.residues)]
+    with MDAnalysis.Writer(moved, len(theirs.atoms)) as writer:
+        for ts in theirs.trajectory[:4]:
+            ts.dimensions = np.array(cell) + (cell[0] > 1) * np.array([ts.frame / 4, 0, 0, 0, 0, 0])
+            shift = images @ ts.triclinic_dimensions
+            theirs.atoms.positions += shift[theirs.atoms.resindices]
+            writer.write(theirs.atoms)
+    files = adk.topology, moved
+    ours = DSSP(paceline.Universe(*files)).run(backend="serial")
+    assert_same(ours, theirs_dssp.DSSP(MDAnalysis.Universe(*files)).run())
+
+
+def chain(tmp_path, phi, psi, n_residues=14, resname="ALA"):
+    """An ideal backbone with these angles (degrees), as a file."""
+    # Length (Å), angle and dihedral of each bond, from N to CA, to C, and to the next N.
+    bonds = [(1.33, 121.9, psi), (1.458, 121.7, 180.0), (1.525, 111.0, phi)]
+    atoms = [np.array([0.0, 1.2, 0.0]), np.zeros(3), np.array([1.5, 0.0, 0.0])]
+
+    def follow(a, b, c, length, angle, dihedral):
+        angle, dihedral = np.radians([180 - angle, dihedral])
+        along = (c - b) / np.linalg.norm(c - b)
+        normal = np.cross(b - a, along)
+        normal /= np.linalg.norm(normal)
+        across = np.cross(normal, along)
+        turned = np.cos(dihedral) * across + np.sin(dihedral) * normal
+        return c + length * (np.cos(angle) * along + np.sin(angle) * turned)
+
+    for bond in itertools.islice(itertools.cycle(bonds), 3 * n_residues):
+        atoms.append(follow(*atoms[-3:], *bond))
+    main = np.array(atoms).reshape(-1, 3, 3)
+    oxygens = [follow(n, ca, c, 1.231, 120.5, psi + 180) for n, ca, c in main[:n_residues]]
+    positions = np.concatenate([main[:n_residues], np.array(oxygens)[:, None]], axis=1)
+    universe = MDAnalysis.Universe.empty(
+        4 * n_residues,
+        n_residues,
+        atom_resindex=np.repeat(np.arange(n_residues), 4),
+        trajectory=True,
+    )
+    universe.add_TopologyAttr("names", ["N", "CA", "C", "O"] * n_residues)
+    universe.add_TopologyAttr("resnames", [resname] * n_residues)
+    universe.add_TopologyAttr("resids", np.arange(1, n_residues + 1))
+    universe.atoms.positions = positions.reshape(-1, 3)
+    path = tmp_path / "chain.gro"
+    universe.atoms.write(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("angles", "letters"),
+    [((-57, -47), "-HHHHHHHHHHHH-"), ((-49, -26), "-HHHHHHHHHHHH-"), ((-135, 135), "-" * 14)],
+    ids=["alpha helix", "3-10 helix", "extended chain"],
+)
+def test_ideal_chains(angles, letters, tmp_path):
+    found = DSSP(paceline.Universe(chain(tmp_path, *angles))).run(backend="serial").results
+    assert "".join(found.dssp[0]) == letters
+    np.testing.assert_array_equal(found.dssp_ndarray[0, :, 0], [one == "-" for one in letters])
+    proline = DSSP(paceline.Universe(chain(tmp_path, *angles, resname="PRO"))).run(backend="serial")
+    assert set(proline.results.dssp[0]) == {"-"}
+
+
+def test_frames_that_were_left_out_have_no_letters(damaged):
+    files, frames = damaged
+    analysis = DSSP(paceline.Universe(*files)).run(on_error="skip", backend="serial")
+    found = analysis.results
+    assert set(found.dssp[frames].ravel()) == {""}
+    assert not found.dssp_ndarray[frames].any()
+    whole = np.setdiff1d(np.arange(98), frames)
+    assert (found.dssp_ndarray[whole].sum(axis=2) >= 1).all()
+    assert set(found.dssp[whole].ravel()) == {"-", "H", "E"}
+    table = found.to_dataframe()
+    assert table["helix (residues)"][frames].isna().all()
+    assert table["structure"][0] == "".join(found.dssp[0])
+
+
+def test_tables_and_figures(universe, tmp_path):
+    from matplotlib import pyplot
+
+    found = DSSP(universe).run(stop=5, backend="serial").results
+    found.save(tmp_path / "dssp.csv")
+    header, first = (tmp_path / "dssp.csv").read_text().splitlines()[-6:-4]
+    assert header.split(",")[1:] == [
+        *("time (ps)", "loop (residues)", "helix (residues)", "strand (residues)", "structure")
+    ]
+    assert first.endswith("".join(found.dssp[0]))
+    ax = found.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time (ps)", "residue")
+    (mesh,) = ax.collections
+    np.testing.assert_array_equal(mesh.get_array().reshape(214, 5) == 1, (found.dssp == "H").T)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["loop", "helix", "strand"]
+    pyplot.close(ax.figure)
+    found.save_figure(tmp_path / "dssp.png")
+    assert (tmp_path / "dssp.png").stat().st_size > 1000
+    pyplot.close(DSSP(universe).run(stop=1, backend="serial").results.plot().figure)
+
+
+def test_scripts_of_mdanalysis_run_natively(adk):
+    from MDAnalysis.analysis.dssp import DSSP as Theirs
+
+    for guess_hydrogens in (True, False):
+        theirs = Theirs(MDAnalysis.Universe(*adk), guess_hydrogens)
+        ours = DSSP.like(Theirs(paceline.Universe(*adk), guess_hydrogens))
+        assert_same(ours.run(backend="serial"), theirs.run())
+    from paceline.analysis.mdanalysis import native_class
+
+    assert native_class(Theirs) is DSSP
+
+
+def test_every_path_of_the_package():
+    import paceline.analysis.dssp.dssp as module
+    from paceline.analysis.dssp.pydssp_numpy import assign
+
+    assert module is dssp.dssp
+    assert module.DSSP is DSSP
+    assert dssp.translate is theirs_dssp.translate
+    assert assign is theirs_dssp.assign
+
+
+def test_what_lacks_is_named(universe, adk):
+    with pytest.raises(SelectionError, match="at least 6 residues of a protein, found 5"):
+        DSSP(universe.select_atoms("resid 3-7"))
+    with pytest.raises(SelectionError, match=r"residues LEU 5, LEU 6: .*'O O1 OT1'.* found 0, 0"):
+        DSSP(universe.select_atoms("protein and not (resid 5 6 and name O)"))
+    with pytest.raises(SelectionError, match=r"residue GLY 10: expected one hydrogen .* found 0"):
+        DSSP(changed(adk, "resid 10 and name HN"), guess_hydrogens=False)
+    with pytest.raises(SelectionError, match=r"residue PRO 9: .* none in PRO, found 1"):
+        DSSP(changed(adk, "resid 9 and name HA", "HN"), guess_hydrogens=False)
+    with pytest.raises(ValueError, match="N, CA, C and O"):
+        DSSP(universe, heavyatom_names=("N", "CA", "C"))
+
+
+def changed(files, selection, name="X"):
+    universe = paceline.Universe(*files)
+    universe.select_atoms(selection).names = name
+    return universe
+
+
+def test_a_position_that_is_no_number_is_an_error(adk, tmp_path):
+    theirs = MDAnalysis.Universe(*adk)
+    path = str(tmp_path / "broken.trr")
+    with MDAnalysis.Writer(path, len(theirs.atoms)) as writer:
+        for ts in theirs.trajectory[:3]:
+            if ts.frame == 1:
+                ts.positions[theirs.select_atoms("resid 7 and name CA").indices[0]] = np.nan
+            writer.write(theirs.atoms)
+    with pytest.raises(ValueError, match=r"frame 1: the hydrogen at N of residue 6 \(from 0\)"):
+        DSSP(paceline.Universe(adk.topology, path)).run(backend="serial")
