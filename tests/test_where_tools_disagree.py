@@ -7,8 +7,7 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import align, dihedrals, rms
-from MDAnalysis.analysis.lineardensity import LinearDensity
+from MDAnalysis.analysis import align, dihedrals, lineardensity, rms
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
@@ -16,16 +15,16 @@ import paceline
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rms import RMSD
-from paceline.backends.processes import Processes
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
 #: In cm³/mol of Å³.
 VOLUME = 6.02214076e23 * 1e-24
 needs_parallel = pytest.mark.skipif(
-    not hasattr(LinearDensity, "get_supported_backends")
-    or "multiprocessing" not in LinearDensity.get_supported_backends(),
+    not hasattr(lineardensity.LinearDensity, "get_supported_backends")
+    or "multiprocessing" not in lineardensity.LinearDensity.get_supported_backends(),
     reason="this MDAnalysis computes LinearDensity in one process only",
 )
 
@@ -115,22 +114,24 @@ def growing(tmp_path):
 def test_linear_density_in_a_varying_cell(growing):
     topology, path, sides = growing
 
-    def density(make, **where):
-        analysis = LinearDensity(make(topology, path).atoms, binsize=1.0)
-        return analysis.run(**where).results.x.mass_density
+    def density(universe, kind=lineardensity.LinearDensity, **where):
+        return kind(universe.atoms, binsize=1.0).run(**where).results.x.mass_density
 
-    serial = density(MDAnalysis.Universe)
-    parallel = density(MDAnalysis.Universe, backend="multiprocessing", n_workers=2)
-    ours = density(paceline.Universe, backend=Processes(2))
-    np.testing.assert_allclose(ours, parallel, rtol=1e-12)
-    right = np.mean(500 / sides**3) / VOLUME
-    above = [f"{100 * (found.mean() / right - 1):.0f} %" for found in (serial, parallel, ours)]
-    check_row(
-        "`LinearDensity`",
-        f"serial {above[0]}, parallel {above[1]} too dense",
-        f"{above[2]} too dense",
-        "neither",
+    theirs = MDAnalysis.Universe(topology, path)
+    serial, parallel = (
+        density(theirs),
+        density(theirs, backend="multiprocessing", n_workers=2),
     )
+    ours = density(paceline.Universe(topology, path), LinearDensity)
+    right = np.mean(500 / sides**3) / VOLUME
+    above = [f"{100 * (found.mean() / right - 1):.0f} %" for found in (serial, parallel)]
+    check_row(
+        "`LinearDensity` in a cell that grows",
+        f"serial {above[0]}, parallel {above[1]} too dense",
+        "right",
+        "paceline",
+    )
+    assert ours.mean() == pytest.approx(right, rel=1e-6)
     between = 1 - parallel.mean() / serial.mean()
     words = " ".join(PAGE.read_text().split())
     assert f"{above[1]} in a parallel run: {100 * between:.0f} % between them" in words
@@ -169,6 +170,38 @@ def test_radius_of_gyration_of_mdtraj():
         f"{ours:.2f} Å",
         "paceline and MDAnalysis",
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("case", "cell", "binsize"),
+    [
+        ("`LinearDensity` in a hexagonal cell", (40, 40, 50, 90, 90, 60), 0.25),
+        ("`LinearDensity` with bins of 7 Å", (33, 40, 49, 90, 90, 90), 7.0),
+    ],
+)
+def test_linear_density_in_other_cells(case, cell, binsize, tmp_path):
+    vectors = MDAnalysis.lib.mdamath.triclinic_vectors(cell)
+    made = MDAnalysis.Universe.empty(50_000, trajectory=True)
+    made.add_TopologyAttr("masses", np.ones(50_000))
+    made.add_TopologyAttr("charges", np.zeros(50_000))
+    made.atoms.positions = np.random.default_rng(4).random((50_000, 3)) @ vectors
+    made.dimensions = cell
+    path = str(tmp_path / "even.xtc")
+    made.atoms.write(path)
+    right = 50_000 / abs(np.linalg.det(vectors)) / VOLUME
+    found = []
+    for kind, universe in (
+        (lineardensity.LinearDensity, MDAnalysis.Universe),
+        (LinearDensity, paceline.Universe),
+    ):
+        results = kind(universe(made._topology, path).atoms, binsize=binsize).run().results
+        hexagonal = cell[5] == 60
+        axis, edge = (results.z, cell[2]) if hexagonal else (results.x, cell[0])
+        # Whole bins, of which the first and the last may share an atom with those outside.
+        found.append(axis.mass_density[1 : int(edge // binsize) - 1].mean() / right)
+    check_row(case, f"{100 * (1 - found[0]):.0f} % too thin", "right", "paceline")
+    assert found[1] == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")

@@ -31,6 +31,7 @@ __all__ = [
     "Trajectory",
     "Transform",
     "__version__",
+    "accumulate_rows",
     "amber_factor",
     "cell_vectors",
     "check_snapshot",
@@ -379,6 +380,17 @@ class RowKernel:
         """Helices (bit 1) and strands (bit 2) of residues.
 
         Atoms are the N of each residue, then each CA, C and O, and each H if it `has_hydrogens`.
+        """
+    @staticmethod
+    def density_profiles(
+        columns: NDArray[np.int64] | None,
+        weights: NDArray[np.float64],
+        compounds: tuple[NDArray[np.int64], NDArray[np.float64]] | None,
+        n_bins: int,
+    ) -> RowKernel:
+        """Densities of mass and charge along x, y, z; end (Å) and volumes (Å³) of bins.
+
+        Of each atom, or with compounds (index, and the atom's mass) of each compound: mass, charge.
         """
     @staticmethod
     def rmsd(
@@ -755,6 +767,9 @@ def detect_format(path: str | os.PathLike[str]) -> str | None: ...
 def samples_of(path: str | os.PathLike[str]) -> bytes: ...
 def fingerprint_of(samples: bytes) -> str: ...
 def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
+def accumulate_rows(
+    rows: NDArray[np.float64], mean: NDArray[np.float64], squares: NDArray[np.float64]
+) -> int: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def merge_moments(
     left_count: int,

@@ -220,6 +220,21 @@ impl ApplyPbc {
         }
     }
 
+    /// Into the brick `a_x` × `b_y` × `c_z` at the origin, which holds one image of each position,
+    /// too, and is the cell itself where that is rectangular.
+    pub fn brick(vectors: &Matrix3) -> Self {
+        let mut over = [[0.0; 3]; 3];
+        for axis in 0..3 {
+            over[axis][axis] = 1.0 / vectors[axis][axis];
+        }
+        ApplyPbc {
+            vectors: vectors.map(|vector| vector.map(|x| x as f32)),
+            b_on_z: 0.0,
+            a_on: [0.0; 2],
+            inverse: over,
+        }
+    }
+
     /// The image of a position within the cell; none where single precision cannot place it there.
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
@@ -238,6 +253,24 @@ impl ApplyPbc {
         }
         self.step(&mut far);
         self.holds(far).then_some(far)
+    }
+
+    /// What `apply` does at first, to many positions of a brick: x, y and z of each.
+    pub fn apply_to<const N: usize>(&self, x: &mut [[f32; N]; 3]) {
+        for axis in [2, 1, 0] {
+            let high = self.vectors[axis][axis];
+            for above in [false, true] {
+                let number = x[axis].map(|x| match above {
+                    false => f32::from(u8::from(x < 0.0)),
+                    true => -f32::from(u8::from(x >= high)),
+                });
+                for (x, &vector) in x.iter_mut().zip(&self.vectors[axis][..=axis]) {
+                    for (x, number) in x.iter_mut().zip(number) {
+                        *x += number * vector;
+                    }
+                }
+            }
+        }
     }
 
     /// Take at most one vector of each kind off or on; whether that is enough.

@@ -1,4 +1,4 @@
-//! Distances counted in bins of equal width, as `numpy.histogram` counts them.
+//! Bins of equal width, told as `numpy.histogram` tells them, and distances counted in them.
 
 use std::ops::RangeInclusive;
 
@@ -17,11 +17,18 @@ const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 /// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
 const TO_WHOLE: f32 = 12_582_912.0;
 
+/// Bins of equal width.
+#[derive(Debug, Clone)]
+pub struct Bins {
+    /// Bin i goes from edge i up to the next one, which belongs to it in the last bin alone.
+    edges: Vec<f64>,
+    bins_per_angstrom: f64,
+}
+
 /// Counts of distances, Å, given their squares.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    edges: Vec<f64>,
-    bins_per_angstrom: f64,
+    bins: Bins,
     /// The largest square that belongs to the last bin, Å².
     most: f64,
     counts: Vec<u64>,
@@ -45,12 +52,9 @@ pub struct Rough {
     pub doubts: [u32; PIECE],
 }
 
-impl Histogram {
-    /// Bin i goes from edge i up to the next one, which belongs to it in the last bin alone.
-    ///
+impl Bins {
     /// # Errors
-    /// [`Error::Argument`] where there are not two finite edges, or they do not increase, or none
-    /// is above 0.
+    /// [`Error::Argument`] where there are not two finite edges, or they do not increase.
     pub fn new(edges: &[f64]) -> Result<Self> {
         let finite = edges.iter().all(|edge| edge.is_finite());
         let increasing = edges.windows(2).all(|pair| pair[0] < pair[1]);
@@ -60,15 +64,61 @@ impl Histogram {
                     .to_string(),
             ));
         };
+        Ok(Bins {
+            edges: edges.to_vec(),
+            bins_per_angstrom: (edges.len() - 1) as f64 / (last - first),
+        })
+    }
+
+    /// Bins between 0 and `end`, which is above 0; computed in single precision if `single`.
+    pub fn even(end: f64, n_bins: usize, single: bool) -> Self {
+        let (width, width_single) = (end / n_bins as f64, end as f32 / n_bins as f32);
+        let edge = |i: usize| match single {
+            _ if i == n_bins => end,
+            true => f64::from(i as f32 * width_single),
+            false => i as f64 * width,
+        };
+        Bins {
+            edges: (0..=n_bins).map(edge).collect(),
+            bins_per_angstrom: n_bins as f64 / end,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.edges.len() - 1
+    }
+
+    /// The end of the last bin, Å.
+    pub fn end(&self) -> f64 {
+        self.edges[self.len()]
+    }
+
+    /// The bin of a number, the first or the last for what is out of all.
+    #[inline]
+    pub fn nearest(&self, x: f64) -> usize {
+        let last = self.len() - 1;
+        let guess = ((x - self.edges[0]) * self.bins_per_angstrom) as usize;
+        let mut bin = guess.min(last);
+        // Rounding may have put it one bin too far, or not far enough.
+        bin -= usize::from(bin > 0 && x < self.edges[bin]);
+        bin += usize::from(bin < last && x >= self.edges[bin + 1]);
+        bin
+    }
+}
+
+impl Histogram {
+    /// # Errors
+    /// As [`Bins::new`], and where no edge is above 0.
+    pub fn new(edges: &[f64]) -> Result<Self> {
+        let bins = Bins::new(edges)?;
+        let (last, n_bins) = (bins.end(), bins.len());
         if last <= 0.0 {
             return Err(Error::Argument(format!(
                 "no distance is within bins that end at {last} Å"
             )));
         }
-        let n_bins = edges.len() - 1;
         Ok(Histogram {
-            edges: edges.to_vec(),
-            bins_per_angstrom: n_bins as f64 / (last - first),
+            bins,
             most: largest_square(last),
             counts: vec![0; n_bins],
             lanes: vec![[0; LANES]; if n_bins > MOST_BINS { 0 } else { n_bins + 2 }],
@@ -81,7 +131,7 @@ impl Histogram {
 
     /// The distance where the last bin ends, Å.
     pub fn end(&self) -> f64 {
-        self.edges[self.n_bins()]
+        self.bins.end()
     }
 
     /// Count a distance, given its square (Å²).
@@ -93,30 +143,23 @@ impl Histogram {
     }
 
     fn add_near(&mut self, distance: f64) {
-        let (first, last) = (self.edges[0], self.n_bins() - 1);
-        if distance < first {
-            return;
+        if distance >= self.bins.edges[0] {
+            self.counts[self.bins.nearest(distance)] += 1;
         }
-        let guess = ((distance - first) * self.bins_per_angstrom) as usize;
-        let mut bin = guess.min(last);
-        // Rounding may have put it one bin too far, or not far enough.
-        bin -= usize::from(distance < self.edges[bin]);
-        bin += usize::from(bin < last && distance >= self.edges[bin + 1]);
-        self.counts[bin] += 1;
     }
 
     /// How bins are told of distances that are known to `error` Å; None where too few can be.
     pub fn rough(&self, error: f64) -> Option<Rough> {
         let n_bins = self.n_bins() as f64;
         // Half a last digit of each of six operations, on numbers up to three times that of the bins.
-        let error = error * self.bins_per_angstrom + 9.0 * n_bins * f64::from(f32::EPSILON);
-        let before = self.edges[0] * self.bins_per_angstrom + 0.5;
+        let error = error * self.bins.bins_per_angstrom + 9.0 * n_bins * f64::from(f32::EPSILON);
+        let before = self.bins.edges[0] * self.bins.bins_per_angstrom + 0.5;
         let possible = !self.lanes.is_empty()
             && DISTANCES.contains(&self.end())
             && before.abs() <= 2.0 * n_bins
             && error < 0.25;
         possible.then_some(Rough {
-            bins_per_angstrom: self.bins_per_angstrom as f32,
+            bins_per_angstrom: self.bins.bins_per_angstrom as f32,
             before: before as f32,
             n_bins: n_bins as f32,
             certain: (0.5 - error) as f32,

@@ -1,4 +1,4 @@
-//! Mean and second moment of each coordinate over frames.
+//! Mean and second moment over frames, of each coordinate or each number of a row.
 //!
 //! Frames are added one by one, in order, within a leaf (Welford 1962, Technometrics 4, 419), and
 //! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). So what is carried
@@ -24,15 +24,37 @@ pub fn accumulate(
 ) -> Result<f64> {
     check_len("means", mean.len(), atoms.n_coordinates())?;
     check_len("second moments", m2.len(), mean.len())?;
-    atoms.each_frame(positions, n_atoms, |xs| {
-        *count += 1;
-        let share = 1.0 / *count as f64;
-        for ((mean, m2), &x) in mean.iter_mut().zip(m2.iter_mut()).zip(xs) {
-            let deviation = x - *mean;
-            *mean += deviation * share;
-            *m2 += deviation * (x - *mean);
-        }
-    })
+    atoms.each_frame(positions, n_atoms, |xs| add(xs, mean, m2, count))
+}
+
+/// The same of rows of numbers, one a frame, as many as there are means.
+///
+/// # Errors
+/// As [`accumulate`].
+pub fn accumulate_rows(
+    rows: &[f64],
+    mean: &mut [f64],
+    m2: &mut [f64],
+    count: &mut u64,
+) -> Result<()> {
+    check_len("second moments", m2.len(), mean.len())?;
+    let n_rows = rows.len() / mean.len().max(1);
+    check_len("numbers of rows", rows.len(), n_rows * mean.len())?;
+    for row in rows.chunks_exact(mean.len().max(1)) {
+        add(row, mean, m2, count);
+    }
+    Ok(())
+}
+
+fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &mut u64) {
+    *count += 1;
+    let share = 1.0 / *count as f64;
+    for ((mean, m2), &x) in mean.iter_mut().zip(m2.iter_mut()).zip(xs) {
+        let x: f64 = x.into();
+        let deviation = x - *mean;
+        *mean += deviation * share;
+        *m2 += deviation * (x - *mean);
+    }
 }
 
 /// Add the moments of the right to those of the left. Where one side has no frames, the other

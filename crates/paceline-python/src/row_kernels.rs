@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::density::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::dssp;
 use paceline_kernels::gyration;
@@ -26,6 +27,9 @@ impl RowKernel {
         RowKernel(Box::new(task))
     }
 }
+
+/// Index and mass of each atom's compound.
+type CompoundArrays<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, f64>);
 
 /// Reference positions (Å) of a group, and its weights.
 type GroupArrays<'py> = (
@@ -74,6 +78,36 @@ impl RowKernel {
         let n_kinds = if has_hydrogens { 5 } else { 4 };
         let columns = all_columns(columns, n_kinds * donors.len())?;
         let task = dssp::Dssp::new(&columns, donors, has_hydrogens);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Densities of mass and charge in `n_bins` bins along x, y, z; then the end of the last bin
+    /// (Å) and the volume of a bin along each axis (Å³).
+    ///
+    /// Mass and charge of each atom; with compounds (of each atom, the index of its compound and
+    /// its mass), of each compound.
+    #[staticmethod]
+    fn density_profiles(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        weights: PyReadonlyArray2<'_, f64>,
+        compounds: Option<CompoundArrays<'_>>,
+        n_bins: usize,
+    ) -> PyResult<Self> {
+        let (weights, rest) = weights.as_slice()?.as_chunks();
+        if !rest.is_empty() {
+            return Err(PyValueError::new_err("expected a mass and a charge each"));
+        }
+        let (n_atoms, compounds) = match compounds {
+            None => (weights.len(), None),
+            Some((compounds, masses)) => {
+                let pairs = indices(compounds.as_slice()?)?.into_iter();
+                let pairs: Vec<_> = pairs.zip(masses.as_slice()?.iter().copied()).collect();
+                (pairs.len(), Some(pairs))
+            }
+        };
+        let columns = all_columns(columns, n_atoms)?;
+        let task = Profiles::new(&columns, weights, compounds, n_bins);
         task.map(Self::new).or_raise(py)
     }
 

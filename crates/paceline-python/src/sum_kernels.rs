@@ -10,6 +10,22 @@ use super::{OrRaise, indices};
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{moments, rdf, superposed};
 
+/// Add a leaf's rows to mean and sums of squared deviations; the number of rows.
+#[pyfunction]
+pub(super) fn accumulate_rows(
+    py: Python<'_>,
+    rows: PyReadonlyArray2<'_, f64>,
+    mut mean: PyReadwriteArray2<'_, f64>,
+    mut squares: PyReadwriteArray2<'_, f64>,
+) -> PyResult<u64> {
+    let rows = rows.as_slice()?;
+    let (mean, squares) = (mean.as_slice_mut()?, squares.as_slice_mut()?);
+    let mut count = 0;
+    py.detach(|| moments::accumulate_rows(rows, mean, squares, &mut count))
+        .or_raise(py)?;
+    Ok(count)
+}
+
 /// Merge the moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
 pub(super) fn merge_moments(

@@ -1,6 +1,6 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,3 +92,33 @@ class CoreMoments(CoreSuperposed):
         """Merge the moments of neighbours."""
         count = _core.merge_moments(*left[:3], *right[:3])
         return count, left[1], left[2], left[3] + right[3]
+
+
+class Moments(NamedTuple):
+    """Number of frames; mean, and sum of squared deviations from it, of each of some numbers."""
+
+    n_frames: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Mean squared deviation; NaN without frames."""
+        return self.squares / self.n_frames if self.n_frames else np.full_like(self.squares, np.nan)
+
+
+class RowMoments:
+    """Moments of each number of the rows that a kernel of the core computes."""
+
+    def __init__(self, rows: CoreRows):
+        self._rows = rows
+
+    def compute(self, block: Block) -> Moments:
+        """Compute the moments of a leaf, of shape (1, n_columns)."""
+        rows = self._rows.compute(block)
+        mean, squares = np.zeros((1, rows.shape[1])), np.zeros((1, rows.shape[1]))
+        return Moments(_core.accumulate_rows(rows, mean, squares), mean, squares)
+
+    def merge(self, left: Moments, right: Moments) -> Moments:
+        """Merge the moments of two neighbours, into the left ones."""
+        return Moments(_core.merge_moments(*left, *right), left.mean, left.squares)

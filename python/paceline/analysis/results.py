@@ -224,8 +224,9 @@ class Results(dict[str, Any]):
         Parameters
         ----------
         path : path-like
-            Ending in .npz (all arrays), .csv or .tsv (the table; provenance in lines that begin
-            with #), or .xvg (the columns of the figure, for Grace and GROMACS's users).
+            Ending in .npz (all arrays; those of results within results as "x.dim"), .csv or .tsv
+            (the table; provenance in lines that begin with #), or .xvg (the columns of the figure,
+            for Grace and GROMACS's users).
         overwrite : bool
             Replace an existing file.
 
@@ -247,9 +248,7 @@ class Results(dict[str, Any]):
         provenance = [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
         if _ending(path) == ".npz":
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                # A Universe is no array.
-                arrays = {name: one for name, one in self.items() if not hasattr(one, "atoms")}
-                np.savez(file, **arrays, provenance=np.array(provenance, dtype=str))
+                np.savez(file, **_flat(self), provenance=np.array(provenance, dtype=str))
         elif _ending(path) == ".xvg":
             with new_file(path, overwrite=overwrite) as file:
                 file.writelines(f"# {line}\n" for line in provenance)
@@ -476,6 +475,17 @@ def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
     stop = np.minimum(places + width // 2 + 1, len(values))
     with np.errstate(invalid="ignore"):
         return (sums[stop] - sums[first]) / (counts[stop] - counts[first])
+
+
+def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+    """Name the arrays of results within results as `x.mass_density`; leave out Universes."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if hasattr(value, "atoms"):
+            continue
+        inner = isinstance(value, Mapping)
+        found |= _flat(value, f"{group}{name}.") if inner else {f"{group}{name}": value}
+    return found
 
 
 def _in_quotes(text: str) -> str:

@@ -1,0 +1,379 @@
+//! Densities: of mass and charge along the axes of each frame's cell, and of atoms on a grid.
+
+use super::cell::{ApplyPbc, Cell};
+use super::histogram::Bins;
+use super::rows::{Frames, RowKernel};
+use super::transform::Refused;
+use super::{Columns, check_len};
+use paceline_formats::error::{Error, Result};
+
+/// Partial sums of a bin, added to in turn: one would wait for the other.
+const LANES: usize = 2;
+/// Atoms whose bins are told at a time.
+const TILE: usize = 64;
+/// With more bins, single precision tells too few of them.
+const MOST_BINS: usize = 1 << 14;
+/// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
+const TO_WHOLE: f32 = 12_582_912.0;
+
+const NOT_FINITE: &str = "positions are not all finite numbers";
+
+/// Density of mass and charge along x, y and z.
+///
+/// The atoms, or the centers of mass of compounds, are brought into the brick `a_x` × `b_y` × `c_z`
+/// at the origin, which holds each of them once in any cell. Bins divide the longest edge of it,
+/// and go on for the other axes with the same width.
+#[derive(Debug, Clone)]
+pub struct Profiles {
+    columns: Columns,
+    /// Mass and charge of each atom, or of each compound.
+    weights: Vec<[f64; 2]>,
+    compounds: Option<Compounds>,
+    n_bins: usize,
+}
+
+/// The compound and the mass of each atom.
+#[derive(Debug, Clone)]
+struct Compounds {
+    of_atom: Vec<(usize, f64)>,
+}
+
+/// The bins of one frame, and the way into its brick.
+struct Brick {
+    edges: [f32; 3],
+    into: ApplyPbc,
+    bins: Bins,
+    /// Bins per Å, and how far from the middle of a bin, in bins, a position is certainly within it.
+    scale: f32,
+    certain: f32,
+}
+
+/// Some atoms: x, y and z of each, their bins, and 1 where one of these is in doubt.
+struct Tile {
+    x: [[f32; TILE]; 3],
+    bins: [[u32; TILE]; 3],
+    doubts: [u32; TILE],
+}
+
+impl Default for Tile {
+    fn default() -> Self {
+        Tile {
+            x: [[0.0; TILE]; 3],
+            bins: [[0; TILE]; 3],
+            doubts: [0; TILE],
+        }
+    }
+}
+
+/// Mass and charge in each bin of each axis, in partial sums.
+struct Sums {
+    n_bins: usize,
+    of_bins: Vec<[[f64; 2]; LANES]>,
+}
+
+impl Profiles {
+    /// `weights` are mass and charge of each atom; with `compounds` (the compound and the mass of
+    /// each atom), those of each compound.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where these do not belong together, there are no atoms or bins, or a
+    /// compound has no mass.
+    pub fn new(
+        columns: &[usize],
+        weights: &[[f64; 2]],
+        compounds: Option<Vec<(usize, f64)>>,
+        n_bins: usize,
+    ) -> Result<Self> {
+        let refuse = |reason: &str| Err(Error::Argument(reason.to_string()));
+        if columns.is_empty() || n_bins == 0 {
+            return refuse("a density needs atoms and bins");
+        }
+        if let Some(of_atom) = &compounds {
+            check_len("compounds of atoms", of_atom.len(), columns.len())?;
+            if of_atom
+                .iter()
+                .any(|&(compound, _)| compound >= weights.len())
+            {
+                return refuse("a compound has no weights");
+            }
+            if weights.iter().any(|&[mass, _]| mass == 0.0) {
+                return refuse("a compound has no mass");
+            }
+        } else {
+            check_len("masses and charges", weights.len(), columns.len())?;
+        }
+        Ok(Profiles {
+            columns: Columns::new(columns),
+            weights: weights.to_vec(),
+            compounds: compounds.map(|of_atom| Compounds { of_atom }),
+            n_bins,
+        })
+    }
+
+    /// Fill a row, given the positions of the atoms.
+    fn fill(&self, x: &[f32], cell: &Cell, sums: &mut Sums, row: &mut [f64]) -> Result<(), String> {
+        sums.of_bins.fill([[0.0; 2]; LANES]);
+        let brick = Brick::new(cell, self.n_bins, self.compounds.is_none());
+        match &self.compounds {
+            None => brick.add_atoms(x, &self.weights, sums)?,
+            Some(compounds) => {
+                let centers = compounds.centers(x, &self.weights);
+                brick.add_centers(&centers, cell, &self.weights, sums)?;
+            }
+        }
+        let edges = brick.edges.map(f64::from);
+        let width = brick.bins.end() / self.n_bins as f64;
+        let slices: [f64; 3] = std::array::from_fn(|axis| cell.volume() / edges[axis] * width);
+        let (profiles, rest) = row.split_at_mut(6 * self.n_bins);
+        let axes = profiles.chunks_exact_mut(2 * self.n_bins);
+        let of_axes = sums.of_bins.chunks_exact(self.n_bins);
+        for ((profiles, of_bins), slice) in axes.zip(of_axes).zip(slices) {
+            let (masses, charges) = profiles.split_at_mut(self.n_bins);
+            for ((mass, charge), [a, b]) in masses.iter_mut().zip(charges).zip(of_bins) {
+                *mass = (a[0] + b[0]) / slice;
+                *charge = (a[1] + b[1]) / slice;
+            }
+        }
+        rest[0] = brick.bins.end();
+        rest[1..].copy_from_slice(&slices);
+        Ok(())
+    }
+}
+
+impl RowKernel for Profiles {
+    /// Of each axis, the density of mass in each bin, then that of charge; then the end of the last
+    /// bin, and the volume of a bin along each axis.
+    fn n_columns(&self) -> usize {
+        6 * self.n_bins + 4
+    }
+
+    /// Units of the weights per Å³; Å; Å³. Frames with positions that are not finite are refused.
+    fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
+        self.columns.check(frames.n_atoms())?;
+        let mut scratch = Vec::new();
+        let mut sums = Sums {
+            n_bins: self.n_bins,
+            of_bins: vec![[[0.0; 2]; LANES]; 3 * self.n_bins],
+        };
+        frames.fill_rows(out, self.n_columns(), |frame, dimensions, row| {
+            let cell = Cell::new(dimensions);
+            let cell = cell.map_err(|no_cell| no_cell.reason("a density along an axis"))?;
+            let positions = self.columns.pick(frame, &mut scratch);
+            self.fill(positions, &cell, &mut sums, row)
+        })
+    }
+}
+
+impl Compounds {
+    /// Centers of mass of the compounds, of their atoms as they are, Å.
+    fn centers(&self, x: &[f32], weights: &[[f64; 2]]) -> Vec<[f64; 3]> {
+        let mut centers = vec![[0.0; 3]; weights.len()];
+        for (&(compound, mass), x) in self.of_atom.iter().zip(x.as_chunks::<3>().0) {
+            for (sum, &x) in centers[compound].iter_mut().zip(x) {
+                *sum += mass * f64::from(x);
+            }
+        }
+        for (center, &[mass, _]) in centers.iter_mut().zip(weights) {
+            *center = center.map(|sum| sum / mass);
+        }
+        centers
+    }
+}
+
+impl Brick {
+    /// Edges of bins are those of `numpy.histogram`, of atoms in single precision.
+    fn new(cell: &Cell, n_bins: usize, single: bool) -> Self {
+        let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
+        let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));
+        let bins = Bins::even(longest, n_bins, single);
+        let few = n_bins <= MOST_BINS;
+        let error = 9.0 * n_bins as f32 * f32::EPSILON;
+        Brick {
+            edges,
+            into: ApplyPbc::brick(cell.vectors()),
+            scale: (n_bins as f64 / longest) as f32,
+            certain: if few { 0.5 - error } else { -1.0 },
+            bins,
+        }
+    }
+
+    fn add_atoms(&self, x: &[f32], weights: &[[f64; 2]], sums: &mut Sums) -> Result<(), String> {
+        let mut tile = Tile::default();
+        for (x, weights) in x.as_chunks::<3>().0.chunks(TILE).zip(weights.chunks(TILE)) {
+            self.tell(x, &mut tile);
+            for (i, (&x, weight)) in x.iter().zip(weights).enumerate() {
+                let bins = if tile.doubts[i] == 0 {
+                    std::array::from_fn(|axis| tile.bins[axis][i] as usize)
+                } else {
+                    self.bins_of(x)?
+                };
+                sums.add(i % LANES, bins, weight);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bins of atoms that are at most one cell away from the brick, and which are in doubt.
+    #[inline(never)]
+    fn tell(&self, atoms: &[[f32; 3]], tile: &mut Tile) {
+        let Tile { x, bins, doubts } = tile;
+        for (i, atom) in atoms.iter().enumerate() {
+            [x[0][i], x[1][i], x[2][i]] = *atom;
+        }
+        self.into.apply_to(x);
+        doubts.fill(0);
+        for ((x, bins), high) in x.iter().zip(bins).zip(self.edges) {
+            for ((&x, bin), doubt) in x.iter().zip(bins).zip(&mut *doubts) {
+                let place = x * self.scale - 0.5;
+                let whole = place + TO_WHOLE;
+                let off = (place - (whole - TO_WHOLE)).abs();
+                *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits());
+                // Not the other way around: what is no number is in doubt.
+                let sure = (x >= 0.0) & (x < high) & (off <= self.certain);
+                *doubt |= u32::from(!sure);
+            }
+        }
+    }
+
+    fn bins_of(&self, x: [f32; 3]) -> Result<[usize; 3], String> {
+        if !x.iter().all(|x| x.is_finite()) {
+            return Err(NOT_FINITE.to_string());
+        }
+        let home = self.into.apply(x);
+        let home = home
+            .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))?;
+        Ok(home.map(|x| self.bins.nearest(x.into())))
+    }
+
+    fn add_centers(
+        &self,
+        centers: &[[f64; 3]],
+        cell: &Cell,
+        weights: &[[f64; 2]],
+        sums: &mut Sums,
+    ) -> Result<(), String> {
+        for (i, (&center, weight)) in centers.iter().zip(weights).enumerate() {
+            if !center.iter().all(|x| x.is_finite()) {
+                return Err(NOT_FINITE.to_string());
+            }
+            let mut home = center;
+            for axis in [2, 1, 0] {
+                let vector = cell.vectors()[axis];
+                let number = (home[axis] / vector[axis]).floor();
+                home = std::array::from_fn(|i| home[i] - number * vector[i]);
+            }
+            sums.add(i % LANES, home.map(|x| self.bins.nearest(x)), weight);
+        }
+        Ok(())
+    }
+}
+
+impl Sums {
+    #[inline]
+    fn add(&mut self, lane: usize, bins: [usize; 3], &[mass, charge]: &[f64; 2]) {
+        for (axis, bin) in bins.into_iter().enumerate() {
+            let sums = &mut self.of_bins[axis * self.n_bins + bin][lane];
+            sums[0] += mass;
+            sums[1] += charge;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    const CELLS: [[f32; 6]; 3] = [
+        [30.0, 40.0, 50.0, 90.0, 90.0, 90.0],
+        [80.017, 80.017, 80.017, 60.0, 60.0, 90.0],
+        [25.0, 40.0, 31.0, 85.0, 95.0, 120.0],
+    ];
+
+    fn row(profiles: &Profiles, frame: &[f32], cell: [f32; 6]) -> Result<Vec<f64>, String> {
+        let mut row = vec![0.0; profiles.n_columns()];
+        let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
+        match profiles.compute(&frames, &mut row).expect("atoms") {
+            None => Ok(row),
+            Some((_, reason)) => Err(reason),
+        }
+    }
+
+    /// Mass in each bin of each axis, atom by atom.
+    fn plain(frame: &[f32], cell: [f32; 6], masses: &[[f64; 2]], n_bins: usize) -> Vec<f64> {
+        let cell = Cell::new(cell).expect("a cell");
+        let brick = Brick::new(&cell, n_bins, true);
+        let mut found = vec![0.0; 3 * n_bins];
+        for (x, [mass, _]) in frame.as_chunks::<3>().0.iter().zip(masses) {
+            let home = brick.into.apply(*x).expect("near");
+            for (axis, x) in home.into_iter().enumerate() {
+                found[axis * n_bins + brick.bins.nearest(x.into())] += mass;
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn many_atoms_are_counted_as_one_by_one() {
+        let mut random = Random(61);
+        for cell in CELLS {
+            for (n_atoms, n_bins, size) in [(1, 1, 20.0), (203, 57, 60.0), (700, 20_000, 400.0)] {
+                let frame = random.structure(n_atoms, size, 30.0);
+                let frame: Vec<f32> = frame.iter().map(|&x| x as f32).collect();
+                let masses: Vec<[f64; 2]> = (0..n_atoms).map(|i| [(i % 9) as f64, 1.0]).collect();
+                let columns: Vec<usize> = (0..n_atoms).collect();
+                let profiles = Profiles::new(&columns, &masses, None, n_bins).expect("atoms");
+                let row = row(&profiles, &frame, cell).expect("a row");
+                let slices = &row[6 * n_bins + 1..];
+                for (axis, wanted) in plain(&frame, cell, &masses, n_bins)
+                    .chunks(n_bins)
+                    .enumerate()
+                {
+                    let found = &row[2 * axis * n_bins..][..2 * n_bins];
+                    for (found, wanted) in found.iter().zip(wanted) {
+                        assert!((found * slices[axis] - wanted).abs() < 1e-9);
+                    }
+                    let charge: f64 = found[n_bins..].iter().sum();
+                    assert!((charge * slices[axis] - n_atoms as f64).abs() < 1e-9 * n_atoms as f64);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn compounds_are_at_their_centers() {
+        // Two of two atoms each, of unequal masses; the second one's center is out of the cell.
+        let frame = [
+            1.0, 1.0, 1.0, 29.0, 3.0, 5.0, 10.0, 10.0, 49.0, 10.0, 10.0, 52.0,
+        ];
+        let of_atom = vec![(0, 3.0), (0, 1.0), (1, 1.0), (1, 1.0)];
+        let weights = [[4.0, 0.5], [2.0, -1.0]];
+        let profiles = Profiles::new(&[0, 1, 2, 3], &weights, Some(of_atom), 50).expect("atoms");
+        let row = row(&profiles, &frame, CELLS[0]).expect("a row");
+        let full: Vec<usize> = (0..300).filter(|&i| row[i] != 0.0).collect();
+        assert_eq!(
+            full,
+            [8, 10, 58, 60, 101, 110, 151, 160, 200, 202, 250, 252]
+        );
+        assert_eq!(row[300..], [50.0, 2000.0, 1500.0, 1200.0]);
+        assert_eq!((row[8], row[60], row[202]), (0.002, -0.0005, 4.0 / 1200.0));
+    }
+
+    #[test]
+    fn what_has_no_density_is_refused() {
+        let weights = [[1.0, 0.0]; 2];
+        let profiles = Profiles::new(&[0, 1], &weights, None, 5).expect("atoms");
+        for x in [f32::NAN, f32::INFINITY] {
+            let found = row(&profiles, &[1.0, 2.0, 3.0, 1.0, x, 1.0], CELLS[1]);
+            assert_eq!(found, Err(NOT_FINITE.to_string()));
+        }
+        let frame = [1.0, 2.0, 3.0, 1e30, 1.0, 1.0];
+        assert!(row(&profiles, &frame, CELLS[1]).is_err_and(|reason| reason.contains("too far")));
+        assert!(row(&profiles, &frame, [0.0; 6]).is_err_and(|reason| reason.contains("no cell")));
+        assert!(Profiles::new(&[], &[], None, 5).is_err());
+        assert!(Profiles::new(&[0, 1], &weights[..1], None, 5).is_err());
+        assert!(Profiles::new(&[0, 1], &weights, None, 0).is_err());
+        assert!(Profiles::new(&[0], &weights, Some(vec![(2, 1.0)]), 5).is_err());
+        assert!(Profiles::new(&[0], &[[0.0, 1.0]], Some(vec![(0, 0.0)]), 5).is_err());
+    }
+}

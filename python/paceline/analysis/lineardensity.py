@@ -1,0 +1,235 @@
+"""Densities along axes, with the parameters and results of MDAnalysis.analysis.lineardensity."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import Reduction
+from paceline.analysis.kernels import CoreRows, Moments, RowMoments
+from paceline.analysis.results import Results, Table
+from paceline.errors import SelectionError, UnsupportedError
+
+#: Groups of atoms whose centers of mass may stand for them, and the attributes that number them.
+COMPOUNDS = {"residues": "resindices", "segments": "segindices", "fragments": "fragindices"}
+#: Names of results that MDAnalysis deprecated, and their new ones.
+DEPRECATED = {
+    "pos": "mass_density",
+    "pos_std": "mass_density_stddev",
+    "char": "charge_density",
+    "char_std": "charge_density_stddev",
+}
+
+
+class AxisResults(Results):
+    """Results along one axis; the names that MDAnalysis deprecated are understood."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(_current(name))
+
+
+class LinearDensity(AnalysisBase):
+    r"""Density of mass and charge along x, y and z.
+
+    $$\rho(z) = \left\langle \frac{1}{V_\mathrm{slice}}
+                \sum_{i:\, z_i \in \mathrm{slice}} m_i \right\rangle$$
+
+    The volume of a slice is that of the cell, over its height along the axis, times the width of
+    the bin, in each frame. Atoms are first brought into the brick $a_x \times b_y \times c_z$ at
+    the origin: the cell itself where that is rectangular, and as large, and filled as evenly, where
+    it is not. In each frame the bins divide its longest edge into the same number of parts, so in a
+    varying cell they grow and shrink with it. Where an axis has a shorter edge, the bin in which it
+    ends is filled in part, and those beyond are empty.
+
+    MDAnalysis keeps the first cell, takes the product of its three lengths for its volume, and a
+    rounded number of slices; see "Where tools disagree".
+
+    Parameters
+    ----------
+    select : AtomGroup
+        The atoms. They need masses and charges.
+    grouping : {"atoms", "residues", "segments", "fragments"}
+        Count atoms where they are, or those of each residue, segment or fragment at their center
+        of mass. Molecules must be whole for that.
+    binsize : float
+        Width of the bins in the Universe's present frame, Å, rounded up to a whole part of the
+        longest edge.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    nbins : int
+        Number of bins.
+    results.x, results.y, results.z : Results
+        Of each axis:
+    results.x.dim : int
+        0 for x, 1 for y, 2 for z.
+    results.x.mass_density, results.x.mass_density_stddev : numpy.ndarray of float64, (nbins,)
+        Mean over frames, and standard deviation, g cm⁻³.
+    results.x.charge_density, results.x.charge_density_stddev : numpy.ndarray of float64, (nbins,)
+        Mean over frames, and standard deviation, e mol cm⁻³.
+    results.x.slice_volume : float
+        Volume of a bin, mean over frames, Å³.
+    results.x.hist_bin_edges : numpy.ndarray of float32 or float64, shape (nbins + 1,)
+        Borders of the bins, mean over frames, Å: float64 for centers of mass, as in MDAnalysis.
+
+    Raises
+    ------
+    SelectionError
+        The group holds no atoms.
+    UnsupportedError
+        The group updates itself, or the topology lacks masses, charges or what groups them, or the
+        present frame has no cell.
+    ValueError
+        Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell, or
+        an impossible one, or positions that are not finite.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import TPR, XTC
+    >>> u = paceline.Universe(TPR, XTC)
+    >>> density = LinearDensity(u.atoms, binsize=20).run()
+    >>> density.results.z.mass_density.round(2)
+    array([1.02, 1.03, 0.84, 0.  ])
+    """
+
+    SHARED_RESULTS = ("x", "y", "z")
+
+    def __init__(
+        self, select: Any, grouping: str = "atoms", binsize: float = 0.25, verbose: bool = False
+    ):
+        super().__init__(select, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("LinearDensity: select holds no atoms")
+        if grouping != "atoms" and grouping not in COMPOUNDS:
+            raise ValueError(
+                f"{grouping!r} is not a valid value for grouping: expected 'atoms', 'residues', "
+                "'segments' or 'fragments'"
+            )
+        self.grouping, self.binsize = grouping, binsize
+        masses, charges = (
+            np.asarray(self._of_atoms(name), dtype=np.float64) for name in ("masses", "charges")
+        )
+        self._compounds: tuple[np.ndarray, np.ndarray] | None = None
+        if grouping != "atoms":
+            numbers = self._of_atoms(COMPOUNDS[grouping])
+            found, rows = np.unique(numbers, return_inverse=True)
+            self._compounds = np.asarray(rows, dtype=np.int64), masses
+            masses = np.bincount(rows, weights=masses).astype(np.float64)
+            charges = np.bincount(rows, weights=charges).astype(np.float64)
+            if not masses.all():
+                number = found[np.flatnonzero(masses == 0)[0]]
+                raise UnsupportedError(
+                    f"LinearDensity: number {number} of the {grouping} has no mass, and so no "
+                    "center of mass; leave it out, or take grouping='atoms'"
+                )
+        self.masses, self.charges = masses, charges
+        self.nbins = self._number_of_bins()
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        ours = cls(theirs._ags[0], theirs.grouping, theirs.binsize)
+        ours.nbins = int(theirs.nbins)
+        return ours
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "grouping": self.grouping,
+            "binsize": self.binsize,
+            "nbins": self.nbins,
+        }
+
+    def prepare(self) -> Reduction:
+        """Collect masses and charges."""
+        weights = np.column_stack([self.masses, self.charges])
+        return RowMoments(CoreRows("density_profiles", weights, self._compounds, self.nbins))
+
+    def finish(self, value: Moments) -> None:
+        """Divide the moments by the number of frames."""
+        from MDAnalysis.units import constants
+
+        mean, deviation = value.mean[0], np.sqrt(value.variance[0])
+        (end, *slices), split = mean[6 * self.nbins :], (3, 2, self.nbins)
+        densities, deviations = (
+            values[: 6 * self.nbins].reshape(split)
+            / (constants["N_Avogadro"] * 1e-24)  # of Å³, cm³ per mol
+            for values in (mean, deviation)
+        )
+        kind = np.float32 if self.grouping == "atoms" else np.float64
+        edges = np.histogram_bin_edges(np.empty(0, kind), self.nbins, (0.0, kind(end)))  # type: ignore[arg-type]
+        columns = {"position (Å)": (edges[1:] + edges[:-1]) / 2}
+        axes = {}
+        for dim, axis in enumerate("xyz"):
+            axes[axis] = AxisResults(
+                dim=dim,
+                slice_volume=slices[dim],
+                mass_density=densities[dim, 0],
+                mass_density_stddev=deviations[dim, 0],
+                charge_density=densities[dim, 1],
+                charge_density_stddev=deviations[dim, 1],
+                hist_bin_edges=edges,
+            )
+            columns |= {
+                f"{axis}: mass density (g cm⁻³)": densities[dim, 0],
+                f"{axis}: mass density, standard deviation (g cm⁻³)": deviations[dim, 0],
+                f"{axis}: charge density (e mol cm⁻³)": densities[dim, 1],
+                f"{axis}: charge density, standard deviation (e mol cm⁻³)": deviations[dim, 1],
+            }
+        drawn = {f"{axis}: mass density (g cm⁻³)": f"along {axis}" for axis in axes}
+        table = Table(columns, "position (Å)", drawn, "mass density (g cm⁻³)")
+        self.results = Results(table=table, provenance=self.record(), **axes)
+
+    def _of_atoms(self, attribute: str) -> np.ndarray:
+        """Get an attribute of the atoms that a density needs."""
+        try:
+            return np.asarray(getattr(self.atomgroup, attribute))
+        except AttributeError:
+            wanted = "bonds" if attribute == "fragindices" else attribute
+            raise UnsupportedError(
+                f"LinearDensity needs {wanted}, which the topology has not: take a topology with "
+                f"them, or add them, as by add_TopologyAttr({wanted!r}, ...)"
+            ) from None
+
+    def _number_of_bins(self) -> int:
+        """Find how many bins the longest edge of the present cell has."""
+        dimensions = self.atomgroup.universe.dimensions
+        edges = np.zeros(3, dtype=np.float32)
+        if dimensions is not None:
+            cell = np.asarray(dimensions, dtype=np.float32)[None]
+            edges = _core.cell_vectors(cell)[0].diagonal().astype(np.float32)
+        if not edges.all():
+            raise UnsupportedError(
+                "LinearDensity needs a cell, which the present frame has not: go to a frame with "
+                "one, or set it with MDAnalysis and write the trajectory again"
+            )
+        if not 0 < self.binsize <= edges.max():
+            raise ValueError(
+                f"binsize must be above 0 and at most the longest edge of the cell, "
+                f"{edges.max():g} Å, not {self.binsize!r}"
+            )
+        return int(edges.max() // self.binsize)
+
+
+def _current(name: str) -> str:
+    """Replace a deprecated name of a result, with a warning."""
+    if name not in DEPRECATED:
+        return name
+    warnings.warn(
+        f"`{name}` is deprecated and will be removed in version 3.0.0 of MDAnalysis. "
+        f"Please use `{DEPRECATED[name]}` instead.",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    return DEPRECATED[name]
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)
