@@ -1,6 +1,7 @@
 """Dihedral angles, with the parameters and results of MDAnalysis.analysis.dihedrals."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -77,8 +78,8 @@ class _Dihedrals(AnalysisBase):
         if len(legend) > LINES:
             some = dict(list(legend.items())[:LINES])
             label = f"angle (°), the first {LINES} of {len(legend)}"
-            drawn = Table(columns, "time (ps)", some, label)
-        return Table(columns, "time (ps)", legend, "angle (°)", drawn)
+            drawn = Table(columns, "time (ps)", some, label, cyclic=True)
+        return Table(columns, "time (ps)", legend, "angle (°)", drawn, cyclic=True)
 
 
 class Dihedral(_Dihedrals):
@@ -265,7 +266,7 @@ class Ramachandran(_Dihedrals):
         x, y = (f"{name} (°)" for name in self.ANGLES)
         label = y if step == 1 else f"{y}, one of {step} frames"
         drawn = Table({x: points[:, 0], y: points[:, 1]}, x, {y: y}, label, points=True)
-        table = Table(table.columns, table.x, table.y, table.y_label, drawn)
+        table = replace(table, drawn=drawn)
         self.results = Results(table=table, provenance=self.record(), angles=value)
 
     def plot(self, ax: Any = None, ref: bool = False, **kwargs: Any) -> Any:

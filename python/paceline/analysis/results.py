@@ -389,13 +389,14 @@ def _draw(table: Table, ax: Any) -> Any:
         return _draw_states(table.columns[table.x], table.x, table.states, ax)
     x = table.columns[table.x]
     width = len(x) // WINDOWS | 1
-    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS
+    points = table.points or table.cyclic  # lines would go through all of a turn
+    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
     means = table.means() if len(table.y) <= NAMED else {}
     for title, name in table.y.items():
         values = table.columns[title]
         if title in means:
             name = f"{name}, {means[title].short}"
-        if table.points:
+        if points:
             ax.plot(x, values, ".", markersize=1, label=name)
         elif has_mean:
             (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4)
@@ -415,6 +416,8 @@ def _draw(table: Table, ax: Any) -> Any:
             bbox_to_anchor=(0, 1),
             frameon=False,
             borderaxespad=0,
+            ncols=2 if len(table.y) > NAMED else 1,
+            markerscale=5 if points else None,
             title=f"running mean of {width} frames" if has_mean else None,
             alignment="left",
         )

@@ -176,7 +176,8 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
         if args.checkpoint is not None:
             # Until the results are where they were wanted: a disk may be full.
             kept = stack.enter_context(Checkpoint(args.checkpoint))
-        run_analysis(args, universe, analysis, checkpoint=kept)
+        memory = {"max_memory": args.max_memory} if "max_memory" in args else {}
+        run_analysis(args, universe, analysis, checkpoint=kept, **memory)
         with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
             _save(args, analysis.results)
         save_report(args, analysis.timings)

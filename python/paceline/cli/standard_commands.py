@@ -1,0 +1,128 @@
+"""Commands of analyses that take a selection and few parameters, from one table."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.cli.options import add_analysis_arguments, add_memory_argument
+from paceline.cli.parser import CommandParser
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the analysis that it runs.
+
+    Attributes
+    ----------
+    name, analysis : str
+        Of the command; and module and class below `paceline.analysis`.
+    select : str
+        Atoms by default.
+    summary, description : str
+        What it computes, in a line and in a few.
+    examples : sequence of str
+        Arguments of example calls.
+    options : mapping
+        Keywords of the class, with the arguments of their options.
+    stages : bool
+        True if it may pass over the frames several times.
+    """
+
+    name: str
+    analysis: str
+    select: str
+    summary: str
+    description: str
+    examples: Sequence[str]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stages: bool = False
+
+    def add(self, commands: Any) -> CommandParser:
+        """Add the command and its arguments."""
+        lines = [f"  paceline {self.name} {example}" for example in self.examples]
+        parser: CommandParser = commands.add_parser(
+            self.name,
+            help=self.summary,
+            description=self.description,
+            epilog="\n".join(["examples:", *lines]) + "\n",
+        )
+        add_analysis_arguments(parser, select=self.select)
+        if self.stages:
+            add_memory_argument(parser)
+        section = parser.section("calculation") if self.options else None
+        for keyword, given in self.options.items():
+            assert section is not None
+            section.add_argument(f"--{keyword.replace('_', '-')}", **given)
+        parser.set_defaults(run=self.run, analysis_of=self.analysis_of)
+        return parser
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Run the command."""
+        from paceline.cli.analysis_steps import run_and_report
+
+        run_and_report(args, *self.analysis_of(args))
+
+    def analysis_of(self, args: argparse.Namespace) -> tuple[Any, Any]:
+        """Open the Universe, and make the analysis of it, that arguments ask for."""
+        from importlib import import_module
+
+        from paceline.cli.analysis_steps import open_universe, selected
+
+        module, _, name = self.analysis.rpartition(".")
+        made = getattr(import_module(f"paceline.analysis.{module}"), name)
+        universe = open_universe(args)
+        atoms = selected(universe, args.select or "all")
+        return universe, made(atoms, **{name: getattr(args, name) for name in self.options})
+
+
+COMPOUND = {
+    "choices": ("group", "residues", "segments", "fragments"),
+    "default": "group",
+    "help": "all atoms together, or each residue, segment or molecule by itself [%(default)s]",
+}
+
+COMMANDS = (
+    Command(
+        "gyration",
+        "gyration.Gyration",
+        "protein",
+        "radius of gyration and shape",
+        "Radius of gyration (Å), also about x, y and z, moments of the gyration tensor (Å²), "
+        "asphericity and shape parameter of each frame, weighted by mass. Molecules must be whole: "
+        "--unwrap makes them so.",
+        (
+            "adk.psf adk.dcd -o gyration.csv --plot gyration.png",
+            "md.tpr md.xtc --select protein --unwrap --compound segments -o gyration.npz",
+        ),
+        {"compound": COMPOUND},
+    ),
+    Command(
+        "ramachandran",
+        "dihedrals.Ramachandran",
+        "protein",
+        "backbone dihedrals φ and ψ of each residue",
+        "Dihedral angles φ and ψ (degrees) of each residue that has both, and their plot.",
+        (
+            "adk.psf adk.dcd -o angles.csv --plot ramachandran.png",
+            'md.tpr md.xtc --select "resid 10-20" -o angles.npz',
+        ),
+    ),
+    Command(
+        "chi",
+        "dihedrals.ChiAngles",
+        "protein",
+        "side-chain dihedrals χ1 to χ5 of each residue",
+        "Dihedral angles χ1 to χ5 (degrees) of the side chains of all residues that have them.",
+        ('md.tpr md.xtc --select "resid 10-20" -o chi.csv --plot chi.png',),
+    ),
+    Command(
+        "dssp",
+        "dssp.DSSP",
+        "protein",
+        "secondary structure of each residue",
+        "Secondary structure of each residue in each frame: helix (H), strand (E) or neither (-), "
+        "by hydrogen bonds between backbone atoms.",
+        ("adk.psf adk.dcd -o dssp.csv --plot dssp.png",),
+    ),
+)
