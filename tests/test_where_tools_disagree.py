@@ -7,15 +7,17 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import align, dihedrals, lineardensity, rms
+from MDAnalysis.analysis import align, dihedrals, lineardensity, pca, rms
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
+from scipy.spatial.transform import Rotation
 
 import paceline
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
+from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.trajectory.mdanalysis_reader import Reader
 
@@ -235,3 +237,25 @@ def test_files_that_average_structure_may_not_replace(universe, theirs, tmp_path
     align.AverageStructure(theirs, filename=str(lost), force=False)._writer.close()
     assert kept.read_text() == "mine"
     assert "mine" not in lost.read_text()
+
+
+def test_projections_of_frames_that_turn(theirs, tmp_path):
+    path, n_frames = tmp_path / "turning.dcd", len(theirs.trajectory)
+    atoms = theirs.select_atoms("name CA")
+    turns = Rotation.from_rotvec(
+        np.radians(5) * np.outer(np.arange(n_frames), [0, 0, 1])
+    ).as_matrix()
+    with MDAnalysis.Writer(str(path), len(atoms)) as writer:
+        turning = MDAnalysis.Merge(atoms)
+        for turn, _ in zip(turns, theirs.trajectory, strict=True):
+            turning.atoms.positions = atoms.positions @ turn.T
+            writer.write(turning.atoms)
+    topology = turning._topology
+    expected = pca.PCA(MDAnalysis.Universe(topology, str(path)), align=True).run()
+    space = expected.transform(expected._u.atoms, 1)
+    found = PCA(paceline.Universe(topology, str(path)), align=True, n_projected=1).run()
+    variance = found.results.projection.var(ddof=1)
+    np.testing.assert_allclose(variance, found.results.variance[0], rtol=1e-9)
+    np.testing.assert_allclose(variance, expected.results.variance[0], rtol=1e-4)
+    ratios = [one.var(ddof=1) / variance for one in (space, found.results.projection)]
+    check_row("projection after", *(f"{one:.2f}" for one in ratios), "paceline")

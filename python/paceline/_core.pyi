@@ -45,6 +45,7 @@ __all__ = [
     "formats",
     "fragments",
     "history_header",
+    "merge_covariance",
     "merge_moments",
     "netcdf_header",
     "read_integers",
@@ -393,6 +394,14 @@ class RowKernel:
         Of each atom, or with compounds (index, and the atom's mass) of each compound: mass, charge.
         """
     @staticmethod
+    def projection(
+        columns: NDArray[np.int64] | None,
+        mean: NDArray[np.float64],
+        directions: NDArray[np.float64],
+        reference: NDArray[np.float64] | None = None,
+    ) -> RowKernel:
+        """Displacements (Å) from mean positions, along directions: rows, of all coordinates."""
+    @staticmethod
     def rmsd(
         columns: NDArray[np.int64] | None,
         groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64] | None]],
@@ -456,6 +465,13 @@ class Superposed:
         squares: NDArray[np.float64],
     ) -> tuple[int, float]:
         """Add a leaf's frames; their number, and the sum of their RMSDs (Å)."""
+    def add_to_covariance(
+        self,
+        positions: NDArray[np.float32],
+        mean: NDArray[np.float64],
+        products: NDArray[np.float64],
+    ) -> int:
+        """Add a leaf's frames to the upper triangle, row by row; their number."""
 
 @final
 class Transform:
@@ -771,6 +787,14 @@ def accumulate_rows(
     rows: NDArray[np.float64], mean: NDArray[np.float64], squares: NDArray[np.float64]
 ) -> int: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def merge_covariance(
+    left_count: int,
+    left_mean: NDArray[np.float64],
+    left_products: NDArray[np.float64],
+    right_count: int,
+    right_mean: NDArray[np.float64],
+    right_products: NDArray[np.float64],
+) -> int: ...
 def merge_moments(
     left_count: int,
     left_mean: NDArray[np.float64],

@@ -9,6 +9,7 @@ from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 
@@ -45,6 +46,13 @@ ANALYSES = {
     ),
     "Janin": Case(
         lambda u: Janin(u.select_atoms("resname LYS ARG")), lambda results: [results.angles]
+    ),
+    "PCA": Case(
+        lambda u: PCA(u, "name CA and resid 1-40", align=True, n_components=5, n_projected=2),
+        lambda results: [
+            *(results.p_components, results.variance),
+            *(results.cumulated_variance, results.projection),
+        ],
     ),
     "RMSD": Case(
         lambda u: RMSD(u, select="backbone", groupselections=["resid 1-29"], weights="mass"),

@@ -38,6 +38,7 @@ use paceline_formats::error::{Error, Result};
 
 mod cell;
 pub mod center_group;
+pub mod covariance;
 pub mod density;
 pub mod dihedrals;
 pub mod dssp;
@@ -45,6 +46,7 @@ pub mod fit_group;
 pub mod gyration;
 mod histogram;
 pub mod moments;
+pub mod projection;
 pub mod qcp;
 pub mod rdf;
 pub mod reference;

@@ -49,37 +49,50 @@ impl Superposed {
         self.atoms.len().saturating_mul(3)
     }
 
+    /// # Errors
+    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where a block of so many atoms
+    /// lacks one.
+    pub fn check(&self, n_atoms: usize) -> Result<()> {
+        self.atoms.check(n_atoms)?;
+        match &self.fit {
+            Some((columns, _)) => columns.check(n_atoms),
+            None => Ok(()),
+        }
+    }
+
+    /// Fill the coordinates (Å) of a frame; the RMSD (Å) of the atoms that were fitted, 0 where
+    /// none are. `check` has been passed.
+    pub fn fill(&self, frame: &[f32], scratch: &mut Vec<f32>, coordinates: &mut [f64]) -> f64 {
+        let Some((columns, reference)) = &self.fit else {
+            let picked = self.atoms.pick(frame, scratch);
+            for (x, &picked) in coordinates.iter_mut().zip(picked) {
+                *x = f64::from(picked);
+            }
+            return 0.0;
+        };
+        let (rmsd, motion) = reference.superpose(columns.pick(frame, scratch));
+        let picked = self.atoms.pick(frame, scratch);
+        apply(&motion, reference.origin(), picked, coordinates);
+        rmsd
+    }
+
     /// Visit the coordinates (Å) of each frame of a block, in order; the sum of the RMSDs (Å) of
     /// the atoms that were fitted, 0 where none are.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_formats::error::Error::Argument) where the block is not of
-    /// whole frames, or lacks an atom.
+    /// As [`Superposed::check`], and where the block is not of whole frames.
     pub fn each_frame(
         &self,
         positions: &[f32],
         n_atoms: usize,
         mut visit: impl FnMut(&[f64]),
     ) -> Result<f64> {
-        self.atoms.check(n_atoms)?;
-        if let Some((columns, _)) = &self.fit {
-            columns.check(n_atoms)?;
-        }
+        self.check(n_atoms)?;
         let mut scratch = Vec::new();
         let mut coordinates = vec![0.0; self.n_coordinates()];
         let mut total = 0.0;
         for frame in frames(positions, n_atoms)? {
-            if let Some((columns, reference)) = &self.fit {
-                let (rmsd, motion) = reference.superpose(columns.pick(frame, &mut scratch));
-                total += rmsd;
-                let picked = self.atoms.pick(frame, &mut scratch);
-                apply(&motion, reference.origin(), picked, &mut coordinates);
-            } else {
-                let picked = self.atoms.pick(frame, &mut scratch);
-                for (x, &picked) in coordinates.iter_mut().zip(picked) {
-                    *x = f64::from(picked);
-                }
-            }
+            total += self.fill(frame, &mut scratch, &mut coordinates);
             visit(&coordinates);
         }
         Ok(total)

@@ -12,8 +12,8 @@ use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::dssp;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
-use paceline_kernels::rows;
 use paceline_kernels::transform::Refused;
+use paceline_kernels::{projection, rows, superposed};
 
 /// Computes a row of numbers for each frame of a block.
 ///
@@ -108,6 +108,30 @@ impl RowKernel {
         };
         let columns = all_columns(columns, n_atoms)?;
         let task = Profiles::new(&columns, weights, compounds, n_bins);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Displacements (Å) from mean positions, along directions: rows, of all coordinates. With
+    /// `reference`, each frame is superposed on it first.
+    #[staticmethod]
+    #[pyo3(signature = (columns, mean, directions, reference=None))]
+    fn projection(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        mean: PyReadonlyArray2<'_, f64>,
+        directions: PyReadonlyArray2<'_, f64>,
+        reference: Option<PyReadonlyArray2<'_, f64>>,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, mean.shape()[0])?;
+        let reference = reference.as_ref().map(|x| x.as_slice()).transpose()?;
+        let fit = reference.map(|reference| superposed::Fit {
+            columns: &columns,
+            reference,
+            weights: None,
+        });
+        let atoms = superposed::Superposed::new(&columns, fit).or_raise(py)?;
+        let (mean, directions) = (mean.as_slice()?, directions.as_slice()?);
+        let task = projection::Projection::new(atoms, mean, directions);
         task.map(Self::new).or_raise(py)
     }
 

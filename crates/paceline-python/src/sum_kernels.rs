@@ -8,7 +8,35 @@ use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{moments, rdf, superposed};
+use paceline_kernels::{covariance, moments, rdf, superposed};
+
+/// Merge the co-moments of the right into those of the left; the number of frames of both.
+#[pyfunction]
+pub(super) fn merge_covariance(
+    py: Python<'_>,
+    left_count: u64,
+    mut left_mean: PyReadwriteArray2<'_, f64>,
+    mut left_products: PyReadwriteArray1<'_, f64>,
+    right_count: u64,
+    right_mean: PyReadonlyArray2<'_, f64>,
+    right_products: PyReadonlyArray1<'_, f64>,
+) -> PyResult<u64> {
+    let mut count = left_count;
+    let (mean, products) = (left_mean.as_slice_mut()?, left_products.as_slice_mut()?);
+    let (right_mean, right_products) = (right_mean.as_slice()?, right_products.as_slice()?);
+    py.detach(|| {
+        covariance::merge(
+            mean,
+            products,
+            &mut count,
+            right_mean,
+            right_products,
+            right_count,
+        )
+    })
+    .or_raise(py)?;
+    Ok(count)
+}
 
 /// Add a leaf's rows to mean and sums of squared deviations; the number of rows.
 #[pyfunction]
@@ -166,5 +194,24 @@ impl Superposed {
             .detach(|| moments::accumulate(positions, n_atoms, &self.0, mean, squares, &mut count))
             .or_raise(py)?;
         Ok((count, rmsd))
+    }
+
+    /// Add a leaf's frames to mean (Å) and products of deviations (Å²); the number of frames.
+    fn add_to_covariance(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        mut mean: PyReadwriteArray2<'_, f64>,
+        mut products: PyReadwriteArray1<'_, f64>,
+    ) -> PyResult<u64> {
+        let n_atoms = positions.shape()[1];
+        let positions = positions.as_slice()?;
+        let (mean, products) = (mean.as_slice_mut()?, products.as_slice_mut()?);
+        let mut count = 0;
+        py.detach(|| {
+            covariance::accumulate(positions, n_atoms, &self.0, mean, products, &mut count)
+        })
+        .or_raise(py)?;
+        Ok(count)
     }
 }

@@ -100,6 +100,8 @@ class AnalysisBase:
     provenance: dict[str, Any]
     #: Results that MDAnalysis's class of the same name has too.
     SHARED_RESULTS: tuple[str, ...] = ()
+    #: Attributes that its methods need after a run, in the order in which they are set.
+    SHARED_ATTRIBUTES: tuple[str, ...] = ()
     start: int | None
     stop: int | None
     step: int | None

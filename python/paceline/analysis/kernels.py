@@ -122,3 +122,25 @@ class RowMoments:
     def merge(self, left: Moments, right: Moments) -> Moments:
         """Merge the moments of two neighbours, into the left ones."""
         return Moments(_core.merge_moments(*left, *right), left.mean, left.squares)
+
+
+#: Number of frames; mean of each coordinate (Å); sums of the products of deviations (Å²), the upper
+#: triangle row by row.
+CovarianceSums = tuple[int, np.ndarray, np.ndarray]
+
+
+class CoreCovariance(CoreSuperposed):
+    """Means and co-moments of all coordinates."""
+
+    def compute(self, block: Block) -> CovarianceSums:
+        """Accumulate the frames of a leaf."""
+        core, n_atoms = self.bind(block)
+        n = 3 * n_atoms
+        mean, products = np.zeros((n_atoms, 3)), np.zeros(n * (n + 1) // 2)
+        count = core.add_to_covariance(block.raw[0], mean, products)
+        return count, mean, products
+
+    def merge(self, left: CovarianceSums, right: CovarianceSums) -> CovarianceSums:
+        """Merge the co-moments of neighbours."""
+        count = _core.merge_covariance(*left, *right)
+        return count, left[1], left[2]

@@ -97,6 +97,8 @@ def _run_natively(
     for name in ours.SHARED_RESULTS:
         if name in ours.results:
             analysis.results[name] = ours.results[name]
+    for name in ours.SHARED_ATTRIBUTES:
+        setattr(analysis, name, getattr(ours, name))
     trajectory.rewind()
     return True
 

@@ -239,7 +239,9 @@ class RMSF(AnalysisBase):
         self._fitted = None
         if align:
             atoms, universe = self.atomgroup, self.atomgroup.universe
-            self._fitted = _choose(universe, align, "align") if isinstance(align, str) else atoms
+            self._fitted = (
+                choose_atoms(universe, align, "align") if isinstance(align, str) else atoms
+            )
             if len(self._fitted) < 3:
                 raise SelectionError(
                     f"align: {len(self._fitted)} atoms have no orientation; select three or more"
@@ -347,7 +349,7 @@ def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple
         of_mobile = of_reference = select
     else:
         raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
-    chosen = _choose(mobile, of_mobile, what), _choose(reference, of_reference, what)
+    chosen = choose_atoms(mobile, of_mobile, what), choose_atoms(reference, of_reference, what)
     if len(chosen[0]) != len(chosen[1]):
         raise SelectionError(
             f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
@@ -358,7 +360,8 @@ def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple
     return chosen
 
 
-def _choose(group: Any, selection: str | list[str] | None, what: str) -> Any:
+def choose_atoms(group: Any, selection: str | list[str] | None, what: str) -> Any:
+    """Select atoms of a group that does not update itself; `what` is the argument's name."""
     check_static(group, what)
     if selection is None:
         return group.atoms

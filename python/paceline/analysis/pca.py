@@ -1,0 +1,372 @@
+"""Principal component analysis, with the parameters and results of MDAnalysis.analysis.pca."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.interfaces import PerFrame, Reduction
+from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
+from paceline.analysis.results import Results, Table
+from paceline.analysis.rms import choose_atoms, first_positions
+from paceline.errors import SelectionError
+
+
+class PCA(AnalysisBase):
+    r"""Principal component analysis of the positions of atoms.
+
+    The components are the eigenvectors of the covariance matrix of all coordinates,
+
+    $$C_{ij} = \frac{1}{n - 1} \sum_t \left(x_i(t) - \bar{x}_i\right)
+               \left(x_j(t) - \bar{x}_j\right)$$
+
+    in decreasing order of their eigenvalues, the variances (Amadei, Linssen & Berendsen 1993,
+    Proteins 17, 412). The entry of largest size in each component is positive. Co-moments are
+    merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242; Pébay 2008, Sandia report
+    SAND2008-6212), with the same bits for any number of workers. Components have the precision of
+    LAPACK.
+
+    Parameters
+    ----------
+    universe : AtomGroup or Universe
+        Where `select` selects.
+    select : str
+        The atoms.
+    align : bool
+        Superpose each frame on the first analysed one, all atoms weighted equally. Molecules must
+        be whole. False takes positions as they are.
+    mean : array of float, shape (n_atoms, 3), optional
+        Positions (Å) to be used as the mean.
+    n_components : int, optional
+        Number of components in the results; by default all.
+    n_projected : int
+        Number of components that all frames are projected on, in a second pass.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.p_components : numpy.ndarray of float64, shape (3 n_atoms, n_components)
+        A component in each column, of length 1.
+    results.variance : numpy.ndarray of float64, shape (n_components,)
+        Variance along each component, Å².
+    results.cumulated_variance : numpy.ndarray of float64, shape (n_components,)
+        Sum of the variances up to each component, as a fraction of the sum of all.
+    results.projection : numpy.ndarray of float64, shape (n_frames, n_projected)
+        Displacement of each frame from the mean along the first components, Å, after the
+        superposition of `align`; only where `n_projected` is not 0. NaN for damaged frames.
+    mean : numpy.ndarray of float64, shape (n_atoms, 3)
+        Mean positions, Å.
+    cov : numpy.ndarray of float64, shape (3 n_atoms, 3 n_atoms)
+        Covariance matrix, Å².
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected.
+    UnsupportedError
+        The group updates itself.
+    ValueError
+        There are fewer than two frames, a position is not finite, or `mean` is of other atoms.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> pca = PCA(u, select="name CA", align=True, n_components=3, n_projected=1).run()
+    >>> pca.results.cumulated_variance.round(2)
+    array([0.9 , 0.95, 0.97])
+    >>> pca.results.projection[[0, -1]].round(1)
+    array([[ 59.1],
+           [-39.4]])
+    """
+
+    SHARED_RESULTS = ("p_components", "variance", "cumulated_variance")
+    SHARED_ATTRIBUTES = (
+        *("mean", "cov", "_n_atoms", "_atoms", "_reference", "_xmean"),
+        *("_variance", "_p_components", "_calculated", "n_components"),
+    )
+    mean: np.ndarray
+    cov: np.ndarray
+
+    def __init__(
+        self,
+        universe: Any,
+        select: str = "all",
+        align: bool = False,
+        mean: Any = None,
+        n_components: int | None = None,
+        *,
+        n_projected: int = 0,
+        verbose: bool = False,
+    ):
+        atoms = choose_atoms(universe, select, "select")
+        super().__init__(atoms, verbose=verbose)
+        if len(atoms) == 0:
+            raise SelectionError(f"select: no atoms match {select!r}")
+        self.align = align
+        self._select, self._n_components = select, n_components
+        self._n_atoms, self._atoms = len(atoms), atoms
+        self._given = None if mean is None else np.asarray(mean, dtype=np.float64)
+        if self._given is not None and self._given.shape != (len(atoms), 3):
+            raise ValueError(
+                f"Number of atoms in reference ({len(self._given)}) does not match number of atoms "
+                f"in the selection ({len(atoms)}): mean must have the shape ({len(atoms)}, 3), "
+                f"found {self._given.shape}"
+            )
+        if not 0 <= n_projected <= 3 * len(atoms):
+            raise ValueError(f"n_projected must be from 0 to {3 * len(atoms)}, found {n_projected}")
+        self.n_projected = n_projected
+        self.stages = 2 if n_projected else 1
+        self._calculated = False
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        return cls(theirs._u, theirs._select, theirs.align, theirs._mean, theirs.n_components)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            **super().parameters(),
+            "select": self._select,
+            "align": self.align,
+            "mean": "of the frames" if self._given is None else "given",
+        }
+
+    @property
+    def n_components(self) -> int | None:
+        """Number of components in the results; may be changed after the run."""
+        return self._n_components
+
+    @n_components.setter
+    def n_components(self, number: int | None) -> None:
+        self._n_components = number
+        if self._calculated:
+            self._fill()
+
+    def prepare(self) -> Reduction:
+        """Fetch the first frame, if frames are superposed on it."""
+        if len(self.frames) < 2:
+            raise ValueError("No covariance information can be gathered from a single frame")
+        self._calculated = False
+        self._first = first_positions(self, self._atoms) if self.align else None
+        return CoreCovariance(self._first)
+
+    def next_stage(self, value: CovarianceSums) -> PerFrame:
+        """Project each frame on what the covariance gives."""
+        self._solve(value)
+        directions = self._p_components[:, : self.n_projected].T
+        return CoreRows("projection", self.mean, np.ascontiguousarray(directions), self._first)
+
+    def finish(self, value: Any) -> None:
+        """Fill the results."""
+        if not self.n_projected:
+            self._solve(value)
+        self.results = Results(provenance=self.record())
+        if self.n_projected:
+            self.results.projection = value
+        self._calculated = True
+        self._fill()
+
+    def _solve(self, value: CovarianceSums) -> None:
+        """Find mean, covariance and its eigenvectors."""
+        count, mean, products = value
+        if count < 2:
+            raise ValueError(
+                f"No covariance information can be gathered from {count} of "
+                f"{len(self.frames)} frames: the others are damaged"
+            )
+        wrong = np.flatnonzero(~np.isfinite(mean).all(axis=1))
+        if len(wrong):
+            raise ValueError(
+                f"there is no covariance: positions of {self._atoms[wrong[0]]} are not finite in "
+                "some frame; `paceline validate` finds it"
+            )
+        n = mean.size
+        cov, first = np.empty((n, n)), 0
+        for row in range(n):
+            stop = first + n - row
+            cov[row, row:] = cov[row:, row] = products[first:stop]
+            first = stop
+        self.mean = mean
+        if self._given is not None:
+            difference = (mean - self._given).ravel()
+            cov += count * np.multiply.outer(difference, difference)
+            self.mean = self._given
+        cov /= count - 1
+        variance, components = np.linalg.eigh(cov)
+        variance, components = variance[::-1], components[:, ::-1]
+        largest = np.abs(components).argmax(axis=0)
+        components = components * np.sign(components[largest, np.arange(n)])
+        self.cov, self._xmean, self._reference = cov, self.mean.ravel(), self._atoms
+        self._variance, self._p_components = variance, components
+
+    def _fill(self) -> None:
+        """Put as many components as are wanted into the results."""
+        n = len(self._variance) if self._n_components is None else self._n_components
+        self._n_components = n
+        fractions = np.cumsum(self._variance) / np.sum(self._variance)
+        columns = {
+            "component": np.arange(1, len(fractions[:n]) + 1),
+            "variance (Å²)": self._variance[:n],
+            "cumulated variance": fractions[:n],
+        }
+        label = "cumulated variance"
+        table = Table(columns, "component", {label: label}, label)
+        arrays = {"projection": self.results.projection} if self.n_projected else {}
+        self.results = Results(
+            table=table,
+            provenance=self.results.provenance,
+            p_components=self._p_components[:, :n],
+            variance=self._variance[:n],
+            cumulated_variance=fractions[:n],
+            **arrays,
+        )
+
+    def transform(
+        self,
+        atomgroup: Any,
+        n_components: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        verbose: bool = False,
+    ) -> np.ndarray:
+        """Project a trajectory on the components, without any superposition.
+
+        Parameters
+        ----------
+        atomgroup : AtomGroup or Universe
+            As many atoms, of any Universe.
+        n_components : int, optional
+            Number of components; by default those of the results.
+        start, stop, step : int, optional
+            Frames, as in a slice.
+        verbose : bool
+            Show progress.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_frames, n_components)
+            Displacement of each frame from the mean along each component, Å.
+
+        Raises
+        ------
+        ValueError
+            The analysis has not run, or the atoms are not as many.
+        """
+        if not self._calculated:
+            raise ValueError("Call run() on the PCA before using transform")
+        atoms = atomgroup.atoms
+        if len(atoms) != self._n_atoms:
+            raise ValueError(
+                f"PCA has been fit for {self._n_atoms} atoms. Your atomgroup has {len(atoms)} atoms"
+            )
+        types, others = (getattr(group, "types", None) for group in (self._atoms, atoms))
+        if types is not None and others is not None and not np.array_equal(types, others):
+            warnings.warn("Atom types do not match with types used to fit PCA", stacklevel=2)
+        n = self.results.p_components.shape[1] if n_components is None else n_components
+        projected = _Projection(atoms, self.mean, self._p_components[:, :n].T)
+        return projected.run(start, stop, step, verbose=verbose).results.projection
+
+    def project_single_frame(
+        self, components: Any = None, group: Any = None, anchor: str | None = None
+    ) -> Any:
+        """Make a function that moves atoms of a frame onto components.
+
+        Parameters
+        ----------
+        components : int or array of int, optional
+            Components; by default all of the results.
+        group : AtomGroup, optional
+            Atoms whose residues follow, by the displacement of their anchor.
+        anchor : str, optional
+            Selection of one analysed atom in each residue of `group`.
+
+        Returns
+        -------
+        callable
+            Takes a Timestep and returns it, as a transformation of MDAnalysis.
+
+        Raises
+        ------
+        ValueError
+            The analysis has not run, or a residue does not have one anchor.
+        """
+        from MDAnalysis.analysis.pca import PCA as Theirs
+
+        return Theirs.project_single_frame(self, components, group, anchor)
+
+    def rmsip(self, other: Any, n_components: Any = None) -> float:
+        """Root mean square inner product of the components with those of another analysis.
+
+        Parameters
+        ----------
+        other : PCA
+            It has run.
+        n_components : int or (int, int), optional
+            Number of components of this one and of the other; by default all.
+
+        Returns
+        -------
+        float
+            From 0, orthogonal subspaces, to 1, equal ones.
+
+        Raises
+        ------
+        ValueError
+            One of them has not run.
+        """
+        from MDAnalysis.analysis.pca import PCA as Theirs
+
+        return float(Theirs.rmsip(self, other, n_components))
+
+    def cumulative_overlap(self, other: Any, i: int = 0, n_components: int | None = None) -> float:
+        """Overlap of a component with the subspace of those of another analysis.
+
+        Parameters
+        ----------
+        other : PCA
+            It has run.
+        i : int
+            Number of the component, from 0.
+        n_components : int, optional
+            Number of components of the other; by default all.
+
+        Returns
+        -------
+        float
+            From 0, orthogonal to all of them, to 1, within their subspace.
+
+        Raises
+        ------
+        ValueError
+            One of them has not run.
+        """
+        from MDAnalysis.analysis.pca import PCA as Theirs
+
+        return float(Theirs.cumulative_overlap(self, other, i, n_components))
+
+
+class _Projection(AnalysisBase):
+    """Projection of the frames of any trajectory on directions."""
+
+    def __init__(self, atomgroup: Any, mean: np.ndarray, directions: np.ndarray):
+        super().__init__(atomgroup)
+        self._arguments = mean, np.ascontiguousarray(directions)
+
+    def prepare(self) -> PerFrame:
+        """Pass on what to project on."""
+        return CoreRows("projection", *self._arguments)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the rows."""
+        self.results.projection = value
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

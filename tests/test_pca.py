@@ -1,0 +1,243 @@
+"""Principal component analysis against MDAnalysis and cases of known components."""
+
+import inspect
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import pca as theirs_pca
+from MDAnalysis.analysis.align import AlignTraj
+from scipy.spatial.transform import Rotation
+
+import paceline
+from paceline.analysis.pca import PCA, cosine_content
+from paceline.errors import SelectionError, UnsupportedError
+
+#: MDAnalysis multiplies deviations, and moves atoms, in single precision: it is this far off, Å².
+ANGSTROM_2 = 5e-4
+
+CASES = {
+    "defaults": {"select": "resid 1-20 and name CA"},
+    "align": {"select": "name CA and resid 1-70", "align": True},
+    "mean": {"select": "name CA and resid 3-22", "mean": np.full((20, 3), 1.5)},
+    "align, mean": {
+        "select": "name CA and resid 3-22",
+        "align": True,
+        "mean": np.linspace(0, 9, 60).reshape(20, 3),
+    },
+    "n_components": {"select": "resid 1 and backbone", "n_components": 5},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_mdanalysis_s(case, universe, theirs):
+    ours = PCA(universe, **CASES[case]).run(start=5, step=2)
+    wanted = theirs_pca.PCA(theirs, **CASES[case]).run(start=5, step=2)
+    np.testing.assert_allclose(ours.mean, wanted.mean, atol=1e-4)
+    np.testing.assert_allclose(ours.cov, wanted.cov, atol=ANGSTROM_2, rtol=1e-5)
+    assert ours.n_components == wanted.n_components
+    for name in PCA.SHARED_RESULTS:
+        assert ours.results[name].shape == wanted.results[name].shape
+        assert ours.results[name].dtype == np.float64
+    np.testing.assert_allclose(ours.results.variance[:5], wanted.results.variance[:5], rtol=1e-4)
+    np.testing.assert_allclose(
+        ours.results.cumulated_variance, wanted.results.cumulated_variance, atol=1e-5
+    )
+    # Components of distinct variances are the same but for their sign.
+    inner = ours.results.p_components[:, :3].T @ wanted.results.p_components[:, :3].real
+    np.testing.assert_allclose(np.abs(inner), np.eye(3), atol=1e-3)
+    assert ours.rmsip(wanted, 3) > 0.9999
+
+
+def oscillating():
+    """Six atoms that move along two orthogonal directions, with amplitudes of 3 and 1 Å."""
+    rng = np.random.default_rng(4)
+    start = rng.normal(0, 9, (6, 3))
+    first, second = np.linalg.qr(rng.normal(size=(18, 2)))[0].T
+    phase = 2 * np.pi * np.arange(80) / 80
+    steps = 3 * np.outer(np.cos(phase), first) + np.outer(np.sin(phase), second)
+    made = MDAnalysis.Universe.empty(6, trajectory=True)
+    made.load_new((start.ravel() + steps).reshape(80, 6, 3).astype(np.float32))
+    return made, start, np.array([first, second]), phase
+
+
+def test_known_components():
+    universe, start, directions, phase = oscillating()
+    pca = PCA(universe, n_components=2, n_projected=2).run()
+    np.testing.assert_allclose(pca.mean, start, atol=1e-5)
+    # The mean of cos² over whole periods is a half.
+    np.testing.assert_allclose(pca.results.variance, [4.5 * 80 / 79, 0.5 * 80 / 79], rtol=1e-5)
+    np.testing.assert_allclose(pca.results.cumulated_variance, [0.9, 1.0], rtol=1e-5)
+    signs = np.sign(np.sum(pca.results.p_components.T * directions, axis=1))
+    np.testing.assert_allclose(pca.results.p_components.T, directions * signs[:, None], atol=1e-5)
+    expected = np.column_stack([3 * np.cos(phase), np.sin(phase)]) * signs
+    np.testing.assert_allclose(pca.results.projection, expected, atol=1e-4)
+    np.testing.assert_allclose(pca.transform(universe), expected, atol=1e-4)
+    largest = np.abs(pca.results.p_components).argmax(axis=0)
+    assert (pca.results.p_components[largest, [0, 1]] > 0).all()
+    # As MDAnalysis has it for a cosine.
+    assert 0.0 <= cosine_content(pca.results.projection, 0) <= 1.0
+
+
+def test_rigid_motion_is_no_component_once_superposed():
+    universe, *_ = oscillating()
+    rng = np.random.default_rng(9)
+    still = universe.trajectory.get_array()
+    turns = Rotation.random(80, rng=rng).as_matrix()
+    turns[0] = np.eye(3)
+    moved = np.einsum("fij,faj->fai", turns, still - still[0].mean(axis=0))
+    moved += rng.normal(0, 20, (80, 1, 3))
+    turning = MDAnalysis.Universe.empty(6, trajectory=True)
+    turning.load_new(moved.astype(np.float32))
+    fitted, kept = (PCA(one, align=True, n_projected=1).run() for one in (turning, universe))
+    np.testing.assert_allclose(fitted.results.variance, kept.results.variance, atol=1e-4)
+    np.testing.assert_allclose(fitted.results.projection, kept.results.projection, atol=1e-3)
+    assert PCA(turning).run().results.variance[0] > 100
+
+
+def test_a_projection_is_that_of_the_fitted_trajectory(universe, theirs):
+    select = "name CA and resid 1-40"
+    pca = PCA(universe, select=select, align=True, n_projected=4).run(start=3)
+    assert pca.stages == 2
+    fitted = theirs.copy()
+    reference = theirs.copy()
+    reference.trajectory[3]
+    AlignTraj(fitted, reference, select=select, in_memory=True).run()
+    wanted = pca.transform(fitted.select_atoms(select), 4, start=3)
+    np.testing.assert_allclose(pca.results.projection, wanted, atol=2e-3)
+    variance = pca.results.projection.var(axis=0, ddof=1)
+    np.testing.assert_allclose(variance, pca.results.variance[:4], rtol=1e-9)
+
+
+def test_a_transformed_trajectory_is_mdanalysis_s(universe, theirs):
+    select = "name CA and resid 1-20"
+    pca = PCA(universe, select=select).run()
+    wanted = theirs_pca.PCA(theirs, select=select).run()
+    found, expected = (
+        one.transform(theirs.select_atoms(select), 2, start=10, stop=60, step=3)
+        for one in (pca, wanted)
+    )
+    signs = np.sign(np.sum(found * expected, axis=0))
+    np.testing.assert_allclose(found, expected * signs, atol=1e-3)
+    with pytest.raises(ValueError, match=r"20 atoms\. Your atomgroup has 214"):
+        pca.transform(theirs.select_atoms("name CA"))
+    with pytest.warns(UserWarning, match="Atom types do not match"):
+        pca.transform(theirs.select_atoms("name N and resid 1-20"), 1, stop=2)
+    with pytest.raises(ValueError, match="Call run"):
+        PCA(universe, select=select).transform(universe)
+
+
+def test_subspaces_are_compared(universe):
+    first, second = (PCA(universe, select="name CA and resid 1-9") for _ in range(2))
+    first.run(stop=49)
+    second.run(start=49)
+    assert first.rmsip(first) == pytest.approx(1)
+    a, b = first.results.p_components[:, :3], second.results.p_components[:, :3]
+    assert first.rmsip(second, 3) == pytest.approx(np.sqrt(((a.T @ b) ** 2).sum() / 3))
+    overlap = np.sqrt(((a[:, 1] @ b) ** 2).sum())
+    assert first.cumulative_overlap(second, i=1, n_components=3) == pytest.approx(overlap)
+    with pytest.raises(ValueError, match="Call run"):
+        PCA(universe, select="name CA").rmsip(first)
+
+
+def test_a_frame_is_projected_back():
+    universe, start, *_ = oscillating()
+    pca = PCA(universe).run()
+    project = pca.project_single_frame(0)
+    ts = project(universe.trajectory[20])
+    # A quarter of a period: nothing along the first component.
+    np.testing.assert_allclose(ts.positions, start, atol=1e-4)
+
+
+def test_components_may_be_left_out_afterwards(universe):
+    pca = PCA(universe, select="name CA and resid 1-9", n_projected=2).run(step=9)
+    whole, projection = pca.results.p_components, pca.results.projection
+    pca.n_components = 3
+    np.testing.assert_array_equal(pca.results.p_components, whole[:, :3])
+    assert pca.results.variance.shape == (3,)
+    assert pca.results.projection is projection
+    assert list(pca.results.to_dataframe()) == ["component", "variance (Å²)", "cumulated variance"]
+    assert pca.results.provenance["analysis"] == "PCA"
+
+
+def components_of(files):
+    universe = MDAnalysis.Universe(*files)
+    pca = theirs_pca.PCA(universe, select="name CA and resid 1-20", align=True, n_components=4)
+    pca.run(step=2)
+    atoms = universe.select_atoms("name CA and resid 1-20")
+    return pca, pca.transform(atoms, 2), pca.project_single_frame(0)(universe.trajectory[3])
+
+
+def test_a_script_of_mdanalysis_goes_on_with_the_results(adk):
+    with paceline.register():
+        ours, space, ts = components_of(adk)
+    theirs, expected, other = components_of(adk)
+    np.testing.assert_allclose(ours.cov, theirs.cov, atol=ANGSTROM_2)
+    # The covariance of MDAnalysis has the digits of single precision.
+    assert not np.array_equal(ours.cov, theirs.cov)
+    assert ours.results.p_components.shape == (60, 4)
+    np.testing.assert_allclose(np.abs(space), np.abs(expected), atol=1e-2)
+    np.testing.assert_allclose(ts.positions, other.positions, atol=1e-2)
+    ours.n_components = 2
+    assert ours.results.variance.shape == (2,)
+
+
+def test_parameters_are_mdanalysis_s():
+    def parameters(function):
+        named = inspect.signature(function).parameters.values()
+        return [(p.name, p.default) for p in named if p.kind is not p.VAR_KEYWORD]
+
+    assert parameters(PCA.__init__) == [
+        *parameters(theirs_pca.PCA.__init__),
+        ("n_projected", 0),
+        ("verbose", False),
+    ]
+    for name in ("transform", "project_single_frame", "rmsip", "cumulative_overlap"):
+        assert parameters(getattr(PCA, name)) == parameters(getattr(theirs_pca.PCA, name))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"select": "name XYZ"}, SelectionError, "no atoms match 'name XYZ'"),
+        ({"mean": np.zeros((5, 3))}, ValueError, r"Number of atoms in reference \(5\)"),
+        ({"mean": np.zeros(20)}, ValueError, r"shape \(3341, 3\)"),
+        ({"select": "resid 1 and name CA", "n_projected": 4}, ValueError, "from 0 to 3, found 4"),
+    ],
+)
+def test_what_has_no_components_is_refused(options, error, words, universe):
+    with pytest.raises(error, match=words):
+        PCA(universe, **options)
+
+
+def test_groups_that_update_themselves_are_refused(universe):
+    near = universe.select_atoms("around 5 resid 10", updating=True)
+    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+        PCA(near)
+
+
+def test_too_few_frames_are_refused(universe, damaged):
+    with pytest.raises(ValueError, match="from a single frame"):
+        PCA(universe, select="name CA").run(stop=1)
+    system, frames = damaged
+    pca = PCA(paceline.Universe(*system), select="name CA")
+    with pytest.raises(ValueError, match="from 1 of 20 frames: the others are damaged"):
+        pca.run(frames=[0, *frames], on_error="skip")
+
+
+def test_positions_that_are_no_numbers_are_refused():
+    universe, *_ = oscillating()
+    universe.trajectory.get_array()[7, 2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"positions of <Atom 3:.* are not finite in some frame"):
+        PCA(universe).run()
+
+
+def test_damaged_frames_are_left_out(damaged, adk_xtc):
+    system, frames = damaged
+    select = "name CA and resid 1-20"
+    pca = PCA(paceline.Universe(*system), select=select, align=True, n_projected=2)
+    pca.run(on_error="skip")
+    kept = [frame for frame in range(98) if frame not in frames]
+    wanted = PCA(paceline.Universe(*adk_xtc), select=select, align=True).run(frames=kept)
+    np.testing.assert_allclose(pca.cov, wanted.cov, rtol=1e-10, atol=1e-12)
+    assert np.flatnonzero(np.isnan(pca.results.projection[:, 0])).tolist() == frames
