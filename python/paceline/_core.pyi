@@ -30,8 +30,10 @@ __all__ = [
     "Superposed",
     "Trajectory",
     "Transform",
+    "Voxels",
     "__version__",
     "accumulate_rows",
+    "add_voxels",
     "amber_factor",
     "cell_vectors",
     "check_snapshot",
@@ -507,6 +509,21 @@ class Transform:
         self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
     ) -> tuple[list[tuple[int, str]], list[_LongBonds]]: ...
 
+@final
+class Voxels:
+    """Voxels of a grid, in which atoms are counted."""
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64],
+        x: NDArray[np.float64],
+        y: NDArray[np.float64],
+        z: NDArray[np.float64],
+    ) -> Voxels: ...
+    def find(
+        self, positions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.uint32], tuple[int, str] | None]: ...
+
 class _Communicator(Protocol):
     """One rank's end of the wires; `paceline.backends.mpi.comm` fills it in."""
 
@@ -786,6 +803,7 @@ def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
 def accumulate_rows(
     rows: NDArray[np.float64], mean: NDArray[np.float64], squares: NDArray[np.float64]
 ) -> int: ...
+def add_voxels(voxels: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def merge_covariance(
     left_count: int,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
@@ -39,6 +40,10 @@ ANALYSES = {
     "DSSP": Case(
         lambda u: DSSP(u.select_atoms("resid 20-150")),
         lambda results: [results.dssp, results.dssp_ndarray],
+    ),
+    "DensityAnalysis": Case(
+        lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
+        lambda results: [results.counts, results.density.grid],
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),

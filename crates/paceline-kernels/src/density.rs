@@ -4,7 +4,7 @@ use super::cell::{ApplyPbc, Cell};
 use super::histogram::Bins;
 use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
-use super::{Columns, check_len};
+use super::{Columns, check_len, frames};
 use paceline_formats::error::{Error, Result};
 
 /// Partial sums of a bin, added to in turn: one would wait for the other.
@@ -43,9 +43,26 @@ struct Brick {
     edges: [f32; 3],
     into: ApplyPbc,
     bins: Bins,
-    /// Bins per Å, and how far from the middle of a bin, in bins, a position is certainly within it.
-    scale: f32,
+    rough: [Rough; 3],
+}
+
+/// Bins along an axis, and how they are told in single precision, where that is certain.
+#[derive(Debug, Clone, Copy)]
+struct Rough {
+    first: f32,
+    /// What is here or above has no bin.
+    end: f32,
+    bins_per_angstrom: f32,
+    /// So far from the middle of a bin, in bins, a position is certainly within it.
     certain: f32,
+}
+
+/// Voxels of a grid, in which atoms are counted.
+#[derive(Debug, Clone)]
+pub struct Voxels {
+    columns: Columns,
+    bins: [Bins; 3],
+    rough: [Rough; 3],
 }
 
 /// Some atoms: x, y and z of each, their bins, and 1 where one of these is in doubt.
@@ -63,6 +80,133 @@ impl Default for Tile {
             doubts: [0; TILE],
         }
     }
+}
+
+impl Tile {
+    fn fill(&mut self, atoms: &[[f32; 3]]) {
+        for (i, atom) in atoms.iter().enumerate() {
+            [self.x[0][i], self.x[1][i], self.x[2][i]] = *atom;
+        }
+    }
+
+    fn tell(&mut self, rough: &[Rough; 3]) {
+        self.doubts.fill(0);
+        for ((x, bins), rough) in self.x.iter().zip(&mut self.bins).zip(rough) {
+            for ((&x, bin), doubt) in x.iter().zip(bins).zip(&mut self.doubts) {
+                let place = (x - rough.first) * rough.bins_per_angstrom - 0.5;
+                let whole = place + TO_WHOLE;
+                let off = (place - (whole - TO_WHOLE)).abs();
+                *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits());
+                // Not the other way around: what is no number is in doubt.
+                let sure = (x >= rough.first) & (x < rough.end) & (off <= rough.certain);
+                *doubt |= u32::from(!sure);
+            }
+        }
+    }
+}
+
+impl Rough {
+    fn new(bins: &Bins) -> Self {
+        let (first, end, n_bins) = (bins.first(), bins.end(), bins.len() as f64);
+        let bins_per_angstrom = n_bins / (end - first);
+        // Half a last digit of each of a few operations, on numbers of these sizes.
+        let largest = n_bins + first.abs().max(end.abs()) * bins_per_angstrom;
+        let error = 9.0 * largest * f64::from(f32::EPSILON);
+        let told = bins.len() <= MOST_BINS && error < 0.25;
+        Rough {
+            first: first as f32,
+            end: end as f32,
+            bins_per_angstrom: bins_per_angstrom as f32,
+            certain: if told { (0.5 - error) as f32 } else { -1.0 },
+        }
+    }
+}
+
+impl Voxels {
+    /// Voxels between edges along x, y and z, Å, of equal width along each.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for edges that do not ascend, or where there are no atoms, or more than
+    /// 2³² voxels.
+    pub fn new(columns: &[usize], edges: [&[f64]; 3]) -> Result<Self> {
+        let [x, y, z] = edges.map(Bins::new);
+        let bins = [x?, y?, z?];
+        let n_voxels = bins
+            .iter()
+            .try_fold(1_usize, |n, bins| n.checked_mul(bins.len()));
+        if columns.is_empty() || n_voxels.is_none_or(|n| u32::try_from(n).is_err()) {
+            let reason = "a density needs atoms, and a grid of fewer than 2³² voxels";
+            return Err(Error::Argument(reason.to_string()));
+        }
+        Ok(Voxels {
+            columns: Columns::new(columns),
+            rough: bins.each_ref().map(Rough::new),
+            bins,
+        })
+    }
+
+    /// The voxel of each atom of each frame that is on the grid, counted along z first; or the first
+    /// frame with positions that are not finite, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where these are not whole frames of so many atoms.
+    pub fn find(
+        &self,
+        positions: &[f32],
+        n_atoms: usize,
+    ) -> Result<std::result::Result<Vec<u32>, Refused>> {
+        self.columns.check(n_atoms)?;
+        let frames = frames(positions, n_atoms)?;
+        let mut found = Vec::with_capacity(frames.len() * self.columns.len());
+        let (mut scratch, mut tile) = (Vec::new(), Tile::default());
+        for (row, frame) in frames.enumerate() {
+            let atoms = self.columns.pick(frame, &mut scratch).as_chunks::<3>().0;
+            for atoms in atoms.chunks(TILE) {
+                if !self.find_few(atoms, &mut tile, &mut found) {
+                    return Ok(Err((row, NOT_FINITE.to_string())));
+                }
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    /// The voxels of some atoms; false where a position is not finite.
+    fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
+        tile.fill(atoms);
+        tile.tell(&self.rough);
+        let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
+        for (i, atom) in atoms.iter().enumerate() {
+            let told = if tile.doubts[i] == 0 {
+                Some([tile.bins[0][i], tile.bins[1][i], tile.bins[2][i]])
+            } else if atom.iter().all(|x| x.is_finite()) {
+                self.bins_of(atom.map(f64::from))
+            } else {
+                return false;
+            };
+            found.extend(told.map(|[x, y, z]| (x * n_y + y) * n_z + z));
+        }
+        true
+    }
+
+    fn bins_of(&self, atom: [f64; 3]) -> Option<[u32; 3]> {
+        let within = |(bins, &x): (&Bins, &f64)| bins.first() <= x && x <= bins.end();
+        let [x, y, z] = std::array::from_fn(|axis| self.bins[axis].nearest(atom[axis]) as u32);
+        self.bins.iter().zip(&atom).all(within).then_some([x, y, z])
+    }
+}
+
+/// Count voxels: add 1 to the count of each.
+///
+/// # Errors
+/// [`Error::Argument`] where there is no such voxel.
+pub fn add_voxels(voxels: &[u32], counts: &mut [u64]) -> Result<()> {
+    for &voxel in voxels {
+        let Some(count) = counts.get_mut(voxel as usize) else {
+            return Err(Error::Argument(format!("there is no voxel {voxel}")));
+        };
+        *count += 1;
+    }
+    Ok(())
 }
 
 /// Mass and charge in each bin of each axis, in partial sums.
@@ -186,13 +330,11 @@ impl Brick {
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));
         let bins = Bins::even(longest, n_bins, single);
-        let few = n_bins <= MOST_BINS;
-        let error = 9.0 * n_bins as f32 * f32::EPSILON;
+        let rough = Rough::new(&bins);
         Brick {
             edges,
             into: ApplyPbc::brick(cell.vectors()),
-            scale: (n_bins as f64 / longest) as f32,
-            certain: if few { 0.5 - error } else { -1.0 },
+            rough: edges.map(|end| Rough { end, ..rough }),
             bins,
         }
     }
@@ -216,23 +358,9 @@ impl Brick {
     /// The bins of atoms that are at most one cell away from the brick, and which are in doubt.
     #[inline(never)]
     fn tell(&self, atoms: &[[f32; 3]], tile: &mut Tile) {
-        let Tile { x, bins, doubts } = tile;
-        for (i, atom) in atoms.iter().enumerate() {
-            [x[0][i], x[1][i], x[2][i]] = *atom;
-        }
-        self.into.apply_to(x);
-        doubts.fill(0);
-        for ((x, bins), high) in x.iter().zip(bins).zip(self.edges) {
-            for ((&x, bin), doubt) in x.iter().zip(bins).zip(&mut *doubts) {
-                let place = x * self.scale - 0.5;
-                let whole = place + TO_WHOLE;
-                let off = (place - (whole - TO_WHOLE)).abs();
-                *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits());
-                // Not the other way around: what is no number is in doubt.
-                let sure = (x >= 0.0) & (x < high) & (off <= self.certain);
-                *doubt |= u32::from(!sure);
-            }
-        }
+        tile.fill(atoms);
+        self.into.apply_to(&mut tile.x);
+        tile.tell(&self.rough);
     }
 
     fn bins_of(&self, x: [f32; 3]) -> Result<[usize; 3], String> {
@@ -357,6 +485,54 @@ mod tests {
         );
         assert_eq!(row[300..], [50.0, 2000.0, 1500.0, 1200.0]);
         assert_eq!((row[8], row[60], row[202]), (0.002, -0.0005, 4.0 / 1200.0));
+    }
+
+    #[test]
+    fn voxels_are_those_of_one_by_one() {
+        let mut random = Random(62);
+        for (low, size, n_bins) in [(-20.0, 60.0, [7, 30, 61]), (4000.0, 3.0, [3, 999, 2])] {
+            let edges = n_bins.map(|n: usize| -> Vec<f64> {
+                (0..=n).map(|i| low + size * i as f64 / n as f64).collect()
+            });
+            let mut frame: Vec<f32> = random
+                .structure(500, 0.7 * size, low + 0.5 * size)
+                .iter()
+                .map(|&x| x as f32)
+                .collect();
+            frame.extend([low as f32; 3]);
+            frame.extend([(low + size) as f32; 3]);
+            let columns: Vec<usize> = (0..502).collect();
+            let voxels = Voxels::new(&columns, edges.each_ref().map(|e| &e[..])).expect("a grid");
+            let found = voxels.find(&frame, 502).expect("a frame").expect("numbers");
+            let plain = |x: f32, edges: &[f64]| {
+                let x = f64::from(x);
+                let n_bins = edges.len() - 1;
+                match edges.partition_point(|&edge| edge <= x) {
+                    0 => None,
+                    _ if x == edges[n_bins] => Some(n_bins - 1),
+                    past => (past <= n_bins).then_some(past - 1),
+                }
+            };
+            let mut wanted = Vec::new();
+            for x in frame.as_chunks::<3>().0 {
+                let bins = [0, 1, 2].map(|axis| plain(x[axis], &edges[axis]));
+                if let [Some(x), Some(y), Some(z)] = bins {
+                    wanted.push(((x * n_bins[1] + y) * n_bins[2] + z) as u32);
+                }
+            }
+            assert!(wanted.len() > 100 && wanted.len() < 502);
+            assert_eq!(found, wanted);
+            let mut counts = vec![0; n_bins.iter().product()];
+            add_voxels(&found, &mut counts).expect("voxels");
+            assert_eq!(counts.iter().sum::<u64>(), found.len() as u64);
+            assert!(add_voxels(&[counts.len() as u32], &mut counts).is_err());
+            frame[7] = f32::NAN;
+            assert!(voxels.find(&frame, 502).expect("a frame").is_err());
+        }
+        let (few, many) = ([0.0, 1.0], (0..3000).map(f64::from).collect::<Vec<_>>());
+        assert!(Voxels::new(&[], [&few, &few, &few]).is_err());
+        assert!(Voxels::new(&[0], [&few, &few, &few[..1]]).is_err());
+        assert!(Voxels::new(&[0], [&many, &many, &many]).is_err());
     }
 
     #[test]

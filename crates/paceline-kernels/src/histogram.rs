@@ -88,6 +88,11 @@ impl Bins {
         self.edges.len() - 1
     }
 
+    /// The beginning of the first bin, Å.
+    pub fn first(&self) -> f64 {
+        self.edges[0]
+    }
+
     /// The end of the last bin, Å.
     pub fn end(&self) -> f64 {
         self.edges[self.len()]

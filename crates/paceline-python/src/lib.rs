@@ -133,7 +133,9 @@ mod _core {
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
-    use super::sum_kernels::{Rdf, Superposed, accumulate_rows, merge_covariance, merge_moments};
+    use super::sum_kernels::{
+        Rdf, Superposed, Voxels, accumulate_rows, add_voxels, merge_covariance, merge_moments,
+    };
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]

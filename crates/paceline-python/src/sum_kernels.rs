@@ -1,14 +1,14 @@
 //! Kernels that give one result for all frames, on NumPy arrays.
 
 use numpy::{
-    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray1, PyReadwriteArray2,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyReadwriteArray1,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{covariance, moments, rdf, superposed};
+use paceline_kernels::{covariance, density, moments, rdf, superposed};
 
 /// Merge the co-moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
@@ -80,6 +80,58 @@ pub(super) fn merge_moments(
     })
     .or_raise(py)?;
     Ok(count)
+}
+
+/// Voxels of a grid, in which atoms are counted.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Voxels {
+    task: density::Voxels,
+}
+
+#[pymethods]
+impl Voxels {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        columns: PyReadonlyArray1<'_, i64>,
+        x: PyReadonlyArray1<'_, f64>,
+        y: PyReadonlyArray1<'_, f64>,
+        z: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let edges = [x.as_slice()?, y.as_slice()?, z.as_slice()?];
+        let task = density::Voxels::new(&indices(columns.as_slice()?)?, edges);
+        Ok(Voxels {
+            task: task.or_raise(py)?,
+        })
+    }
+
+    /// The voxel of each atom that is on the grid, in all frames; or the first row that cannot be
+    /// counted, and why.
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Option<Refused>)> {
+        let n_atoms = positions.shape()[1];
+        let positions = positions.as_slice()?;
+        let found = py.detach(|| self.task.find(positions, n_atoms));
+        Ok(match found.or_raise(py)? {
+            Ok(voxels) => (voxels.into_pyarray(py), None),
+            Err(refused) => (Vec::new().into_pyarray(py), Some(refused)),
+        })
+    }
+}
+
+/// Add 1 to the count of each of some voxels.
+#[pyfunction]
+pub(super) fn add_voxels(
+    py: Python<'_>,
+    voxels: PyReadonlyArray1<'_, u32>,
+    mut counts: PyReadwriteArray1<'_, u64>,
+) -> PyResult<()> {
+    let (voxels, counts) = (voxels.as_slice()?, counts.as_slice_mut()?);
+    py.detach(|| density::add_voxels(voxels, counts))
+        .or_raise(py)
 }
 
 /// Bins of the distances between two groups of columns, or within one.

@@ -481,11 +481,18 @@ def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Name the arrays of results within results as `x.mass_density`; leave out Universes."""
+    """Name the arrays of results within results as `x.mass_density`; leave out Universes.
+
+    A grid has its edges, too.
+    """
     found: dict[str, Any] = {}
     for name, value in values.items():
         if hasattr(value, "atoms"):
             continue
+        if hasattr(value, "grid"):
+            edges = zip("xyz", value.edges, strict=True)
+            found |= _flat({f"{name}.edges_{axis}": one for axis, one in edges}, group)
+            value = value.grid
         inner = isinstance(value, Mapping)
         found |= _flat(value, f"{group}{name}.") if inner else {f"{group}{name}": value}
     return found

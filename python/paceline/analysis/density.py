@@ -1,0 +1,195 @@
+"""Densities on a grid, with the parameters and results of MDAnalysis.analysis.density."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import Reduction
+from paceline.analysis.results import Results
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
+
+
+class DensityAnalysis(AnalysisBase):
+    """Density of atoms on a grid, Å⁻³.
+
+    Atoms are counted in voxels, where they are: molecules are not brought into the cell, and atoms
+    outside the grid do not count. Center and fit the solute first, as with transformations of
+    `paceline.transform`; give such a run a grid of its own, since the default one is that of the
+    untransformed present frame.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        The atoms.
+    delta : float
+        Edge of the voxels, Å.
+    metadata : dict, optional
+        Notes that the density keeps, in its `metadata`.
+    padding : float
+        Space around the atoms of the present frame where no grid is given, Å.
+    gridcenter : array of float, shape (3,), optional
+        Center of the grid, Å.
+    xdim, ydim, zdim : float, optional
+        Edges of the grid, Å; with `gridcenter`.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.density : MDAnalysis.analysis.density.Density
+        Its `grid` is the mean number of atoms in each voxel over its volume, `edges` are the
+        borders of the voxels, Å. `convert_density` changes the unit, `export` writes DX or MRC.
+    results.counts : numpy.ndarray of uint64, shape of the grid
+        Atoms in each voxel, of all frames.
+
+    Raises
+    ------
+    SelectionError
+        The group holds no atoms.
+    UnsupportedError
+        The group updates itself.
+    ValueError
+        A grid that is not complete, or makes no sense. In the run, as `AnalysisError`: positions
+        that are not finite.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import TPR, XTC
+    >>> water = paceline.Universe(TPR, XTC).select_atoms("name OW")
+    >>> density = DensityAnalysis(water, delta=20.0).run().results.density
+    >>> density.grid.shape, float(density.grid.max().round(4))
+    ((7, 5, 4), 0.0334)
+    """
+
+    SHARED_RESULTS = ("density",)
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        delta: float = 1.0,
+        metadata: Mapping[str, Any] | None = None,
+        padding: float = 2.0,
+        gridcenter: Sequence[float] | np.ndarray | None = None,
+        xdim: float | None = None,
+        ydim: float | None = None,
+        zdim: float | None = None,
+        verbose: bool = False,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("DensityAnalysis: atomgroup holds no atoms")
+        if not 0 < delta < np.inf:
+            raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
+        from MDAnalysis.analysis import density as theirs
+
+        grid = theirs.DensityAnalysis(
+            self.atomgroup, delta, None, padding, gridcenter, xdim, ydim, zdim
+        )
+        self.metadata, self.delta, self._edges = metadata, delta, grid._edges
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the grid of MDAnalysis's."""
+        if len(theirs._atomgroup) == 0:
+            raise UnsupportedError("DensityAnalysis: no atoms")
+        ours = cls.__new__(cls)
+        AnalysisBase.__init__(ours, theirs._atomgroup)
+        ours.metadata, ours.delta, ours._edges = None, theirs._delta, theirs._edges
+        return ours
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        limits = (f"{edges[0]:g} to {edges[-1]:g}" for edges in self._edges)
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "delta": self.delta,
+            "grid (Å)": ", ".join(limits),
+        }
+
+    def prepare(self) -> Reduction:
+        """Counting needs the grid."""
+        return _Voxels(self._edges)
+
+    def finish(self, value: "_Found") -> None:
+        """Divide the counts by the number of frames and the volume of a voxel."""
+        from MDAnalysis.analysis.density import Density
+
+        shape = [len(edges) - 1 for edges in self._edges]
+        counts = value.counted(int(np.prod(shape))).reshape(shape)
+        mean = counts / value.n_frames if value.n_frames else np.full(shape, np.nan)
+        density = Density(
+            grid=mean,
+            edges=self._edges,
+            units={"length": "Angstrom"},
+            parameters={"isDensity": False},
+            metadata=self.metadata and dict(self.metadata),
+        )
+        density.make_density()
+        self.results = Results(provenance=self.record(), density=density, counts=counts)
+
+
+class _Found(NamedTuple):
+    """Frames, and the voxels of their atoms: one by one, or counted where these are many."""
+
+    n_frames: int
+    voxels: np.ndarray
+    counts: np.ndarray | None
+
+    def counted(self, n_voxels: int) -> np.ndarray:
+        """Count the atoms in each voxel."""
+        if self.counts is not None:
+            return self.counts
+        counts = np.zeros(n_voxels, dtype=np.uint64)
+        _core.add_voxels(self.voxels, counts)
+        return counts
+
+
+class _Voxels:
+    """Find the voxels of atoms.
+
+    Grids are large, and the atoms of a leaf few: they are counted once that takes less room.
+    """
+
+    def __init__(self, edges: Sequence[np.ndarray]):
+        self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
+        self._n_voxels = int(np.prod([len(one) - 1 for one in self._edges]))
+        self._bound: _core.Voxels | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute(self, block: Block) -> _Found:
+        positions, columns = block.raw
+        if self._bound is None:
+            if columns is None:
+                columns = np.arange(positions.shape[1])
+            self._bound = _core.Voxels(columns, *self._edges)
+        voxels, refused = self._bound.find(positions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        return _Found(len(block), voxels, None)
+
+    def merge(self, left: _Found, right: _Found) -> _Found:
+        n_frames = left.n_frames + right.n_frames
+        few = 2 * (len(left.voxels) + len(right.voxels)) < self._n_voxels
+        if left.counts is None and right.counts is None and few:
+            return _Found(n_frames, np.concatenate([left.voxels, right.voxels]), None)
+        if left.counts is None:
+            left, right = right, left  # whole numbers have the same sum
+        counts = left.counted(self._n_voxels)
+        if right.counts is None:
+            _core.add_voxels(right.voxels, counts)
+        else:
+            counts += right.counts
+        return _Found(n_frames, np.empty(0, dtype=np.uint32), counts)
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)
