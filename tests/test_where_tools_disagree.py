@@ -7,12 +7,13 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import align, dihedrals, lineardensity, pca, rms
+from MDAnalysis.analysis import align, contacts, dihedrals, lineardensity, pca, rms
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from scipy.spatial.transform import Rotation
 
 import paceline
+import paceline.analysis.contacts
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
@@ -93,6 +94,32 @@ def test_dihedral_angles_in_an_oblique_cell(adk_in_water):
     off = [np.abs((angles - right + 180) % 360 - 180).max() for angles in found]
     assert off[1] < 1e-12
     check_row("dihedral angles", *(f"{one:.4f}° off" for one in off), "paceline")
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+def test_contacts_of_positions_that_are_nan(tmp_path):
+    universe, path = MDAnalysis.Universe.empty(2, trajectory=True), str(tmp_path / "nan.dcd")
+    groups = universe.atoms[:1], universe.atoms[1:]
+    found = []
+    for cell in (None, [20, 20, 20, 60, 60, 90]):
+        universe.atoms.positions = [[0, 0, 0], [1, 1, 1]]
+        with MDAnalysis.Writer(path, 2) as writer:
+            universe.dimensions = cell
+            for x in (1, np.nan):
+                universe.atoms.positions = [[0, 0, 0], [1, 1, x]]
+                writer.write(universe.atoms)
+        universe.atoms.positions = [[0, 0, 0], [1, 1, 1]]
+        theirs = MDAnalysis.Universe(universe._topology, path)
+        ours = paceline.Universe(universe._topology, path)
+        for one, module in ((theirs, contacts), (ours, paceline.analysis.contacts)):
+            select = one.atoms[:1], one.atoms[1:]
+            q = module.Contacts(one, select, groups, radius=5).run().results.timeseries[:, 1]
+            assert q[0] == 1
+            found.append(f"{q[1]:.0f}")
+    plain, nan, oblique, again = found
+    assert nan == again
+    cells = f"{plain} without a cell, {oblique} in an oblique one", nan, "paceline"
+    check_row("Q of a contact", *cells)
 
 
 @pytest.fixture

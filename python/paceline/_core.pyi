@@ -374,6 +374,19 @@ class RowKernel:
         Of each: radius, radii about x, y, z (Å), moments (Å²), asphericity, shape parameter.
         """
     @staticmethod
+    def contacts(
+        columns: NDArray[np.int64] | None,
+        pairs: NDArray[np.int64],
+        limits: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        periodic: bool,
+        beta: float | None,
+    ) -> RowKernel:
+        """Fractions of contacts: pairs of atoms of references, and the limit (Å) of each.
+
+        `sizes` are the numbers of pairs of the references; with `beta` (Å⁻¹), limits are soft.
+        """
+    @staticmethod
     def dihedrals(columns: NDArray[np.int64] | None, quadruples: NDArray[np.int64]) -> RowKernel:
         """Dihedral angles (degrees) of four atoms each, given one after another."""
     @staticmethod
@@ -403,6 +416,11 @@ class RowKernel:
         reference: NDArray[np.float64] | None = None,
     ) -> RowKernel:
         """Displacements (Å) from mean positions, along directions: rows, of all coordinates."""
+    @staticmethod
+    def pair_distances(
+        columns: NDArray[np.int64] | None, pairs: NDArray[np.int64], periodic: bool
+    ) -> RowKernel:
+        """Distances (Å) of two atoms each, given one after another."""
     @staticmethod
     def rmsd(
         columns: NDArray[np.int64] | None,

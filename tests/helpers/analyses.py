@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.contacts import Contacts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.dssp import DSSP
@@ -22,6 +23,11 @@ class Case(NamedTuple):
     results: Callable[[Any], list[np.ndarray]]
 
 
+def mean_distance(r, r0):
+    """Mean of contacts' distances, Å."""
+    return r.mean()
+
+
 #: Of adenylate kinase; atoms overlap and are in no order.
 ANALYSES = {
     "AverageStructure": Case(
@@ -29,6 +35,22 @@ ANALYSES = {
         lambda results: [results.positions, results.rmsd, results.universe.atoms.positions],
     ),
     "ChiAngles": Case(lambda u: ChiAngles(u.residues[90:10:-7]), lambda results: [results.angles]),
+    "Contacts": Case(
+        lambda u: Contacts(
+            u, ("name CA", "name CB"), (u.select_atoms("name CA"), u.select_atoms("name CB"))
+        ),
+        lambda results: [results.timeseries],
+    ),
+    "Contacts by a function": Case(
+        lambda u: Contacts(
+            u,
+            ("name OE*", "name NZ"),
+            [(u.select_atoms("name OE*"), u.select_atoms("name NZ"))] * 2,
+            method=mean_distance,
+            radius=9,
+        ),
+        lambda results: [results.timeseries],
+    ),
     "Dihedral": Case(
         lambda u: Dihedral([u.atoms[[9, 5, 7, 2]], u.atoms[[700, 2, 5, 9]], u.atoms[:4]]),
         lambda results: [results.angles],

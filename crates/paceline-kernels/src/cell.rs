@@ -317,6 +317,47 @@ impl ApplyPbc {
     }
 }
 
+/// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
+pub const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
+
+/// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
+/// where it compares all pairs.
+pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
+    let inverse = edges.map(|edge| f64::from(1.0 / edge));
+    let edges = edges.map(f64::from);
+    move |d| {
+        square(std::array::from_fn(|i| {
+            let edges_apart = d[i] * inverse[i];
+            edges[i] * (edges_apart - ((edges_apart + TO_WHOLE) - TO_WHOLE))
+        }))
+    }
+}
+
+/// Squares of the shortest distances (Å²) in an oblique cell, between positions within it, rounded
+/// as MDAnalysis does where it compares all pairs.
+pub fn nearest_of_27(cell: &Cell) -> impl Fn([f64; 3]) -> f64 {
+    let ([a, b, c], near) = (cell.vectors, cell.near);
+    move |d| {
+        let plain = square(d);
+        if plain < near {
+            return plain;
+        }
+        let mut least = plain;
+        for i in NEIGHBOURS {
+            let x = d[0] + a[0] * i;
+            for j in NEIGHBOURS {
+                let (x, y) = (x + b[0] * j, d[1] + b[1] * j);
+                for k in NEIGHBOURS {
+                    let image = [x + c[0] * k, y + c[1] * k, d[2] + c[2] * k];
+                    let length = square(image);
+                    least = if length < least { length } else { least };
+                }
+            }
+        }
+        least
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Cell, *};

@@ -4,8 +4,8 @@
 //! A bond is there where its energy is below −0.5 kcal/mol, and a rounding error can decide that. So
 //! positions are rounded to single precision where MDAnalysis rounds them, for the same letters.
 
-use super::cell::{ApplyPbc, Cell, square};
-use super::rdf::{TO_WHOLE, are_searched_by_cells, nearest_in};
+use super::cell::{ApplyPbc, Cell, TO_WHOLE, nearest_in, square};
+use super::rdf::are_searched_by_cells;
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};

@@ -38,6 +38,7 @@ use paceline_formats::error::{Error, Result};
 
 mod cell;
 pub mod center_group;
+pub mod contacts;
 pub mod covariance;
 pub mod density;
 pub mod dihedrals;

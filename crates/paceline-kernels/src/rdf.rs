@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::cell::{Cell, NoCell, square};
+use super::cell::{Cell, NoCell, nearest_in, square};
 use super::histogram::Histogram;
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
@@ -23,9 +23,6 @@ const FEW: usize = 10;
 const MANY: usize = 100_000_000;
 /// Nor are others, as long as the distances are within this part of each edge.
 const PART: f32 = 0.3;
-
-/// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
-pub(crate) const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
 
 const NEEDED_BY: &str = "norm='rdf'";
 
@@ -292,19 +289,6 @@ pub(crate) fn are_searched_by_cells(
         return false;
     }
     first.saturating_mul(second) >= MANY || edges.iter().all(|edge| end as f32 <= PART * edge)
-}
-
-/// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
-/// where it compares all pairs.
-pub(crate) fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
-    let inverse = edges.map(|edge| f64::from(1.0 / edge));
-    let edges = edges.map(f64::from);
-    move |d| {
-        square(std::array::from_fn(|i| {
-            let edges_apart = d[i] * inverse[i];
-            edges[i] * (edges_apart - ((edges_apart + TO_WHOLE) - TO_WHOLE))
-        }))
-    }
 }
 
 #[cfg(test)]

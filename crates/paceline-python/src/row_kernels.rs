@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::density::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::dssp;
@@ -52,6 +53,26 @@ impl RowKernel {
         let columns = all_columns(columns, sizes.iter().sum())?;
         let weights = weights.as_ref().map(|weights| weights.as_slice());
         let task = gyration::Gyration::new(&columns, &sizes, weights.transpose()?);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Fractions of contacts: pairs of atoms of references, `sizes` of each, and the limit (Å) of
+    /// each pair; with `beta` (Å⁻¹), a soft one.
+    #[staticmethod]
+    fn contacts(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        pairs: PyReadonlyArray1<'_, i64>,
+        limits: PyReadonlyArray1<'_, f64>,
+        sizes: PyReadonlyArray1<'_, i64>,
+        periodic: bool,
+        beta: Option<f64>,
+    ) -> PyResult<Self> {
+        let columns = columns_of(columns.as_ref(), &pairs)?;
+        let (limits, sizes) = (limits.as_slice()?, indices(sizes.as_slice()?)?);
+        let switch = beta.map_or(Switch::Hard, Switch::Soft);
+        let task = PairDistances::new(&columns, periodic)
+            .and_then(|distances| Contacts::new(distances, limits, &sizes, switch));
         task.map(Self::new).or_raise(py)
     }
 
@@ -132,6 +153,19 @@ impl RowKernel {
         let atoms = superposed::Superposed::new(&columns, fit).or_raise(py)?;
         let (mean, directions) = (mean.as_slice()?, directions.as_slice()?);
         let task = projection::Projection::new(atoms, mean, directions);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Distances (Å) of two atoms each, given one after another.
+    #[staticmethod]
+    fn pair_distances(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        pairs: PyReadonlyArray1<'_, i64>,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = columns_of(columns.as_ref(), &pairs)?;
+        let task = PairDistances::new(&columns, periodic);
         task.map(Self::new).or_raise(py)
     }
 

@@ -1,0 +1,294 @@
+"""Contacts, with the parameters and results of MDAnalysis.analysis.contacts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, Table
+from paceline.block import DAMAGED_STEP, Block
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import check_static
+
+
+class Contacts(AnalysisBase):
+    r"""Fraction of the contacts of a reference that a frame has, Q.
+
+    Contacts are the pairs of an atom of the first and one of the second group that are within
+    `radius` in the reference. Their distances $r$, and $r_0$ in the reference, make
+
+    | method | a contact counts |
+    | --- | --- |
+    | hard_cut | 1 where $r \le r_0$, else 0 |
+    | radius_cut | 1 where $r \le$ `radius`, else 0 |
+    | soft_cut | $1 / (1 + e^{\beta (r - \lambda r_0)})$ |
+
+    and Q is the mean over the contacts (Best, Hummer & Eaton 2013, PNAS 110, 17874). Distances are
+    rounded as MDAnalysis rounds them, so that the counts agree: in files with a precision of
+    0.01 Å, many are as long as in the reference.
+
+    Parameters
+    ----------
+    u : Universe
+        The system.
+    select : (str, str) or (AtomGroup, AtomGroup)
+        The two groups.
+    refgroup : (AtomGroup, AtomGroup), or list of them
+        The same atoms in the reference, or in several; at the present frame of their Universe.
+    method : {"hard_cut", "soft_cut", "radius_cut"} or callable
+        Way to count, or a function of the distances and those of the reference, two ndarrays of
+        float64 of shape (n_contacts,), which returns a number; `kwargs` are passed to it. It is
+        called on the workers, once a frame and reference.
+    radius : float
+        Pairs that are as near in the reference are contacts, Å.
+    pbc : bool
+        Take the nearest images in each frame's own cell, if it has one.
+    kwargs : dict, optional
+        `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
+        "radius_cut".
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    r0 : list of numpy.ndarray of float64, shape (n_first, n_second)
+        Distances in each reference, Å.
+    initial_contacts : list of numpy.ndarray of bool, shape (n_first, n_second)
+        Contacts of each reference.
+    n_initial_contacts : int
+        Their number in the first reference.
+    results.timeseries : numpy.ndarray of float64, shape (n_frames, 1 + n_references)
+        Frame number, and Q for each reference, 0 to 1. NaN where the position of an atom of a
+        contact is NaN, and in rows of damaged frames that were left out.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms, or other numbers of them than in a reference; or a reference has
+        no contacts.
+    UnsupportedError
+        A group updates itself, or is of another Universe.
+    TypeError, ValueError
+        Parameters that make no sense, or positions in a reference that are NaN. In the run, as
+        `AnalysisError`: a frame whose lengths and angles make no cell, with `pbc`.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> acidic = u.select_atoms("resname ASP GLU and name OE* OD*")
+    >>> basic = u.select_atoms("resname ARG LYS and name NH* NZ")
+    >>> q = Contacts(u, (acidic, basic), (acidic, basic), radius=6.0, method="radius_cut")
+    >>> q.run(stop=4).results.timeseries[:, 1].round(2)
+    array([1.  , 0.99, 0.97, 0.97])
+    """
+
+    SHARED_RESULTS = ("timeseries",)
+
+    def __init__(
+        self,
+        u: Any,
+        select: Sequence[Any],
+        refgroup: Sequence[Any],
+        method: str | Callable[..., float] = "hard_cut",
+        radius: float = 4.5,
+        pbc: bool = True,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        verbose: bool = False,
+    ):
+        from MDAnalysis.analysis import contacts
+
+        for group in select:
+            check_static(group, "Contacts")
+        references = [refgroup] if hasattr(refgroup[0], "positions") else refgroup
+        for k, groups in enumerate(references):
+            if not all(np.isfinite(group.positions).all() for group in groups):
+                raise ValueError(f"Contacts: positions of reference {k} are not all finite numbers")
+        theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
+        self._take(theirs, verbose)
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the contacts of MDAnalysis's."""
+        ours = cls.__new__(cls)
+        try:
+            ours._take(theirs)
+        except (SelectionError, TypeError, ValueError) as error:
+            raise UnsupportedError(f"Contacts: {error}") from error
+        if ours._limits is None:
+            raise UnsupportedError("Contacts: MDAnalysis itself calls a function of the user")
+        return ours
+
+    def _take(self, theirs: Any, verbose: bool = False) -> None:
+        """Take groups and reference distances from an analysis of MDAnalysis."""
+        super().__init__(theirs.u, verbose=verbose)
+        self.u, self.select, self.pbc = theirs.u, theirs.select, theirs.pbc
+        self.grA, self.grB = theirs.grA, theirs.grB
+        self.r0, self.initial_contacts = theirs.r0, theirs.initial_contacts
+        self.n_initial_contacts = theirs.n_initial_contacts
+        self.fraction_contacts = theirs.fraction_contacts
+        self.fraction_kwargs = theirs.fraction_kwargs
+        self._check_groups()
+        self._limits, self._beta = self._find_limits()
+
+    def _check_groups(self) -> None:
+        """Raise errors for groups and references that make no contacts."""
+        shape = len(self.grA), len(self.grB)
+        for group in (self.grA, self.grB):
+            if len(group) == 0:
+                raise SelectionError("Contacts: a group of select holds no atoms")
+            if group.universe is not self.u.universe:
+                raise UnsupportedError("Contacts: the groups of select must be atoms of u")
+        for k, (r0, contacts) in enumerate(zip(self.r0, self.initial_contacts, strict=True)):
+            if r0.shape != shape:
+                raise SelectionError(
+                    f"Contacts: reference {k} has groups of {r0.shape} atoms, and select {shape}"
+                )
+            if not contacts.any():
+                raise SelectionError(
+                    f"Contacts: reference {k} has no contacts, of which Q is the fraction: "
+                    f"its shortest distance is {r0.min():.2f} Å; give a larger radius"
+                )
+
+    def _find_limits(self) -> tuple[list[np.ndarray] | None, float | None]:
+        """Find the limits of distances (Å) and β (Å⁻¹); None for a function of the user."""
+        from MDAnalysis.analysis import contacts
+
+        function, given = self.fraction_contacts, dict(self.fraction_kwargs)
+        references = self._reference_distances
+        beta = None
+        if function is contacts.hard_cut_q:
+            limits = references
+        elif isinstance(function, partial) and function.func is contacts.radius_cut_q:
+            radius = float(given.pop("radius", function.keywords["radius"]))
+            limits = [np.full(len(r0), radius) for r0 in references]
+        elif function is contacts.soft_cut_q:
+            beta = float(given.pop("beta", 5.0))
+            factor = float(given.pop("lambda_constant", 1.8))
+            limits = [factor * r0 for r0 in references]
+        else:
+            return None, None
+        if given:
+            raise TypeError(f"Contacts: this method takes no {', '.join(given)}")
+        return limits, beta
+
+    @property
+    def _reference_distances(self) -> list[np.ndarray]:
+        """Distances (Å) of the contacts of each reference."""
+        return [r0[there] for r0, there in zip(self.r0, self.initial_contacts, strict=True)]
+
+    @property
+    def _pairs(self) -> np.ndarray:
+        """Atoms of all references' contacts: ndarray of int64, shape (n_contacts, 2)."""
+        places = [np.nonzero(contacts) for contacts in self.initial_contacts]
+        first, second = np.concatenate(places, axis=1)
+        return np.column_stack([self.grA.indices[first], self.grB.indices[second]])
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of the contacts, each once: ndarray of int64, shape (n_atoms,)."""
+        return np.unique(self._pairs)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        function = self.fraction_contacts
+        if isinstance(function, partial):
+            function = function.func
+        return {
+            "first group": describe_atoms(self.grA),
+            "second group": describe_atoms(self.grB),
+            "method": getattr(function, "__name__", repr(function)),
+            "kwargs": dict(self.fraction_kwargs) or "none",
+            "contacts": [int(contacts.sum()) for contacts in self.initial_contacts],
+            "pbc": self.pbc,
+        }
+
+    def prepare(self) -> PerFrame:
+        """Find the atoms of the contacts among those that are read."""
+        pairs = np.searchsorted(self.indices, self._pairs).ravel()
+        if self._limits is None:
+            distances = CoreRows("pair_distances", pairs, bool(self.pbc))
+            function = partial(self.fraction_contacts, **self.fraction_kwargs)
+            return _OfFunction(distances, function, self._reference_distances)
+        sizes = np.array([len(limits) for limits in self._limits])
+        limits = np.concatenate(self._limits)
+        return CoreRows("contacts", pairs, limits, sizes, bool(self.pbc), self._beta)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Put frame numbers before the fractions."""
+        timeseries = np.column_stack([self.frames, value])
+        n_references = len(self.r0)
+        names = ["Q"] if n_references == 1 else [f"Q{k + 1}" for k in range(n_references)]
+        columns = {"frame": self.frames, "time (ps)": self.times}
+        columns.update(zip(names, value.T, strict=True))
+        table = Table(columns, "time (ps)", {name: name for name in names}, "Q")
+        self.results = Results(table=table, provenance=self.record(), timeseries=timeseries)
+
+
+class _OfFunction:
+    """Worker's half for a function of the user."""
+
+    def __init__(
+        self, distances: CoreRows, function: Callable[..., float], references: list[np.ndarray]
+    ):
+        self._distances, self._function, self._references = distances, function, references
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Call the function for each frame and reference."""
+        rows = np.full((len(block), len(self._references)), np.nan)
+        ends = np.cumsum([len(r0) for r0 in self._references])[:-1]
+        for k, row in enumerate(rows):
+            if block.steps[k] == DAMAGED_STEP:
+                continue
+            (distances,) = self._distances.compute(block[k : k + 1])
+            parts = np.split(distances, ends)
+            for n, (r, r0) in enumerate(zip(parts, self._references, strict=True)):
+                row[n] = self._function(r, r0)
+        return rows
+
+
+def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
+    """Compare contacts with those of the first and of the last frame (Franklin et al. 2007).
+
+    Parameters
+    ----------
+    u : Universe
+        The system; its present frame stays.
+    select : str
+        The atoms.
+    radius : float
+        Pairs that are as near are contacts, Å.
+
+    Returns
+    -------
+    Contacts
+        Contacts by "radius_cut", with both frames as references; to be run.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> contacts = q1q2(paceline.Universe(PSF, DCD), "name CA", radius=8)
+    >>> contacts.run(step=40).results.timeseries.round(2)
+    array([[ 0.  ,  1.  ,  0.95],
+           [40.  ,  0.94,  0.95],
+           [80.  ,  0.93,  0.96]])
+    """
+    references = []
+    for frame in (0, -1):
+        other = u.copy()
+        other.trajectory[frame]
+        group = other.select_atoms(select)
+        references.append((group, group))
+    return Contacts(u, (select, select), references, radius=radius, method="radius_cut")
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

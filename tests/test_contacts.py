@@ -1,0 +1,226 @@
+"""Contacts against MDAnalysis, to the last count, and distances that are known."""
+
+import inspect
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import contacts as theirs_contacts
+
+import paceline
+from paceline.analysis import contacts as our_contacts
+from paceline.analysis.contacts import Contacts, q1q2
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+
+ACIDIC = "resname ASP GLU and name OE* OD*"
+BASIC = "resname ARG LYS and name NH* NZ"
+CELLS = {
+    "none": None,
+    "rectangular": [30, 40, 50, 90, 90, 90],
+    "dodecahedron": [40, 40, 40, 60, 60, 90],
+    "oblique": [50, 40, 45, 80, 100, 115],
+}
+
+
+def bridges(u, frame=0):
+    """Both groups, at a frame."""
+    other = u.copy()
+    other.trajectory[frame]
+    return other.select_atoms(ACIDIC), other.select_atoms(BASIC)
+
+
+def spread(r, r0, power=1):
+    return np.mean(np.abs(r - r0) ** power)
+
+
+#: Further arguments of each case, given a Universe.
+CASES = {
+    "hard_cut": lambda u: {},
+    "radius_cut": lambda u: {"method": "radius_cut"},
+    "another radius": lambda u: {"method": "radius_cut", "kwargs": {"radius": 4.0}},
+    "soft_cut": lambda u: {"method": "soft_cut"},
+    "soft_cut of parameters": lambda u: {
+        "method": "soft_cut",
+        "kwargs": {"beta": 2.0, "lambda_constant": 1.5},
+    },
+    "no cell": lambda u: {"pbc": False},
+    "function": lambda u: {"method": spread, "kwargs": {"power": 2}},
+    "their function": lambda u: {"method": theirs_contacts.soft_cut_q, "kwargs": {"beta": 3.0}},
+    "references": lambda u: {"refgroup": [bridges(u), bridges(u, 5), bridges(u, -1)]},
+    "groups": lambda u: {"select": (u.select_atoms(ACIDIC), u.select_atoms(BASIC))},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_contacts_are_mdanalysis_s(case, universe, theirs, adk_in_water):
+    in_water = paceline.Universe(*adk_in_water), MDAnalysis.Universe(*adk_in_water)
+    for ours, other in ((universe, theirs), in_water):
+        analyses = []
+        for module, u in ((our_contacts, ours), (theirs_contacts, other)):
+            options = {"select": (ACIDIC, BASIC), "refgroup": bridges(u), "radius": 6.0}
+            analyses.append(module.Contacts(u, **(options | CASES[case](u))).run())
+        found, wanted = analyses
+        timeseries = found.results.timeseries
+        assert timeseries.dtype == wanted.results.timeseries.dtype
+        exact = "soft" not in case and case != "their function" and case != "function"
+        np.testing.assert_allclose(
+            timeseries, wanted.results.timeseries, rtol=0 if exact else 1e-12
+        )
+        assert found.n_initial_contacts == wanted.n_initial_contacts
+        for one, two in zip(found.r0, wanted.r0, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def written(tmp_path, frames, cell=None):
+    """Files of frames, each of the same atoms, as an MDAnalysis Universe."""
+    frames = np.asarray(frames, dtype=np.float32)
+    universe = MDAnalysis.Universe.empty(frames.shape[1], trajectory=True)
+    path = str(tmp_path / "made.dcd")
+    with MDAnalysis.Writer(path, frames.shape[1]) as writer:
+        for positions in frames:
+            universe.atoms.positions = positions
+            universe.dimensions = cell
+            writer.write(universe.atoms)
+    return MDAnalysis.Universe(universe._topology, path), path
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+@pytest.mark.parametrize("cell", CELLS)
+def test_counts_are_mdanalysis_s_in_any_cell(cell, tmp_path):
+    # Few lengths, so that many are as long as in the reference; and atoms far outside the cell.
+    rng = np.random.default_rng(4)
+    frames = rng.integers(-30, 31, (12, 80, 3)) * np.float32(0.5)
+    if CELLS[cell] is not None:
+        vectors = MDAnalysis.lib.mdamath.triclinic_vectors(CELLS[cell])
+        frames = frames + rng.integers(-2, 3, frames.shape) @ vectors
+    theirs, path = written(tmp_path, frames, CELLS[cell])
+    ours = paceline.Universe(theirs._topology, path)
+    for method in ("hard_cut", "radius_cut"):
+        found, wanted = (
+            module.Contacts(
+                u, (u.atoms[:40], u.atoms[30:]), (u.atoms[:40], u.atoms[30:]), method, radius=14.5
+            ).run()
+            for module, u in ((our_contacts, ours), (theirs_contacts, theirs))
+        )
+        assert 400 < found.n_initial_contacts < 2000
+        assert found.results.timeseries[0, 1] == 1.0
+        np.testing.assert_array_equal(found.results.timeseries, wanted.results.timeseries)
+
+
+@pytest.fixture
+def line(tmp_path):
+    """Atoms at 0 and 1 | 3 and 7 Å, then the last one moved to 5.5, 2, 7.01 and 7 Å."""
+    frames = np.zeros((5, 4, 3))
+    frames[:, :, 0] = [0, 1, 3, 7]
+    frames[1:, 3, 0] = [5.5, 2, 7.01, 7]
+    theirs, path = written(tmp_path, frames)
+    return paceline.Universe(theirs._topology, path)
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+def test_fractions_of_distances_that_are_known(line):
+    groups = line.atoms[:2], line.atoms[2:]
+    # Contacts are 0-2, 1-2 and 1-3, of 3, 2 and 6 Å.
+    hard = Contacts(line, groups, groups, radius=6).run()
+    assert hard.n_initial_contacts == 3
+    np.testing.assert_array_equal(hard.results.timeseries[:, 0], np.arange(5))
+    np.testing.assert_array_equal(hard.results.timeseries[:, 1], [1, 1, 1, 2 / 3, 1])
+    radius = Contacts(line, groups, groups, "radius_cut", 6, kwargs={"radius": 2.5}).run()
+    np.testing.assert_array_equal(
+        radius.results.timeseries[:, 1], [1 / 3, 1 / 3, 2 / 3, 1 / 3, 1 / 3]
+    )
+    soft = Contacts(line, groups, groups, "soft_cut", 6, kwargs={"beta": 1, "lambda_constant": 1})
+    wanted = [1 / 2, 1 / 3 + 1 / (3 + 3 * np.exp(-1.5))]
+    np.testing.assert_allclose(soft.run(stop=2).results.timeseries[:, 1], wanted, rtol=1e-12)
+
+
+def test_q1q2_is_mdanalysis_s(universe, theirs):
+    universe.trajectory[3]
+    analysis = q1q2(universe, "name CA", radius=8)
+    assert universe.trajectory.frame == 3
+    wanted = theirs_contacts.q1q2(theirs, "name CA", radius=8).run().results.timeseries
+    found = analysis.run().results
+    np.testing.assert_array_equal(found.timeseries, wanted)
+    assert list(found.to_dataframe()) == ["frame", "time (ps)", "Q1", "Q2"]
+
+
+def test_mdanalysis_s_class_is_done_natively(adk, theirs):
+    for method, how in (("hard_cut", "native"), ("soft_cut", "native"), (spread, None)):
+        options = {"select": (ACIDIC, BASIC), "method": method, "radius": 6.0}
+        wanted = theirs_contacts.Contacts(theirs, refgroup=bridges(theirs), **options).run(stop=20)
+        with paceline.register() as registration:
+            u = MDAnalysis.Universe(*adk)
+            found = theirs_contacts.Contacts(u, refgroup=bridges(u), **options).run(stop=20)
+        assert (registration.runs == [("Contacts", "native")]) == (how is not None)
+        np.testing.assert_allclose(found.results.timeseries, wanted.results.timeseries, rtol=1e-12)
+    with pytest.raises(UnsupportedError, match="no contacts"):
+        Contacts.like(theirs_contacts.Contacts(theirs, (ACIDIC, BASIC), bridges(theirs), radius=1))
+
+
+def test_parameters_are_mdanalysis_s():
+    def parameters(function):
+        named = inspect.signature(function).parameters.values()
+        return [(p.name, p.default) for p in named if p.kind not in (p.VAR_KEYWORD, p.KEYWORD_ONLY)]
+
+    for ours, wanted in (
+        (Contacts.__init__, theirs_contacts.Contacts.__init__),
+        (q1q2, theirs_contacts.q1q2),
+    ):
+        assert parameters(ours) == parameters(wanted)
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+def test_nan_positions_show(tmp_path):
+    frames = np.random.default_rng(6).random((3, 6, 3))
+    frames[1, 4] = np.nan
+    frames[2, 0] = np.nan
+    for cell in CELLS.values():
+        theirs, path = written(tmp_path, frames, cell)
+        u = paceline.Universe(theirs._topology, path)
+        groups = u.atoms[:2], u.atoms[2:5]
+        for method in ("hard_cut", "soft_cut", spread):
+            found = Contacts(u, groups, groups, method).run().results.timeseries[:, 1]
+            np.testing.assert_array_equal(np.isnan(found), [False, True, True])
+        u.trajectory[1]
+        with pytest.raises(ValueError, match="reference 0 are not all finite"):
+            Contacts(u, groups, groups)
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference")
+def test_an_impossible_cell_is_an_error(tmp_path):
+    frames = np.random.default_rng(6).random((2, 6, 3))
+    theirs, path = written(tmp_path, frames, [10, 10, 10, 120, 120, 120])
+    u = paceline.Universe(theirs._topology, path)
+    groups, plain = (u.atoms[:2], u.atoms[2:5]), MDAnalysis.Universe.empty(6, trajectory=True)
+    plain.atoms.positions = frames[0]
+    reference = plain.atoms[:2], plain.atoms[2:5]
+    with pytest.raises(AnalysisError, match=r"frame 0.* make no cell"):
+        Contacts(u, groups, reference).run()
+    assert Contacts(u, groups, reference, pbc=False).run().results.timeseries[0, 1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"select": ("name XYZ", BASIC)}, SelectionError, "holds no atoms"),
+        ({"select": (ACIDIC, "name CA")}, SelectionError, "reference 0 has groups of"),
+        ({"radius": 0.5}, SelectionError, "reference 0 has no contacts.* shortest distance is"),
+        ({"method": "own"}, ValueError, "callable"),
+        ({"kwargs": {"radius": 3}}, TypeError, "takes no radius"),
+        ({"method": "soft_cut", "kwargs": {"gamma": 3}}, TypeError, "takes no gamma"),
+        ({"select": (3, BASIC)}, TypeError, "string"),
+    ],
+)
+def test_what_makes_no_contacts_is_refused(options, error, words, universe):
+    given = {"select": (ACIDIC, BASIC), "refgroup": bridges(universe), "radius": 6.0}
+    with pytest.raises(error, match=words):
+        Contacts(universe, **(given | options))
+
+
+def test_groups_that_cannot_be_followed_are_refused(universe):
+    near = universe.select_atoms("around 5 resid 10", updating=True)
+    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+        Contacts(universe, (near, near), (near, near))
+    other = bridges(universe)
+    with pytest.raises(UnsupportedError, match="must be atoms of u"):
+        Contacts(universe, other, other, radius=6)
