@@ -12,6 +12,7 @@ sum of each alone, and two workers beside one.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,13 @@ class Case:
     tolerance: float = 1e-3
 
 
+def self_distance_array(positions: np.ndarray) -> np.ndarray:
+    """All distances of MDAnalysis within a group."""
+    from MDAnalysis.lib import distances
+
+    return distances.self_distance_array(positions)
+
+
 def of_function(function: Callable[..., Any], *groups: Any) -> Any:
     """MDAnalysis's analysis by a function of groups."""
     from MDAnalysis.analysis.base import AnalysisFromFunction
@@ -59,23 +67,84 @@ def of_function(function: Callable[..., Any], *groups: Any) -> Any:
     return AnalysisFromFunction(function, groups[0].universe.trajectory, *groups)
 
 
-def gyration(u: Any) -> Any:
-    """Radius of gyration and shape of the protein, with all fields."""
-    from paceline.analysis.gyration import Gyration
-
-    return Gyration(u.select_atoms("protein"))
-
-
 def gyration_of_mdtraj(trajectory: Any, masses: np.ndarray) -> np.ndarray:
-    """MDTraj's counts from the geometric center."""
+    """MDTraj's, in Å; it counts from the geometric center."""
     import mdtraj
 
     return 10 * mdtraj.compute_rg(trajectory, masses=masses)
 
 
+def phi_psi_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """Angles of the residues that have both, in degrees."""
+    import mdtraj
+
+    (_, phi), (_, psi) = mdtraj.compute_phi(trajectory), mdtraj.compute_psi(trajectory)
+    return np.degrees(np.stack([phi[:, :-1], psi[:, 1:]], axis=2))
+
+
+def sasa_of_mdtraj(n_points: int) -> Callable[[Any, np.ndarray], np.ndarray]:
+    """Areas of residues in Å²."""
+
+    def compute(trajectory: Any, _: np.ndarray) -> np.ndarray:
+        import mdtraj
+
+        return 100 * mdtraj.shrake_rupley(trajectory, n_sphere_points=n_points).sum(axis=1)
+
+    return compute
+
+
+def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
+    """All pairs of Cα atoms, in Å."""
+    import mdtraj
+
+    atoms = trajectory.topology.select("name CA")
+    pairs = atoms[np.column_stack(np.triu_indices(len(atoms), k=1))]
+    return 10 * mdtraj.compute_distances(trajectory, pairs, periodic=False)
+
+
+def theirs(module: str, name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    """Make MDAnalysis's class, of groups that selections name."""
+    return _of_class("MDAnalysis", module, name, arguments, options)
+
+
+def ours(module: str, name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    """Make paceline's class, of groups that selections name."""
+    return _of_class("paceline", module, name, arguments, options)
+
+
+def _of_class(
+    package: str, module: str, name: str, arguments: Any, options: Any
+) -> Callable[[Any], Any]:
+    def make(universe: Any) -> Any:
+        made = getattr(import_module(f"{package}.analysis.{module}"), name)
+        given = [value(universe) if callable(value) else value for value in arguments]
+        return made(*given, **options)
+
+    return make
+
+
+def group(selection: str) -> Callable[[Any], Any]:
+    """Select atoms of a Universe."""
+    return lambda universe: universe.select_atoms(selection)
+
+
+def whole(universe: Any) -> Any:
+    """The Universe itself."""
+    return universe
+
+
+ACIDIC = "(resname ARG LYS) and (name NH* NZ)"
+BASIC = "(resname ASP GLU) and (name OE* OD*)"
+WATER = "name OW"
+SALT_BRIDGES = (
+    whole,
+    lambda u: (ACIDIC, BASIC),
+    lambda u: (u.select_atoms(ACIDIC), u.select_atoms(BASIC)),
+)
+
 CASES: dict[str, Case] = {
     "gyration": Case(
-        ours=gyration,
+        ours=ours("gyration", "Gyration", group("protein")),
         of_ours=lambda results: results.rg,
         theirs=lambda u: of_function(lambda ag: ag.radius_of_gyration(), u.select_atoms("protein")),
         of_theirs=lambda results: results.timeseries,
@@ -83,6 +152,85 @@ CASES: dict[str, Case] = {
         goal=20,
         peers={REFERENCE: 412, MDTRAJ: 153},
         tolerance=0.02,
+    ),
+    "distances": Case(
+        ours=ours("distances", "DistanceMatrixSeries", group("name CA"), pbc=False),
+        of_ours=lambda results: results.distances,
+        theirs=lambda u: of_function(
+            lambda ag: self_distance_array(ag.positions), u.select_atoms("name CA")
+        ),
+        of_theirs=lambda results: results.timeseries,
+        mdtraj=distances_of_mdtraj,
+        goal=50,
+        peers={REFERENCE: 412, MDTRAJ: 86},
+    ),
+    "contacts": Case(
+        ours=ours("contacts", "Contacts", *SALT_BRIDGES, pbc=False),
+        of_ours=lambda results: results.timeseries[:, 1],
+        theirs=theirs("contacts", "Contacts", *SALT_BRIDGES, pbc=False),
+        of_theirs=lambda results: results.timeseries[:, 1],
+        mdtraj=None,
+        goal=18,
+        peers={REFERENCE: 166},
+    ),
+    "ramachandran": Case(
+        ours=ours("dihedrals", "Ramachandran", group("protein")),
+        of_ours=lambda results: results.angles,
+        theirs=theirs("dihedrals", "Ramachandran", group("protein")),
+        of_theirs=lambda results: results.angles,
+        mdtraj=phi_psi_of_mdtraj,
+        goal=30,
+        peers={REFERENCE: 468, MDTRAJ: 41},
+    ),
+    "dssp": Case(
+        ours=ours("dssp", "DSSP", whole),
+        of_ours=lambda results: results.dssp_ndarray,
+        theirs=theirs("dssp", "DSSP", whole),
+        of_theirs=lambda results: results.dssp_ndarray,
+        mdtraj=None,
+        goal=60,
+        peers={REFERENCE: 3180},
+        fewer={REFERENCE: 100},
+    ),
+    "average": Case(
+        ours=ours("align", "AverageStructure", whole),
+        of_ours=lambda results: results.positions,
+        theirs=theirs("align", "AverageStructure", whole),
+        of_theirs=lambda results: results.positions,
+        mdtraj=None,
+        goal=25,
+        peers={REFERENCE: 368},
+    ),
+    "covariance": Case(
+        ours=ours("pca", "PCA", whole, select="name CA"),
+        of_ours=lambda results: results.variance[:3],
+        theirs=theirs("pca", "PCA", whole, select="name CA"),
+        of_theirs=lambda results: results.variance[:3],
+        mdtraj=None,
+        goal=80,
+        peers={REFERENCE: 507},
+    ),
+    "density": Case(
+        ours=ours("density", "DensityAnalysis", group(WATER), delta=1.0),
+        of_ours=lambda results: results.density.grid,
+        theirs=theirs("density", "DensityAnalysis", group(WATER), delta=1.0),
+        of_theirs=lambda results: results.density.grid,
+        mdtraj=None,
+        goal=280,
+        peers={REFERENCE: 5100},
+        data="water",
+    ),
+    "axes": Case(
+        ours=ours("lineardensity", "LinearDensity", group("all")),
+        of_ours=lambda results: results.z.mass_density,
+        theirs=theirs("lineardensity", "LinearDensity", group("all")),
+        of_theirs=lambda results: results.z.mass_density,
+        mdtraj=None,
+        goal=450,
+        peers={REFERENCE: 8270},
+        data="water",
+        # MDAnalysis takes the product of its lengths for the volume of this oblique cell.
+        tolerance=1.0,
     ),
 }
 

@@ -20,6 +20,15 @@ from paceline.runner import run
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {
+    "average": "align.AverageStructure",
+    "chi": "dihedrals.ChiAngles",
+    "contacts": "contacts.Contacts",
+    "density": "density.DensityAnalysis",
+    "dssp": "dssp.DSSP",
+    "gyration": "gyration.Gyration",
+    "lineardensity": "lineardensity.LinearDensity",
+    "pca": "pca.PCA",
+    "ramachandran": "dihedrals.Ramachandran",
     "rdf": "rdf.InterRDF",
     "rmsd": "rms.RMSD",
     "rmsf": "rms.RMSF",
@@ -30,7 +39,11 @@ ATOMS = ("atomgroup", "mobile", "reference", "g1", "g2", "ag1", "ag2", "atoms", 
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
         "rmsd": {"select": "backbone"},
-        "rmsf": {"select": "protein and name CA"},
+        "rmsf": {"select": "protein and name CA", "align": True},
+        "gyration": {"select": "protein"},
+        "dssp": {"select": "protein"},
+        "ramachandran": {"select": "protein"},
+        "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
     },
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},

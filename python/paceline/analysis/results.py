@@ -29,6 +29,9 @@ FIGURE_STYLE: dict[Any, Any] = {
 }
 #: Points from which on a series in time is drawn with a running mean, and windows in all of them.
 MANY_POINTS, WINDOWS = 2000, 100
+#: Points from which on they are drawn as an image, also in figures of lines, and the most of a
+#: cloud: of more, some at equal distances.
+LARGE, MOST_POINTS = 20_000, 200_000
 #: Series of a figure, at most, whose means are in its legend.
 NAMED = 4
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
@@ -391,15 +394,17 @@ def _draw(table: Table, ax: Any) -> Any:
     width = len(x) // WINDOWS | 1
     points = table.points or table.cyclic  # lines would go through all of a turn
     has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
+    is_large = len(x) > LARGE
     means = table.means() if len(table.y) <= NAMED else {}
     for title, name in table.y.items():
         values = table.columns[title]
         if title in means:
             name = f"{name}, {means[title].short}"
         if points:
-            ax.plot(x, values, ".", markersize=1, label=name)
+            some = slice(None, None, -(-len(x) // MOST_POINTS))
+            ax.plot(x[some], values[some], ".", markersize=1, label=name, rasterized=is_large)
         elif has_mean:
-            (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4)
+            (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
             ax.plot(x, _running_mean(values, width), color=line.get_color(), label=name)
         else:
             ax.plot(x, values, label=name)
