@@ -3,13 +3,14 @@
 import inspect
 
 import MDAnalysis
+import mdtraj
 import numpy as np
 import pytest
 from MDAnalysis.analysis import contacts as theirs_contacts
 
 import paceline
 from paceline.analysis import contacts as our_contacts
-from paceline.analysis.contacts import Contacts, q1q2
+from paceline.analysis.contacts import SCHEMES, ContactMap, Contacts, q1q2
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 ACIDIC = "resname ASP GLU and name OE* OD*"
@@ -224,3 +225,81 @@ def test_groups_that_cannot_be_followed_are_refused(universe):
     other = bridges(universe)
     with pytest.raises(UnsupportedError, match="must be atoms of u"):
         Contacts(universe, other, other, radius=6)
+
+
+@pytest.fixture(scope="module")
+def trajectory(adk_in_water):
+    """MDTraj's, of a part of the protein in a triclinic cell."""
+    part = MDAnalysis.Universe(*adk_in_water).select_atoms("resid 1-60").indices
+    return mdtraj.load(adk_in_water.trajectory, top=adk_in_water.topology, atom_indices=part)
+
+
+@pytest.mark.filterwarnings("ignore:selected topology includes")
+@pytest.mark.parametrize("pbc", [True, False])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_contact_maps_are_mdtraj_s(scheme, pbc, trajectory, adk_in_water):
+    distances, pairs = mdtraj.compute_contacts(trajectory, scheme=scheme, periodic=pbc)
+    cutoff = {"ca": 8.0}.get(scheme, 4.005)
+    # MDTraj's are in single precision, and in nm.
+    wanted = [(10 * distances <= cutoff + off).sum(axis=0) for off in (-1e-3, 1e-3)]
+    protein = paceline.Universe(*adk_in_water).select_atoms("resid 1-60 and protein")
+    found = ContactMap(protein, cutoff, scheme=scheme, pbc=pbc).run().results
+    counts = found.counts[tuple(pairs.T)]
+    assert ((wanted[0] <= counts) & (counts <= wanted[1])).all()
+    assert 0 < counts.sum() < 10 * len(counts)
+    np.testing.assert_array_equal(found.counts, found.counts.T)
+    np.testing.assert_array_equal(np.diag(found.counts), 10)
+    np.testing.assert_array_equal(found.frequencies, found.counts / 10)
+
+
+def test_maps_of_alpha_carbons_are_mdanalysis_s_contact_matrices(universe, theirs):
+    atoms = theirs.select_atoms("name CA")
+    distances = MDAnalysis.analysis.distances.distance_array
+    near = [theirs_contacts.contact_matrix(distances(atoms, atoms), 7.0) for _ in theirs.trajectory]
+    found = ContactMap(universe.atoms[::-1], 7.0, scheme="ca").run().results
+    np.testing.assert_array_equal(found.counts, np.sum(near, axis=0))
+    table = found.to_dataframe()
+    assert list(table) == ["residue", "other residue", "frequency"]
+    assert len(table) == 214 * 213 // 2
+    x, y = found.plot().lines[0].get_xydata().T
+    np.testing.assert_array_equal(np.nonzero(found.frequencies >= 0.5), (x - 1, y - 1))
+
+
+def test_frames_that_were_left_out_do_not_count(damaged):
+    system, frames = damaged
+    atoms = paceline.Universe(*system).select_atoms("resid 1-20")
+    found = ContactMap(atoms, 5.0).run(on_error="skip").results
+    assert found.n_frames == 98 - len(frames) == found.counts[3, 3]
+    none = ContactMap(atoms, 5.0).run(frames=frames, on_error="skip").results
+    assert none.n_frames == 0
+    assert np.isnan(none.frequencies).all()
+
+
+@pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
+def test_maps_of_nan_positions_are_an_error(tmp_path):
+    made = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
+    made.add_TopologyAttr("resids", [1, 2])
+    path = str(tmp_path / "nan.dcd")
+    with MDAnalysis.Writer(path, 4) as writer:
+        for x in (0, np.nan):
+            made.atoms.positions = np.full((4, 3), x)
+            writer.write(made.atoms)
+    contacts = ContactMap(paceline.Universe(made._topology, path), scheme="closest")
+    assert contacts.run(stop=1).results.counts.tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(AnalysisError, match=r"frame 1: positions are not all finite"):
+        contacts.run()
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "error", "words"),
+    [
+        ("resid 1", {}, SelectionError, "has 1 residues"),
+        ("resid 1-20 and not name CA", {"scheme": "ca"}, SelectionError, "has no atoms that"),
+        ("protein", {"scheme": "best"}, ValueError, "scheme must be one of"),
+        ("protein", {"cutoff": 0}, ValueError, "cutoff must be"),
+        ("protein", {"cutoff": np.nan}, ValueError, "cutoff must be"),
+    ],
+)
+def test_what_makes_no_map_is_refused(select, options, error, words, universe):
+    with pytest.raises(error, match=words):
+        ContactMap(universe.select_atoms(select), **options)

@@ -16,6 +16,7 @@ __all__ = [
     "KEPT_BYTES",
     "ChunkEncoder",
     "ChunkReader",
+    "ContactMap",
     "DcdHeader",
     "Encoder",
     "FileFormat",
@@ -441,6 +442,24 @@ class RowKernel:
         out: NDArray[np.float64],
     ) -> tuple[int, str] | None:
         """Fill a row for each frame; the first that cannot be computed, and why."""
+
+@final
+class ContactMap:
+    """Frames in which two groups of columns have atoms within a cutoff (Å)."""
+
+    def __new__(
+        cls, columns: NDArray[np.int64], sizes: NDArray[np.int64], cutoff: float, periodic: bool
+    ) -> ContactMap: ...
+    def count(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        counts: NDArray[np.uint64],
+    ) -> tuple[int, str] | None:
+        """Add a block's contacts to `counts`, one for each pair of groups.
+
+        The first row that cannot be counted, and why.
+        """
 
 #: Columns of a group, and a label of each.
 _LabelledColumns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint32] | None]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.align import AverageStructure
-from paceline.analysis.contacts import Contacts
+from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.dssp import DSSP
@@ -35,6 +35,10 @@ ANALYSES = {
         lambda results: [results.positions, results.rmsd, results.universe.atoms.positions],
     ),
     "ChiAngles": Case(lambda u: ChiAngles(u.residues[90:10:-7]), lambda results: [results.angles]),
+    "ContactMap": Case(
+        lambda u: ContactMap(u.select_atoms("resid 30-70"), 4.0),
+        lambda results: [results.counts, results.frequencies],
+    ),
     "Contacts": Case(
         lambda u: Contacts(
             u, ("name CA", "name CB"), (u.select_atoms("name CA"), u.select_atoms("name CB"))

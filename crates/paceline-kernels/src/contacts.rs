@@ -4,6 +4,8 @@
 //! Distances are those of `MDAnalysis.lib.distances.distance_array` to the last bit, because what a
 //! file holds to 0.01 Å is often as long as in the reference.
 
+use std::ops::Range;
+
 use super::cell::{ApplyPbc, nearest_in, nearest_of_27, square};
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
@@ -55,40 +57,65 @@ impl PairDistances {
         out: &mut [f64],
     ) -> Result<(), String> {
         let positions = self.atoms.pick(frame, scratch).as_chunks().0;
-        let cell = match self.periodic {
-            true => cell_or_none(dimensions, "pbc=True")?,
-            false => None,
-        };
-        match cell {
-            None => self.fill(positions, square, out),
-            Some(cell) if !cell.is_oblique() => {
-                let edges = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
-                self.fill(positions, nearest_in(edges), out);
-            }
-            Some(cell) => {
-                let pbc = ApplyPbc::new(cell.vectors());
-                let mut within = Vec::with_capacity(positions.len());
-                for &x in positions {
-                    within.push(if x.iter().all(|x| x.is_finite()) {
-                        pbc.apply(x).ok_or_else(|| {
-                            format!("an atom at {x:?} Å is too far away to be put into the cell")
-                        })?
-                    } else {
-                        [f32::NAN; 3]
-                    });
-                }
-                self.fill(&within, nearest_of_27(&cell), out);
-            }
-        }
-        Ok(())
+        let pairs = &self.pairs;
+        measure(positions, dimensions, self.periodic, Fill { pairs, out })
     }
+}
 
-    fn fill(&self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64, out: &mut [f64]) {
-        for (&[i, j], out) in self.pairs.iter().zip(out) {
-            let (from, to) = (positions[i], positions[j]);
-            // In single precision, as MDAnalysis.
-            let d = std::array::from_fn(|k| f64::from(to[k] - from[k]));
-            *out = square(d).sqrt();
+/// Needs the positions of atoms, and the squares of distances (Å²) of differences between them.
+trait OfDistances {
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64);
+}
+
+/// Compute what needs distances, in the frame's cell if they are periodic and it has one.
+fn measure(
+    positions: &[[f32; 3]],
+    dimensions: [f32; 6],
+    periodic: bool,
+    task: impl OfDistances,
+) -> Result<(), String> {
+    let cell = match periodic {
+        true => cell_or_none(dimensions, "pbc=True")?,
+        false => None,
+    };
+    match cell {
+        None => task.compute(positions, square),
+        Some(cell) if !cell.is_oblique() => {
+            let edges = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
+            task.compute(positions, nearest_in(edges));
+        }
+        Some(cell) => {
+            let pbc = ApplyPbc::new(cell.vectors());
+            let mut within = Vec::with_capacity(positions.len());
+            for &x in positions {
+                within.push(if x.iter().all(|x| x.is_finite()) {
+                    pbc.apply(x).ok_or_else(|| {
+                        format!("an atom at {x:?} Å is too far away to be put into the cell")
+                    })?
+                } else {
+                    [f32::NAN; 3]
+                });
+            }
+            task.compute(&within, nearest_of_27(&cell));
+        }
+    }
+    Ok(())
+}
+
+/// The difference of two positions, in single precision, as MDAnalysis takes it.
+fn difference(from: [f32; 3], to: [f32; 3]) -> [f64; 3] {
+    std::array::from_fn(|k| f64::from(to[k] - from[k]))
+}
+
+struct Fill<'a> {
+    pairs: &'a [[usize; 2]],
+    out: &'a mut [f64],
+}
+
+impl OfDistances for Fill<'_> {
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
+        for (&[i, j], out) in self.pairs.iter().zip(self.out) {
+            *out = square(difference(positions[i], positions[j])).sqrt();
         }
     }
 }
@@ -189,6 +216,104 @@ impl RowKernel for Contacts {
     }
 }
 
+/// Groups of atoms, such as residues, of which two are in contact where any two atoms are.
+#[derive(Debug, Clone)]
+pub struct ContactMap {
+    atoms: Columns,
+    groups: Vec<Range<usize>>,
+    /// Å.
+    cutoff: f64,
+    periodic: bool,
+}
+
+impl ContactMap {
+    /// The groups' atoms follow each other in `columns`, `sizes` of each.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a group has no atoms, or the cutoff (Å) is no length.
+    pub fn new(columns: &[usize], sizes: &[usize], cutoff: f64, periodic: bool) -> Result<Self> {
+        check_len("atoms", columns.len(), sizes.iter().sum())?;
+        if sizes.contains(&0) {
+            return Err(Error::Argument("a group has no atoms".to_string()));
+        }
+        if !(cutoff > 0.0 && cutoff.is_finite()) {
+            return Err(Error::Argument(format!("{cutoff} Å is no cutoff")));
+        }
+        let mut first = 0;
+        let groups = sizes.iter().map(|size| {
+            first += size;
+            first - size..first
+        });
+        Ok(ContactMap {
+            groups: groups.collect(),
+            atoms: Columns::new(columns),
+            cutoff,
+            periodic,
+        })
+    }
+
+    /// Pairs of groups: the first with each of the others, the second with those behind it, ….
+    pub fn n_pairs(&self) -> usize {
+        self.groups.len() * (self.groups.len() - 1) / 2
+    }
+
+    /// Add 1 to the count of each pair, for each frame in which it is in contact; the first frame
+    /// that cannot be counted, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the block has no such atoms, or `counts` another size.
+    pub fn count(&self, frames: &Frames<'_>, counts: &mut [u64]) -> Result<Option<Refused>> {
+        self.atoms.check(frames.n_atoms())?;
+        check_len("pairs", counts.len(), self.n_pairs())?;
+        let mut scratch = Vec::new();
+        Ok(frames.try_each(|frame, dimensions| {
+            let positions = self.atoms.pick(frame, &mut scratch).as_chunks().0;
+            if !positions.iter().flatten().all(|x| x.is_finite()) {
+                return Err("positions are not all finite numbers".to_string());
+            }
+            let counts = &mut *counts;
+            let task = Count { map: self, counts };
+            measure(positions, dimensions, self.periodic, task)
+        }))
+    }
+}
+
+struct Count<'a> {
+    map: &'a ContactMap,
+    counts: &'a mut [u64],
+}
+
+impl OfDistances for Count<'_> {
+    /// Groups whose atoms cannot be near are told apart by spheres around their first atoms.
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
+        let (groups, cutoff) = (&self.map.groups, self.map.cutoff);
+        let between = |i: usize, j: usize| square(difference(positions[i], positions[j]));
+        // Rounding may make a distance longer than it is, by less than this.
+        let slack = 1e-3 + 1e-6 * cutoff;
+        let radii = groups.iter().map(|group| {
+            let squares = group.clone().map(|atom| between(group.start, atom));
+            squares.fold(0.0, f64::max).sqrt() + slack
+        });
+        let radii: Vec<f64> = radii.collect();
+        let about = cutoff * cutoff * (1.0 + 1e-9);
+        let near = |i, j| {
+            let square = between(i, j);
+            square <= about && square.sqrt() <= cutoff
+        };
+        let mut counts = self.counts.iter_mut();
+        for (k, (first, radius)) in groups.iter().zip(&radii).enumerate() {
+            for ((second, other), count) in
+                groups[k + 1..].iter().zip(&radii[k + 1..]).zip(&mut counts)
+            {
+                let reach = cutoff + radius + other;
+                let contact = between(first.start, second.start) <= reach * reach
+                    && first.clone().any(|i| second.clone().any(|j| near(i, j)));
+                *count += u64::from(contact);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +403,49 @@ mod tests {
                 assert!(found[0].is_finite() && found[1].is_nan(), "{found:?}");
             }
         }
+    }
+
+    #[test]
+    fn groups_are_in_contact_where_any_atoms_are() {
+        let mut random = Random(32);
+        let positions: Vec<f32> = (0..120).map(|_| 40.0 * random.number() as f32).collect();
+        let sizes = [1, 7, 2, 12, 5, 13];
+        let columns: Vec<usize> = (0..40).map(|k| (7 * k) % 40).collect();
+        for (cutoff, dimensions) in [7.0, 2.0, 2.0].into_iter().zip([NONE, CELLS[0], CELLS[3]]) {
+            let map = ContactMap::new(&columns, &sizes, cutoff, true).expect("a map");
+            let frames = Frames::new(&positions, 40, &dimensions).expect("a frame");
+            let mut counts = vec![0; map.n_pairs()];
+            assert_eq!(map.count(&frames, &mut counts).expect("a block"), None);
+            let mut expected = Vec::new();
+            for (k, first) in map.groups.iter().enumerate() {
+                for second in &map.groups[k + 1..] {
+                    let pairs = first
+                        .clone()
+                        .flat_map(|i| second.clone().map(move |j| [i, j]));
+                    let pairs: Vec<usize> = pairs.flatten().map(|i| columns[i]).collect();
+                    let all = PairDistances::new(&pairs, true).expect("pairs");
+                    let near = row(&all, &positions, dimensions)
+                        .iter()
+                        .any(|&r| r <= cutoff);
+                    expected.push(u64::from(near));
+                }
+            }
+            assert_eq!(counts, expected);
+            assert!(counts.contains(&1) && counts.contains(&0), "{counts:?}");
+        }
+        let map = ContactMap::new(&[0, 1, 2], &[2, 1], 1.0, true).expect("a map");
+        let frames = Frames::new(
+            &[0.0, 1.0, f32::NAN, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0],
+            3,
+            &NONE,
+        );
+        let refused = map
+            .count(&frames.expect("a frame"), &mut [0])
+            .expect("a block");
+        assert!(refused.expect("a reason").1.contains("finite"));
+        assert!(ContactMap::new(&[0, 1], &[2, 0], 1.0, true).is_err());
+        assert!(ContactMap::new(&[0, 1], &[1, 1], f64::NAN, true).is_err());
+        assert!(ContactMap::new(&[0, 1], &[1, 2], 1.0, true).is_err());
     }
 
     #[test]

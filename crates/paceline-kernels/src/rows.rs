@@ -35,6 +35,19 @@ impl<'a> Frames<'a> {
         self.frame_len / 3
     }
 
+    /// Give each frame's positions and cell to `task`; the first frame that it cannot compute, and
+    /// why.
+    pub fn try_each(
+        &self,
+        mut task: impl FnMut(&[f32], [f32; 6]) -> Result<(), String>,
+    ) -> Option<Refused> {
+        let frames = self.positions.chunks_exact(self.frame_len).zip(self.cells);
+        let tried = frames.map(|(frame, &dimensions)| task(frame, dimensions));
+        tried
+            .enumerate()
+            .find_map(|(row, one)| Some((row, one.err()?)))
+    }
+
     /// Fill a row of `n_columns` numbers for each frame; the first frame that `fill` cannot
     /// compute, and why. Rows of frames that were left out, of nothing but NaN, are NaN.
     ///

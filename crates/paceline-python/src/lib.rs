@@ -134,7 +134,8 @@ mod _core {
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
     use super::sum_kernels::{
-        Rdf, Superposed, Voxels, accumulate_rows, add_voxels, merge_covariance, merge_moments,
+        ContactMap, Rdf, Superposed, Voxels, accumulate_rows, add_voxels, merge_covariance,
+        merge_moments,
     };
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};

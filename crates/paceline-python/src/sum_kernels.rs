@@ -7,8 +7,9 @@ use numpy::{
 use pyo3::prelude::*;
 
 use super::{OrRaise, indices};
+use paceline_kernels::rows::Frames;
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{covariance, density, moments, rdf, superposed};
+use paceline_kernels::{contacts, covariance, density, moments, rdf, superposed};
 
 /// Merge the co-moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
@@ -132,6 +133,47 @@ pub(super) fn add_voxels(
     let (voxels, counts) = (voxels.as_slice()?, counts.as_slice_mut()?);
     py.detach(|| density::add_voxels(voxels, counts))
         .or_raise(py)
+}
+
+/// Frames in which two groups of columns have atoms within a cutoff (Å).
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct ContactMap {
+    task: contacts::ContactMap,
+}
+
+#[pymethods]
+impl ContactMap {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        columns: PyReadonlyArray1<'_, i64>,
+        sizes: PyReadonlyArray1<'_, i64>,
+        cutoff: f64,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let (columns, sizes) = (indices(columns.as_slice()?)?, indices(sizes.as_slice()?)?);
+        let task = contacts::ContactMap::new(&columns, &sizes, cutoff, periodic).or_raise(py)?;
+        Ok(ContactMap { task })
+    }
+
+    /// Add a block's contacts to `counts`, one for each pair of groups; the first row that cannot
+    /// be counted, and why.
+    fn count(
+        &self,
+        py: Python<'_>,
+        positions: PyReadonlyArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+        mut counts: PyReadwriteArray1<'_, u64>,
+    ) -> PyResult<Option<Refused>> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let counts = counts.as_slice_mut()?;
+        py.detach(|| {
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            self.task.count(&frames, counts)
+        })
+        .or_raise(py)
+    }
 }
 
 /// Bins of the distances between two groups of columns, or within one.

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results, Table
 from paceline.block import DAMAGED_STEP, Block
@@ -288,6 +289,199 @@ def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
         group = other.select_atoms(select)
         references.append((group, group))
     return Contacts(u, (select, select), references, radius=radius, method="radius_cut")
+
+
+#: Ways to choose the atoms of a residue, as MDTraj's `compute_contacts` does.
+SCHEMES = ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy")
+
+#: Atoms of a residue that are not of its side chain.
+BACKBONE = ("C", "CA", "N", "O", "HA", "H")
+
+
+class ContactMap(AnalysisBase):
+    """Contacts between residues: the fraction of frames in which two are near each other.
+
+    Two residues are in contact where the shortest distance between their atoms is at most
+    `cutoff`; the scheme says which atoms count:
+
+    | scheme | atoms |
+    | --- | --- |
+    | ca | CA |
+    | closest | all |
+    | closest-heavy | all but hydrogens |
+    | sidechain | all but C, CA, N, O, HA, H |
+    | sidechain-heavy | these without hydrogens; of glycine with them |
+
+    They are those of MDTraj's `compute_contacts`. Hydrogens are known by their elements, or by
+    names that begin with H if the topology has no elements.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms, whose residues are compared.
+    cutoff : float
+        Å.
+    scheme : {"closest-heavy", "ca", "closest", "sidechain", "sidechain-heavy"}
+        Atoms of a residue that count.
+    pbc : bool
+        Take the nearest images in each frame's own cell, if it has one.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.frequencies : numpy.ndarray of float64, shape (n_residues, n_residues)
+        Fraction of frames in contact, 0 to 1; symmetric, and 1 of a residue with itself. NaN if
+        all frames were left out.
+    results.counts : numpy.ndarray of int64, shape (n_residues, n_residues)
+        Number of frames in contact.
+    results.n_frames : int
+        Number of frames that were counted.
+    results.resindices : numpy.ndarray of int64, shape (n_residues,)
+        Index of each residue among those of the Universe.
+
+    Raises
+    ------
+    SelectionError
+        The group has fewer than two residues, or one without such atoms.
+    UnsupportedError
+        The group updates itself.
+    ValueError
+        An unknown scheme, or a cutoff that is no length. In the run, as `AnalysisError`: a frame
+        with a position that is NaN, or whose lengths and angles make no cell, with `pbc`.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> contacts = ContactMap(u.select_atoms("resid 60-64"), cutoff=8.0, scheme="ca").run()
+    >>> contacts.results.frequencies.round(2)[0]
+    array([1. , 1. , 1. , 0.9, 1. ])
+    """
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        cutoff: float = 4.5,
+        *,
+        scheme: str = "closest-heavy",
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        self.cutoff, self.scheme, self.pbc = float(cutoff), scheme, pbc
+        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
+            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        if scheme not in SCHEMES:
+            raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
+        chosen = self.atomgroup.unique
+        self.residues = chosen.residues
+        if len(self.residues) < 2:
+            raise SelectionError(f"ContactMap: the group has {len(self.residues)} residues, not 2")
+        self._atoms = chosen[_counts(chosen, scheme)]
+        missing = self.residues.difference(self._atoms.residues)
+        if len(missing):
+            raise SelectionError(
+                f"ContactMap: {missing[0]} of {len(missing)} residues has no atoms that "
+                f"scheme={scheme!r} counts; choose another, or leave these residues out"
+            )
+        # Residue by residue, whatever the order of atoms.
+        self._atoms = self._atoms[np.argsort(self._atoms.resindices, kind="stable")]
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms that count, residue by residue: ndarray of int64, shape (n_atoms,)."""
+        return self._atoms.indices
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            **super().parameters(),
+            "cutoff": self.cutoff,
+            "scheme": self.scheme,
+            "pbc": self.pbc,
+        }
+
+    def prepare(self) -> Reduction:
+        """Count the atoms of each residue."""
+        _, sizes = np.unique(self._atoms.resindices, return_counts=True)
+        return _NearResidues(sizes, self.cutoff, bool(self.pbc))
+
+    def finish(self, value: tuple[int, np.ndarray]) -> None:
+        """Make a symmetric matrix of the counts of pairs."""
+        n_frames, of_pairs = value
+        n_residues = len(self.residues)
+        first, second = np.triu_indices(n_residues, k=1)
+        counts = np.full((n_residues, n_residues), n_frames, dtype=np.int64)
+        counts[first, second] = counts[second, first] = of_pairs
+        with np.errstate(invalid="ignore"):
+            frequencies = counts / np.float64(n_frames)
+        resids = self.residues.resids
+        columns = {
+            "residue": resids[first],
+            "other residue": resids[second],
+            "frequency": frequencies[first, second],
+        }
+        often = np.nonzero(frequencies >= 0.5)
+        label = "residue (in contact in half of the frames)"
+        points = {"residue": resids[often[0]], label: resids[often[1]]}
+        drawn = Table(points, "residue", {label: label}, label, points=True)
+        table = Table(columns, "residue", {"frequency": "frequency"}, "frequency", drawn)
+        arrays = {"frequencies": frequencies, "counts": counts, "n_frames": n_frames}
+        self.results = Results(
+            table=table, provenance=self.record(), resindices=self.residues.resindices, **arrays
+        )
+
+
+class _NearResidues:
+    """Frames, and for each pair of residues those in which it is in contact."""
+
+    def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):
+        self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
+        self._bound: _core.ContactMap | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute(self, block: Block) -> tuple[int, np.ndarray]:
+        positions, columns = block.raw
+        if self._bound is None:
+            if columns is None:
+                columns = np.arange(positions.shape[1])
+            self._bound = _core.ContactMap(columns, self._sizes, self._cutoff, self._periodic)
+        n_residues = len(self._sizes)
+        counts = np.zeros(n_residues * (n_residues - 1) // 2, dtype=np.uint64)
+        refused = self._bound.count(positions, block.dimensions, counts)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        return len(block), counts
+
+    def merge(
+        self, left: tuple[int, np.ndarray], right: tuple[int, np.ndarray]
+    ) -> tuple[int, np.ndarray]:
+        return left[0] + right[0], left[1] + right[1]
+
+
+def _counts(atoms: Any, scheme: str) -> np.ndarray:
+    """Choose the atoms that count: ndarray of bool, shape (n_atoms,)."""
+    if scheme == "closest":
+        return np.ones(len(atoms), dtype=bool)
+    names = atoms.names.astype(str)
+    if scheme == "ca":
+        return names == "CA"
+    elements = getattr(atoms, "elements", None)
+    if elements is not None and all(elements):
+        hydrogens = np.char.upper(elements.astype(str)) == "H"
+    else:
+        hydrogens = np.char.startswith(np.char.lstrip(names, "0123456789"), "H")
+    if scheme == "closest-heavy":
+        return ~hydrogens
+    side_chain = ~np.isin(names, BACKBONE)
+    if scheme == "sidechain":
+        return side_chain
+    return side_chain & (~hydrogens | (atoms.resnames == "GLY"))
 
 
 def __getattr__(name: str) -> Any:
