@@ -10,9 +10,13 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreMoments, MomentSums
 from paceline.analysis.results import Results
-from paceline.analysis.rms import pair_of_groups, relative_weights
 from paceline.errors import UnsupportedError
-from paceline.transform.base import check_masses, reference_positions
+from paceline.transform.base import (
+    check_masses,
+    pair_of_groups,
+    reference_positions,
+    relative_weights,
+)
 
 
 class AverageStructure(AnalysisBase):

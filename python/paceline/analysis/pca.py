@@ -10,8 +10,8 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results, Table
-from paceline.analysis.rms import choose_atoms, first_positions
 from paceline.errors import SelectionError
+from paceline.transform.base import choose_atoms, first_positions
 
 
 class PCA(AnalysisBase):
@@ -153,7 +153,11 @@ class PCA(AnalysisBase):
         if len(self.frames) < 2:
             raise ValueError("No covariance information can be gathered from a single frame")
         self._calculated = False
-        self._first = first_positions(self, self._atoms) if self.align else None
+        self._first = None
+        if self.align:
+            self._first = first_positions(
+                self._atoms, self.frames, self.transforms, self.skip_damaged
+            )
         return CoreCovariance(self._first)
 
     def next_stage(self, value: CovarianceSums) -> PerFrame:

@@ -10,8 +10,15 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
 from paceline.analysis.results import Results, Table
-from paceline.errors import DamagedFileError, SelectionError, TransformError
-from paceline.transform.base import check_masses, check_static, reference_positions
+from paceline.errors import SelectionError
+from paceline.transform.base import (
+    check_masses,
+    choose_atoms,
+    first_positions,
+    pair_of_groups,
+    reference_positions,
+    relative_weights,
+)
 
 
 class RMSD(AnalysisBase):
@@ -268,7 +275,7 @@ class RMSF(AnalysisBase):
         """Moments; of the atoms to superpose alone, if there are any, on the first frame."""
         if self._fitted is None:
             return CoreMoments()
-        reference = first_positions(self, self._fitted)
+        reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
         return CoreMoments(reference, moved=slice(len(self._fitted)))
 
     def next_stage(self, value: MomentSums) -> Reduction:
@@ -318,83 +325,6 @@ def _along_residues(residues: Any, values: np.ndarray, label: str) -> Table | No
         "RMSF (Å)": np.insert(values, ends, np.nan),
     }
     return Table(columns, "residue", {"RMSF (Å)": "RMSF"}, label)
-
-
-def first_positions(analysis: AnalysisBase, atoms: Any) -> np.ndarray:
-    """Positions of some atoms in the first frame of a run, float64, Å, transformed as all are.
-
-    Frames that the run leaves out are passed over.
-    """
-    for number, frame in enumerate(analysis.frames.tolist()):
-        try:
-            positions = reference_positions(atoms, frame, analysis.transforms)
-            return positions.astype(np.float64)
-        except (DamagedFileError, TransformError):
-            if not analysis.skip_damaged or number == len(analysis.frames) - 1:
-                raise
-    raise ValueError("no frames are analysed")
-
-
-def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
-    """Select the atoms that move, and the atoms to compare with."""
-    if isinstance(select, dict):
-        if not {"mobile", "reference"} <= select.keys():
-            raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
-        of_mobile, of_reference = select["mobile"], select["reference"]
-    elif isinstance(select, tuple):
-        if len(select) != 2:
-            raise ValueError(f"{what} as a tuple is (mobile, reference), not {len(select)} items")
-        of_mobile, of_reference = select
-    elif select is None or isinstance(select, str | list):
-        of_mobile = of_reference = select
-    else:
-        raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
-    chosen = choose_atoms(mobile, of_mobile, what), choose_atoms(reference, of_reference, what)
-    if len(chosen[0]) != len(chosen[1]):
-        raise SelectionError(
-            f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
-            f"{len(chosen[1])} atoms of {of_reference!r} in the reference"
-        )
-    if len(chosen[0]) == 0:
-        raise SelectionError(f"{what}: no atoms match {of_mobile!r}")
-    return chosen
-
-
-def choose_atoms(group: Any, selection: str | list[str] | None, what: str) -> Any:
-    """Select atoms of a group that does not update itself; `what` is the argument's name."""
-    check_static(group, what)
-    if selection is None:
-        return group.atoms
-    texts = [selection] if isinstance(selection, str) else selection
-    try:
-        return group.select_atoms(*texts)
-    except AttributeError as error:
-        # MDAnalysis raises this where a topology has no residue names, for example.
-        raise SelectionError(
-            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
-            f"({error}): select otherwise, such as all, or take another topology"
-        ) from None
-
-
-def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
-    """Convert weights to numbers relative to their mean; None if all are equal."""
-    if weights is None:
-        return None
-    if isinstance(weights, str):
-        if weights != "mass":
-            raise TypeError(f"weights must be None, 'mass' or an array, not {weights!r}")
-        weights = atoms.masses
-    try:
-        values = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError("weights must be None, 'mass' or a 1D array of float") from error
-    if values.shape != (len(atoms),):
-        raise ValueError(
-            f"weights must have one number for each of {len(atoms)} atoms, not shape {values.shape}"
-        )
-    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
-        raise ValueError("weights must be finite, none negative, and not all zero")
-    return values / values.mean()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,13 @@
 """Interfaces of transformations, and what they share: selections, masses, reference frames."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 
 from paceline import _core
-from paceline.errors import SelectionError, TransformError, UnsupportedError
+from paceline.errors import DamagedFileError, SelectionError, TransformError, UnsupportedError
 
 
 class WorkerTransform(Protocol):
@@ -259,3 +260,79 @@ def read_frame(
                 f"frame {frame} cannot be the reference: {reason}; give another reference"
             )
     return positions[0]
+
+
+def first_positions(
+    atomgroup: Any, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
+) -> np.ndarray:
+    """Read positions in the first of some frames, float64, Å, after transformations.
+
+    With `skip_damaged`, frames that cannot be read or transformed are passed over.
+    """
+    for frame in frames[:-1].tolist() if skip_damaged else []:
+        with suppress(DamagedFileError, TransformError):
+            return reference_positions(atomgroup, frame, transforms).astype(np.float64)
+    frame = int(frames[-1 if skip_damaged else 0])
+    return reference_positions(atomgroup, frame, transforms).astype(np.float64)
+
+
+def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
+    """Select the atoms that move, and the atoms to compare with."""
+    if isinstance(select, dict):
+        if not {"mobile", "reference"} <= select.keys():
+            raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
+        of_mobile, of_reference = select["mobile"], select["reference"]
+    elif isinstance(select, tuple):
+        if len(select) != 2:
+            raise ValueError(f"{what} as a tuple is (mobile, reference), not {len(select)} items")
+        of_mobile, of_reference = select
+    elif select is None or isinstance(select, str | list):
+        of_mobile = of_reference = select
+    else:
+        raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
+    chosen = choose_atoms(mobile, of_mobile, what), choose_atoms(reference, of_reference, what)
+    if len(chosen[0]) != len(chosen[1]):
+        raise SelectionError(
+            f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
+            f"{len(chosen[1])} atoms of {of_reference!r} in the reference"
+        )
+    if len(chosen[0]) == 0:
+        raise SelectionError(f"{what}: no atoms match {of_mobile!r}")
+    return chosen
+
+
+def choose_atoms(group: Any, selection: str | list[str] | None, what: str) -> Any:
+    """Select atoms of a group that does not update itself; `what` is the argument's name."""
+    check_static(group, what)
+    if selection is None:
+        return group.atoms
+    texts = [selection] if isinstance(selection, str) else selection
+    try:
+        return group.select_atoms(*texts)
+    except AttributeError as error:
+        # MDAnalysis raises this where a topology has no residue names, for example.
+        raise SelectionError(
+            f"{what}: {' and '.join(map(repr, texts))} asks for what the topology does not tell "
+            f"({error}): select otherwise, such as all, or take another topology"
+        ) from None
+
+
+def relative_weights(atoms: Any, weights: Any) -> np.ndarray | None:
+    """Convert weights to numbers relative to their mean; None if all are equal."""
+    if weights is None:
+        return None
+    if isinstance(weights, str):
+        if weights != "mass":
+            raise TypeError(f"weights must be None, 'mass' or an array, not {weights!r}")
+        weights = atoms.masses
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError("weights must be None, 'mass' or a 1D array of float") from error
+    if values.shape != (len(atoms),):
+        raise ValueError(
+            f"weights must have one number for each of {len(atoms)} atoms, not shape {values.shape}"
+        )
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise ValueError("weights must be finite, none negative, and not all zero")
+    return values / values.mean()
