@@ -149,6 +149,31 @@ def test_a_frame_is_projected_back():
     np.testing.assert_allclose(ts.positions, start, atol=1e-4)
 
 
+def test_atoms_that_move_together_are_correlated(universe, theirs):
+    rng = np.random.default_rng(2)
+    steps = rng.normal(0, 1, (50, 3))
+    frames = np.zeros((50, 4, 3))
+    frames[:, 0], frames[:, 1], frames[:, 2] = steps, 3 * steps + 7, -0.5 * steps
+    made = MDAnalysis.Universe.empty(4, trajectory=True)
+    made.load_new(frames.astype(np.float32))
+    found = PCA(made).run().cross_correlation()
+    np.testing.assert_allclose(found[:3, :3], [[1, 1, -1], [1, 1, -1], [-1, -1, 1]], atol=1e-6)
+    assert np.isnan(found[3]).all()
+    pca = PCA(universe, select="name CA and resid 1-30", align=True)
+    with pytest.raises(ValueError, match="Call run"):
+        pca.cross_correlation()
+    pca.run()
+    fitted = theirs.copy()
+    fitted.trajectory[0]
+    AlignTraj(fitted, theirs, select="name CA and resid 1-30", in_memory=True).run()
+    atoms = fitted.select_atoms("name CA and resid 1-30")
+    x = np.array([atoms.positions for _ in fitted.trajectory], dtype=float)
+    x -= x.mean(axis=0)
+    products = np.einsum("fix,fjx->ij", x, x)
+    size = np.sqrt(np.diagonal(products))
+    np.testing.assert_allclose(pca.cross_correlation(), products / np.outer(size, size), atol=1e-4)
+
+
 def test_components_may_be_left_out_afterwards(universe):
     pca = PCA(universe, select="name CA and resid 1-9", n_projected=2).run(step=9)
     whole, projection = pca.results.p_components, pca.results.projection

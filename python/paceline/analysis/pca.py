@@ -231,6 +231,32 @@ class PCA(AnalysisBase):
             **arrays,
         )
 
+    def cross_correlation(self) -> np.ndarray:
+        r"""Compute the cross-correlation of the displacements of each pair of atoms.
+
+        $$\frac{\langle\Delta\mathbf{x}_i \cdot \Delta\mathbf{x}_j\rangle}
+          {\sqrt{\langle\Delta\mathbf{x}_i^2\rangle \langle\Delta\mathbf{x}_j^2\rangle}}$$
+
+        from -1 to 1 (Ichiye & Karplus 1991, Proteins 11, 205).
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_atoms, n_atoms)
+            Symmetric; NaN for atoms that do not move.
+
+        Raises
+        ------
+        ValueError
+            The analysis has not run.
+        """
+        if not self._calculated:
+            raise ValueError("Call run() on the PCA before using cross_correlation")
+        of_pairs = self.cov.reshape(self._n_atoms, 3, self._n_atoms, 3)
+        products = of_pairs[:, 0, :, 0] + of_pairs[:, 1, :, 1] + of_pairs[:, 2, :, 2]
+        size = np.sqrt(np.diagonal(products))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return products / np.multiply.outer(size, size)
+
     def transform(
         self,
         atomgroup: Any,
