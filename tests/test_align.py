@@ -1,4 +1,4 @@
-"""Average structure against MDAnalysis and plain NumPy."""
+"""Superposed trajectories and average structures against MDAnalysis and plain NumPy."""
 
 import inspect
 
@@ -9,7 +9,7 @@ from MDAnalysis.analysis import align as theirs_align
 from scipy.spatial.transform import Rotation
 
 import paceline
-from paceline.analysis.align import AverageStructure
+from paceline.analysis.align import AlignTraj, AverageStructure
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform import center
 
@@ -76,10 +76,9 @@ def test_parameters_are_mdanalysis_s():
         named = inspect.signature(function).parameters.values()
         return [(p.name, p.default) for p in named if p.kind is not p.VAR_KEYWORD]
 
-    assert parameters(AverageStructure.__init__) == [
-        *parameters(theirs_align.AverageStructure.__init__),
-        ("verbose", False),
-    ]
+    for ours in (AlignTraj, AverageStructure):
+        theirs = getattr(theirs_align, ours.__name__)
+        assert parameters(ours.__init__) == [*parameters(theirs.__init__), ("verbose", False)]
 
 
 @pytest.mark.parametrize("ending", ["pdb", "gro", "xtc"])
@@ -160,3 +159,132 @@ def test_damaged_frames_are_left_out(damaged, adk_xtc):
     np.testing.assert_allclose(found.results.rmsd, wanted.results.rmsd, rtol=1e-12)
     with pytest.raises(ValueError, match="no frame is left"):
         AverageStructure(paceline.Universe(*system)).run(frames=frames, on_error="skip")
+
+
+#: As above, of trajectories that are written.
+ALIGNED = {
+    "defaults": lambda other: {},
+    "selection": lambda other: {"select": "name CA"},
+    "tuple": lambda other: {"select": ("name CA and resid 1-99", "name CA and resid 2-100")},
+    "mass": lambda other: {"select": "backbone", "weights": "mass"},
+    "weights": lambda other: {"select": "name CA", "weights": np.linspace(0.0, 3.0, 214)},
+    "other masses": lambda other: {
+        "select": {"mobile": "name CA", "reference": "name N"},
+        "match_atoms": False,
+        "weights": "mass",
+    },
+}
+
+
+@pytest.mark.parametrize("case", ALIGNED)
+def test_a_written_trajectory_is_mdanalysis_s(case, universe, theirs, tmp_path):
+    names = [str(tmp_path / f"{which}.dcd") for which in ("ours", "theirs")]
+    reference = theirs.copy()
+    reference.trajectory[20]
+    options = ALIGNED[case](reference)
+    ours = AlignTraj(universe, reference, filename=names[0], **options).run(step=4)
+    other = theirs_align.AlignTraj(theirs.copy(), reference, filename=names[1], **options)
+    other.run(step=4)
+    np.testing.assert_allclose(ours.results.rmsd, other.results.rmsd, rtol=0, atol=1e-5)
+    found, expected = (MDAnalysis.Universe(theirs._topology, name) for name in names)
+    assert len(found.trajectory) == len(expected.trajectory) == 25
+    for _ in zip(found.trajectory, expected.trajectory, strict=True):
+        np.testing.assert_allclose(
+            found.atoms.positions, expected.atoms.positions, rtol=0, atol=ANGSTROM
+        )
+    assert reference.trajectory.ts.frame == 20
+
+
+def test_the_bytes_are_the_same_on_each_backend(where, adk, tmp_path):
+    files = [tmp_path / f"{number}.xtc" for number in range(2)]
+    found = []
+    for path, how in zip(files, ({"backend": "serial"}, where), strict=True):
+        universe = paceline.Universe(*adk)
+        universe.trajectory[7]
+        one = AlignTraj(universe, universe, select="name CA", filename=path)
+        found.append(one.run(**how).results.rmsd.tobytes())
+    assert found[0] == found[1]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_frame_of_the_same_trajectory_is_the_reference(adk, tmp_path):
+    universe = paceline.Universe(*adk)
+    universe.trajectory[7]
+    path = tmp_path / "fitted.trr"
+    one = AlignTraj(universe, universe, select="name CA", filename=path)
+    one.run(start=5, stop=9, transforms=[center("protein", point=(5, 6, 7))])
+    assert one.results.rmsd[2] < 1e-5 < one.results.rmsd[1]
+    assert universe.trajectory.ts.frame == 7
+    written = MDAnalysis.Universe(adk.topology, str(path))
+    written.trajectory[2]
+    found = written.select_atoms("protein").center_of_geometry()
+    np.testing.assert_allclose(found, [5, 6, 7], atol=1e-4)
+    assert list(one.results.to_dataframe()) == ["frame", "time (ps)", "RMSD (Å)"]
+
+
+def test_residues_that_lack_atoms_are_left_out_of_the_superposition(universe, theirs, tmp_path):
+    some = theirs.select_atoms("not (resid 7 and name O)")
+    options = {"select": "backbone", "filename": str(tmp_path / "fitted.dcd")}
+    with pytest.warns(MDAnalysis.SelectionWarning, match="create a valid selection"):
+        ours = AlignTraj(universe, MDAnalysis.Merge(some), **options)
+    assert ours.mobile_atoms.n_residues == 213
+    assert ours.run(stop=2).results.rmsd[0] < 1e-5
+    with pytest.raises(SelectionError, match="number of atoms"):
+        AlignTraj(universe, MDAnalysis.Merge(some), match_atoms=False, **options)
+
+
+def test_names_of_files(universe, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = AlignTraj(universe, universe, prefix="fitted_")
+    assert one.filename == "fitted_adk_dims.dcd"
+    one.run(stop=2)
+    assert (tmp_path / "fitted_adk_dims.dcd").exists()
+    with pytest.raises(FileExistsError, match="fitted_adk_dims"):
+        AlignTraj(universe, universe, prefix="fitted_", force=False)
+
+
+def test_the_precision_of_a_file(universe, tmp_path):
+    sizes = []
+    for decimals in (2, 4):
+        path = tmp_path / f"{decimals}.xtc"
+        how = {"filename": path, "writer_kwargs": {"precision": decimals}}
+        AlignTraj(universe, universe, **how).run(stop=1)
+        theirs_align.AlignTraj(universe, universe, **{**how, "filename": str(path) + ".xtc"}).run(
+            stop=1
+        )
+        sizes.append(path.stat().st_size)
+        assert abs(sizes[-1] - (tmp_path / f"{decimals}.xtc.xtc").stat().st_size) < 100
+    assert sizes[0] < sizes[1]
+
+
+def test_frames_in_memory_are_moved_by_mdanalysis(theirs):
+    moved, expected = theirs.copy(), theirs.copy()
+    ours = AlignTraj(moved, theirs, select="name CA", in_memory=True).run(stop=5)
+    theirs_align.AlignTraj(expected, theirs, select="name CA", in_memory=True).run(stop=5)
+    assert len(ours.results.rmsd) == 5
+    assert ours.filename is None
+    for _ in zip(moved.trajectory, expected.trajectory, strict=True):
+        np.testing.assert_array_equal(moved.atoms.positions, expected.atoms.positions)
+
+
+def test_what_cannot_be_written_is_refused(universe, tmp_path):
+    for options, words in (
+        ({"filename": tmp_path / "a.pdb"}, "pdb"),
+        ({"filename": tmp_path / "a.dcd", "writer_kwargs": {"remarks": "x"}}, "remarks"),
+        ({"filename": tmp_path / "a.dcd", "select": "resid 1 and name CA C"}, "no orientation"),
+    ):
+        with pytest.raises((UnsupportedError, SelectionError), match=words):
+            AlignTraj(universe, universe, **options).run(stop=2)
+    one = AlignTraj(universe, universe, filename=tmp_path / "a.dcd")
+    with pytest.raises(UnsupportedError, match=r"its own run\(\)"):
+        paceline.run(one, stop=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_frames_are_not_written(damaged, tmp_path):
+    system, frames = damaged
+    path = tmp_path / "fitted.xtc"
+    universe = paceline.Universe(*system)
+    one = AlignTraj(universe, universe, select="name CA", filename=path).run(on_error="skip")
+    assert np.flatnonzero(np.isnan(one.results.rmsd)).tolist() == frames
+    assert paceline.Universe(system.topology, path).trajectory.n_frames == 98 - len(frames)

@@ -30,6 +30,7 @@ ORDER = (
     ("analysis",),
     ("writers",),
     ("convert", "h5md_writer", "registration", "snapshot"),
+    ("analysis.align",),
     ("scaling",),
     ("timing", "report", "advice", "model"),
     ("cli",),

@@ -1,22 +1,243 @@
-"""Average structure, with the parameters and results of MDAnalysis.analysis.align."""
+"""Superposed trajectories and average structures, with the calls of MDAnalysis.analysis.align."""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import Reduction
-from paceline.analysis.kernels import CoreMoments, MomentSums
-from paceline.analysis.results import Results
+from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
+from paceline.analysis.interfaces import PerFrame, Reduction
+from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
+from paceline.analysis.results import Results, Table
 from paceline.errors import UnsupportedError
+from paceline.runner import run
 from paceline.transform.base import (
+    Transform,
     check_masses,
+    choose_atoms,
     pair_of_groups,
+    pair_of_selections,
     reference_positions,
     relative_weights,
 )
+from paceline.transform.superpose import fit
+
+
+class AlignTraj(AnalysisBase):
+    """Superpose each frame on a reference, and write the trajectory.
+
+    All atoms of each frame move as a rigid body, so that the RMSD of those of `select` is the least
+    (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31,
+    1561). Molecules must be whole. It is `paceline.Write` with `paceline.transform.fit`, whose
+    options its own `run` takes; it does not run beside others in `paceline.run`.
+
+    Parameters
+    ----------
+    mobile : AtomGroup or Universe
+        Atoms to be written.
+    reference : AtomGroup or Universe
+        Atoms to superpose them on, where they are now: at the current frame.
+    select : str, (str, str) or dict
+        Selection to be superposed, applied to `mobile` and `reference`; two of them as a tuple
+        (mobile, reference) or a dict with these keys.
+    filename : path-like, optional
+        Trajectory to write, in a format of `paceline.Write`; by default `prefix` and the name of
+        the trajectory, in the current folder.
+    prefix : str
+        Beginning of that name.
+    weights : None, "mass" or array of float, shape (n_selected,)
+        Weights in the superposition; masses are those of the reference.
+    tol_mass : float
+        Corresponding atoms may differ in mass by this much, u.
+    match_atoms, strict : bool
+        How to find corresponding atoms where the selections differ, as
+        `MDAnalysis.analysis.align.get_matching_atoms` does.
+    force : bool
+        False refuses a file that exists.
+    in_memory : bool
+        Move the atoms in memory instead, by MDAnalysis's own class, in this process; so it is for a
+        trajectory that is in memory.
+    writer_kwargs : mapping, optional
+        Options of `paceline.Write`; the precision of an XTC file is in decimals of nm.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.rmsd : numpy.ndarray of float64, shape (n_frames,)
+        RMSD after the superposition, Å. NaN for damaged frames, which are not written.
+    filename : str or None
+        The file.
+
+    Raises
+    ------
+    FileExistsError
+        The file exists, and `force` is False.
+    SelectionError
+        Selections do not correspond, or are empty.
+    UnsupportedError
+        A group updates itself, or a format or option that is not written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> path = os.path.join(tempfile.mkdtemp(), "fitted.xtc")
+    >>> AlignTraj(u, u, select="name CA", filename=path).run(stop=3).results.rmsd[1:].round(2)
+    array([0.42, 0.59])
+    >>> paceline.Universe(PSF, path).trajectory.n_frames
+    3
+    """
+
+    SHARED_RESULTS = ("rmsd",)
+
+    def __init__(
+        self,
+        mobile: Any,
+        reference: Any,
+        select: Any = "all",
+        filename: str | os.PathLike | None = None,
+        prefix: str = "rmsfit_",
+        weights: Any = None,
+        tol_mass: float = 0.1,
+        match_atoms: bool = True,
+        strict: bool = False,
+        force: bool = True,
+        in_memory: bool = False,
+        writer_kwargs: Mapping[str, Any] | None = None,
+        verbose: bool = False,
+    ):
+        from MDAnalysis.analysis import align
+        from MDAnalysis.coordinates.memory import MemoryReader
+
+        from paceline.convert import Write
+
+        super().__init__(mobile, verbose=verbose)
+        trajectory = mobile.universe.trajectory
+        self.mobile, self.select, self.weights = self.atomgroup, select, weights
+        self._theirs = None
+        if in_memory or isinstance(trajectory, MemoryReader):
+            self._theirs = align.AlignTraj(
+                *(mobile, reference, select, None, prefix, weights, tol_mass, match_atoms),
+                *(strict, force, in_memory, writer_kwargs),
+            )
+            self.filename = None
+            return
+        of_mobile, of_reference = pair_of_selections(select, "select")
+        chosen = (
+            choose_atoms(reference, of_reference, "select"),
+            choose_atoms(mobile, of_mobile, "select"),
+        )
+        self.ref_atoms, self.mobile_atoms = align.get_matching_atoms(
+            *chosen, tol_mass=tol_mass, strict=strict, match_atoms=match_atoms
+        )
+        self._weights = relative_weights(self.ref_atoms, weights)
+        self._fit = fit(
+            self.mobile_atoms,
+            self.ref_atoms,
+            weights=self._weights,
+            tol_mass=tol_mass if match_atoms else np.inf,
+        )
+        name = prefix + os.path.basename(trajectory.filename) if filename is None else filename
+        self.filename = os.fspath(name)
+        options = dict(writer_kwargs or {})
+        if "precision" in options and self.filename.lower().endswith(".xtc"):
+            options["precision"] = 10.0 ** options["precision"]
+        try:
+            self._write = Write(self.mobile, name, overwrite=force, **options)
+        except TypeError as error:
+            raise UnsupportedError(f"writer_kwargs are those of paceline.Write: {error}") from error
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms that are superposed."""
+        return self.mobile_atoms.indices
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            **super().parameters(),
+            "select": self.select,
+            "file": self.filename,
+            "weights": self.weights if isinstance(self.weights, str | None) else "given",
+            "reference": f"{self.ref_atoms.universe.trajectory.filename}",
+        }
+
+    def run(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        frames: Sequence[int] | np.ndarray | None = None,
+        verbose: bool | None = None,
+        n_workers: int | None = None,
+        n_parts: int | None = None,
+        backend: Any = None,
+        *,
+        unsupported_backend: bool = False,
+        progressbar_kwargs: Mapping[str, Any] | None = None,
+        transforms: Sequence[Transform] = (),
+        **options: Any,
+    ) -> Self:
+        """Superpose and write.
+
+        Arguments are those of `AnalysisBase.run`.
+
+        Parameters
+        ----------
+        start, stop, step, frames, verbose, n_workers, n_parts, backend : optional
+            As there.
+        unsupported_backend, progressbar_kwargs : optional
+            As there.
+        transforms : sequence of Transform
+            Applied before the superposition.
+        **options
+            The other options of `paceline.run`.
+
+        Returns
+        -------
+        AlignTraj
+            This analysis, with its results.
+        """
+        chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
+        if self._theirs is not None:
+            self._theirs.run(**chosen)
+            self.frames, self.times = self._theirs.frames, self._theirs.times
+            self.results = Results(rmsd=self._theirs.results.rmsd)
+            return self
+        backend, n_workers = backend_of_mdanalysis(backend, n_workers)
+        progress = True if verbose is None and self._verbose else verbose
+        run(
+            [self, self._write],
+            **chosen,
+            n_workers=n_workers,
+            backend=backend,
+            transforms=[*transforms, self._fit],
+            **{"progress": progress, **options},
+        )
+        return self
+
+    def prepare(self) -> PerFrame:
+        """Fetch the reference positions, where they are now."""
+        if not any(one is self._fit for one in self.transforms):
+            raise UnsupportedError("AlignTraj moves atoms in its own run(): call that")
+        positions = self.ref_atoms.positions
+        if self.ref_atoms.universe is self.atomgroup.universe:
+            frame = self.ref_atoms.universe.trajectory.ts.frame
+            positions = reference_positions(self.ref_atoms, frame, self.transforms)
+        group = positions.astype(np.float64), self._weights
+        return CoreRows("rmsd", [group], True)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Put frame numbers and times beside the deviations."""
+        rmsd = value[:, 0]
+        columns = {"frame": self.frames, "time (ps)": self.times, "RMSD (Å)": rmsd}
+        table = Table(columns, "time (ps)", {"RMSD (Å)": f"{self.select}"}, "RMSD (Å)")
+        self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
 class AverageStructure(AnalysisBase):

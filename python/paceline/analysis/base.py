@@ -239,7 +239,7 @@ class AnalysisBase:
         AnalysisBase
             This analysis, with its results.
         """
-        backend, n_workers = _backend_of_mdanalysis(backend, n_workers)
+        backend, n_workers = backend_of_mdanalysis(backend, n_workers)
         if verbose is None and self._verbose:
             verbose = True
         options.setdefault("progress", verbose)
@@ -288,7 +288,7 @@ class AnalysisBase:
         }
 
 
-def _backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int | None]:
+def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[Any, int | None]:
     """Our backend for one that MDAnalysis's `run` takes, and the number of workers."""
     if backend == "multiprocessing":
         return "processes", n_workers

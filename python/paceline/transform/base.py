@@ -276,20 +276,24 @@ def first_positions(
     return reference_positions(atomgroup, frame, transforms).astype(np.float64)
 
 
-def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
-    """Select the atoms that move, and the atoms to compare with."""
+def pair_of_selections(select: Any, what: str) -> tuple[Any, Any]:
+    """Find the selections of the atoms that move, and of the atoms to compare with."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
             raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
-        of_mobile, of_reference = select["mobile"], select["reference"]
-    elif isinstance(select, tuple):
+        return select["mobile"], select["reference"]
+    if isinstance(select, tuple):
         if len(select) != 2:
             raise ValueError(f"{what} as a tuple is (mobile, reference), not {len(select)} items")
-        of_mobile, of_reference = select
-    elif select is None or isinstance(select, str | list):
-        of_mobile = of_reference = select
-    else:
-        raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
+        return select
+    if select is None or isinstance(select, str | list):
+        return select, select
+    raise TypeError(f"{what} must be a str, a tuple, a dict or None, not {select!r}")
+
+
+def pair_of_groups(select: Any, mobile: Any, reference: Any, what: str) -> tuple[Any, Any]:
+    """Select the atoms that move, and the atoms to compare with."""
+    of_mobile, of_reference = pair_of_selections(select, what)
     chosen = choose_atoms(mobile, of_mobile, what), choose_atoms(reference, of_reference, what)
     if len(chosen[0]) != len(chosen[1]):
         raise SelectionError(

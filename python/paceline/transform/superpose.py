@@ -17,21 +17,21 @@ from paceline.transform.base import (
     known_weights,
     masses_of,
     read_frame,
+    relative_weights,
     select,
 )
 
 _NORMALS = {None: None, "yz": 0, "xz": 1, "xy": 2}
-#: Corresponding atoms may differ in mass by this much, u.
-_TOL_MASS = 0.1
 
 
 def fit(
     atomgroup: Any,
     reference: Any = None,
     *,
-    weights: str | None = None,
+    weights: Any = None,
     rotation: bool = True,
     plane: str | None = None,
+    tol_mass: float = 0.1,
 ) -> Transform:
     """Move all atoms as a rigid body, so that a group lies on its reference.
 
@@ -48,13 +48,15 @@ def fit(
         atoms in the first frame of the trajectory. Positions in the trajectory that is analysed
         (the first frame, or the current one where a reference was taken from it) are changed by
         the transformations before this one; those of another Universe are taken as they are.
-    weights : {"mass"}, optional
-        Weigh the atoms by mass.
+    weights : "mass" or array of float, shape (n_atoms,), optional
+        Weigh the atoms by mass, or by these numbers.
     rotation : bool
         False only makes the centres meet.
     plane : {"xy", "yz", "xz"}, optional
         Move only in this plane, and rotate only about its normal: of the best rotation's angles
         about the axes x, y, z, that one.
+    tol_mass : float
+        Corresponding atoms may differ in mass by this much, u.
 
     Returns
     -------
@@ -65,7 +67,7 @@ def fit(
     Raises
     ------
     ValueError
-        An unknown plane or weights.
+        An unknown plane or weights; in the run, weights of other atoms.
 
     Examples
     --------
@@ -75,16 +77,19 @@ def fit(
     """
     if plane not in _NORMALS:
         raise ValueError(f"plane must be 'xy', 'yz' or 'xz', not {plane!r}")
-    return _Fit(atomgroup, reference, known_weights(weights), rotation, plane)
+    if not isinstance(weights, np.ndarray | list | tuple):
+        weights = known_weights(weights)
+    return _Fit(atomgroup, reference, weights, rotation, plane, tol_mass)
 
 
 @dataclass(frozen=True)
 class _Fit:
     atomgroup: Any
     reference: Any
-    weights: str | None
+    weights: Any
     rotation: bool
     plane: str | None
+    tol_mass: float
 
     @property
     def turns(self) -> bool:
@@ -110,10 +115,15 @@ class _Fit:
             len(atoms),
             np.searchsorted(atoms, mobile.indices),
             positions.astype(np.float64),
-            None if self.weights is None else masses_of(mobile, "fit"),
+            self._weights_of(mobile),
             self.rotation,
             _NORMALS[self.plane],
         )
+
+    def _weights_of(self, mobile: Any) -> np.ndarray | None:
+        if isinstance(self.weights, str):
+            return masses_of(mobile, "fit")
+        return relative_weights(mobile, self.weights)
 
     def _groups(self, universe: Any) -> tuple[Any, Any]:
         """Select the atoms that move, and the atoms that they are moved onto."""
@@ -132,11 +142,12 @@ class _Fit:
                 f"fit: {len(mobile)} atoms have no orientation; take three or more, "
                 "or rotation=False"
             )
-        check_masses(mobile, fixed, _TOL_MASS, "fit")
+        check_masses(mobile, fixed, self.tol_mass, "fit")
         return mobile, fixed
 
     def parameters(self) -> str:
         reference = "frame 0" if self.reference is None else f"{self.reference}"
         rotation = None if self.rotation else False
-        options = {"weights": self.weights, "rotation": rotation, "plane": self.plane}
+        weights = self.weights if isinstance(self.weights, str | None) else "given"
+        options = {"weights": weights, "rotation": rotation, "plane": self.plane}
         return describe("fit", self.atomgroup, reference=reference, **options)
