@@ -410,6 +410,9 @@ class RowKernel:
         Of each atom, or with compounds (index, and the atom's mass) of each compound: mass, charge.
         """
     @staticmethod
+    def dipole(columns: NDArray[np.int64] | None, charges: NDArray[np.float64]) -> RowKernel:
+        """Compute the dipole moment (units of charge x Å), and the volume of the cell (Å³)."""
+    @staticmethod
     def projection(
         columns: NDArray[np.int64] | None,
         mean: NDArray[np.float64],

@@ -42,6 +42,7 @@ pub mod contacts;
 pub mod covariance;
 pub mod density;
 pub mod dihedrals;
+pub mod dipole;
 pub mod dssp;
 pub mod fit_group;
 pub mod gyration;

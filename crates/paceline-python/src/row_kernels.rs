@@ -10,6 +10,7 @@ use super::{OrRaise, indices};
 use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::density::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;
+use paceline_kernels::dipole::Dipole;
 use paceline_kernels::dssp;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
@@ -130,6 +131,18 @@ impl RowKernel {
         let columns = all_columns(columns, n_atoms)?;
         let task = Profiles::new(&columns, weights, compounds, n_bins);
         task.map(Self::new).or_raise(py)
+    }
+
+    /// The dipole moment (units of charge × Å), and the volume of the cell (Å³).
+    #[staticmethod]
+    fn dipole(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        charges: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let charges = charges.as_slice()?;
+        let columns = all_columns(columns, charges.len())?;
+        Dipole::new(&columns, charges).map(Self::new).or_raise(py)
     }
 
     /// Displacements (Å) from mean positions, along directions: rows, of all coordinates. With

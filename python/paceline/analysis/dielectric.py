@@ -1,0 +1,215 @@
+"""Dielectric constants, with the parameters and results of MDAnalysis.analysis.dielectric."""
+
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, Table
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import CoreTransform
+from paceline.transform.periodic import bonds_of, fragments_of
+
+#: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
+NEUTRAL = 1e-5
+
+
+class DielectricConstant(AnalysisBase):
+    r"""Static dielectric constant, from the fluctuations of the dipole moment.
+
+    $$\varepsilon_\alpha = 1 + \frac{\langle M_\alpha^2 \rangle - \langle M_\alpha \rangle^2}
+                                    {\varepsilon_0 \langle V \rangle k_B T}, \qquad
+      \mathbf{M} = \sum_i q_i \mathbf{r}_i$$
+
+    for conducting boundaries, which Ewald sums have (Neumann 1983, Mol. Phys. 50, 841). The
+    variance is the mean square deviation from the mean moment, never a difference of two large
+    means. All molecules must be neutral.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup
+        The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
+        must have charges and bonds.
+    temperature : float
+        Temperature of the simulation, K.
+    make_whole : bool
+        Make molecules whole along their bonds; False saves time where they are.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    volume : float
+        Volume of the cell, mean over frames, Å³.
+    results.M : numpy.ndarray of float64, shape (3,)
+        Mean of the dipole moment's x, y and z, e Å.
+    results.M2 : numpy.ndarray of float64, shape (3,)
+        Mean of their squares, (e Å)².
+    results.fluct : numpy.ndarray of float64, shape (3,)
+        Their variance, (e Å)².
+    results.eps : numpy.ndarray of float64, shape (3,)
+        Dielectric constant along x, y and z.
+    results.eps_mean : float
+        Mean of these three.
+    results.moments : numpy.ndarray of float64, shape (n_frames, 3)
+        Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
+
+    Raises
+    ------
+    SelectionError
+        The group holds no atoms.
+    UnsupportedError
+        The group updates itself or holds an atom twice, the topology lacks charges or bonds, a
+        molecule is not neutral, or only parts of it are in the group that are not bonded.
+    ValueError
+        A temperature that is not above 0. In the run, as `AnalysisError`: a frame that has no cell,
+        or an impossible one, or positions that are not finite, or a bond that is longer than half
+        the cell after molecules were made whole.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF_TRICLINIC, DCD_TRICLINIC
+    >>> water = paceline.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+    >>> found = DielectricConstant(water).run().results
+    >>> found.eps.round(2), round(float(found.eps_mean), 2)
+    (array([2.48, 5.11, 4.03]), 3.87)
+    """
+
+    volume: float
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        temperature: float = 300,
+        make_whole: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("DielectricConstant: atomgroup holds no atoms")
+        if not 0 < temperature < np.inf:
+            raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
+        self.temperature, self.make_whole = temperature, make_whole
+        if not hasattr(self.atomgroup, "charges"):
+            raise UnsupportedError(
+                "DielectricConstant needs charges, and the topology has none; load a topology that "
+                "has them (TPR, PSF, PRMTOP, …)"
+            )
+        self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
+        self._bonds = self._find_bonds()
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        if len(theirs.atomgroup) == 0:
+            raise UnsupportedError("DielectricConstant: no atoms")
+        return cls(theirs.atomgroup, theirs.temperature, theirs.make_whole)
+
+    SHARED_RESULTS = ("M", "M2", "fluct", "eps", "eps_mean")
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "temperature": self.temperature,
+            "make_whole": self.make_whole,
+        }
+
+    def prepare(self) -> PerFrame:
+        """Collect charges and bonds."""
+        whole = None
+        if self.make_whole:
+            whole = CoreTransform("unwrap", len(self._charges), self._bonds)
+        return _Moments(self._charges, whole)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Compute the variance of the moments that were not left out."""
+        from MDAnalysis.units import constants, convert
+
+        moments, volumes = value[:, :3], value[:, 3]
+        read = ~np.isnan(volumes)
+        if not read.any():
+            read[:] = True  # all results are NaN
+        mean = moments[read].mean(axis=0)
+        fluct = ((moments[read] - mean) ** 2).mean(axis=0)
+        self.volume = float(volumes[read].mean())
+        energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * self.temperature
+        eps = 1 + fluct / (energy * self.volume * constants["electric_constant"])
+        columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
+        titles = {f"M{axis} (e Å)": f"along {axis}" for axis in "xyz"}
+        columns |= dict(zip(titles, moments.T, strict=True))
+        columns["volume (Å³)"] = volumes
+        self.results = Results(
+            table=Table(columns, "time (ps)", titles, "dipole moment (e Å)"),
+            provenance=self.record(),
+            M=mean,
+            M2=(moments[read] ** 2).mean(axis=0),
+            fluct=fluct,
+            eps=eps,
+            eps_mean=eps.mean(),
+            moments=moments,
+        )
+
+    def _find_bonds(self) -> np.ndarray:
+        """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""
+        universe, atoms = self.atomgroup.universe, self.atomgroup.indices
+        bonds = bonds_of(universe, "DielectricConstant")
+        molecules = fragments_of(universe, bonds)[atoms]
+        first, rows = np.unique(molecules, return_inverse=True)
+        charges = np.bincount(rows, weights=self._charges)
+        wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
+        if len(wrong):
+            raise UnsupportedError(
+                f"DielectricConstant needs neutral molecules: {len(wrong)} of {len(first)} are "
+                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; take a "
+                "group without them"
+            )
+        order = np.argsort(atoms)
+        if (np.diff(atoms[order]) == 0).any():
+            raise UnsupportedError("DielectricConstant: the group holds an atom more than once")
+        inside = np.isin(bonds, atoms).all(axis=1)
+        bonds = order[np.searchsorted(atoms[order], bonds[inside])]
+        n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
+        if self.make_whole and n_parts != len(first):
+            raise UnsupportedError(
+                f"DielectricConstant: the group has {n_parts} bonded parts of {len(first)} "
+                "molecules, and cannot make these whole; take all of their atoms"
+            )
+        return bonds
+
+
+class _Moments:
+    """Compute the dipole moment and the volume of each frame, of whole molecules."""
+
+    def __init__(self, charges: np.ndarray, whole: CoreTransform | None):
+        self._rows = CoreRows("dipole", charges)
+        self._whole = whole
+
+    def compute(self, block: Block) -> np.ndarray:
+        if self._whole is None:
+            return self._rows.compute(block)
+        decoded, columns = block.raw
+        positions = decoded.copy() if columns is None else decoded.take(columns, axis=1)
+        refused, long_bonds = self._whole.apply_noting(positions, block.dimensions)
+        for row, reason in refused:
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        for row, _, _, length in long_bonds:
+            raise ValueError(
+                f"frame {block.frames[row]}: a bond of {length:.2f} Å is longer than half the cell "
+                "where molecules are whole"
+            )
+        whole: Any = SimpleNamespace(
+            raw=(positions, None), dimensions=block.dimensions, frames=block.frames
+        )
+        return self._rows.compute(whole)
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,156 @@
+"""Dielectric constants: of a dipole made by hand, and MDAnalysis's of water."""
+
+import warnings
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import dielectric as theirs_module
+from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC, TPR, XTC
+
+import paceline
+from paceline.analysis.dielectric import DielectricConstant
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+
+pytestmark = pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
+#: (e Å)² over ε₀ k_B T V of 1000 Å³ at 300 K: CODATA 2018, SI.
+UNIT = (1.602176634e-19 * 1e-10) ** 2 / (8.8541878128e-12 * 1.380649e-23 * 300 * 1e-27)
+
+
+def made(folder, positions, cell=(10, 10, 10, 90, 90, 90), charges=(1, -1), bonds=((0, 1),)):
+    """A Universe of few atoms, with these positions in its frames; a cell for each, or for all."""
+    universe = MDAnalysis.Universe.empty(len(charges), trajectory=True)
+    universe.add_TopologyAttr("charges", charges)
+    if bonds is not None:
+        universe.add_TopologyAttr("bonds", bonds)
+    path = str(folder / "made.nc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with MDAnalysis.Writer(path, len(charges)) as writer:
+            for frame in positions:
+                universe.atoms.positions = frame
+                universe.dimensions = cell
+                writer.write(universe.atoms)
+        return paceline.Universe(universe._topology, path)
+
+
+def test_a_dipole_that_turns_over(tmp_path):
+    """M of ±2 e Å along x: a variance of 4 along x, and 0 along y and z; once across the border."""
+    frames = [[[5, 5, 5], [3, 5, 5]], [[9.5, 1, 1], [1.5, 1, 1]]]
+    atoms = made(tmp_path, frames).atoms
+    found = DielectricConstant(atoms).run().results
+    np.testing.assert_allclose(found.moments, [[2, 0, 0], [-2, 0, 0]], atol=1e-6)
+    np.testing.assert_allclose(found.M, 0, atol=1e-6)
+    np.testing.assert_allclose(found.M2, [4, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(found.fluct, [4, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(found.eps, [1 + 4 * UNIT, 1, 1], rtol=2e-5)
+    assert found.eps_mean == pytest.approx(1 + 4 * UNIT / 3, rel=2e-5)
+    colder = DielectricConstant(atoms, temperature=150.0).run().results
+    np.testing.assert_allclose(colder.eps - 1, 2 * (found.eps - 1))
+    broken = DielectricConstant(atoms, make_whole=False).run().results
+    np.testing.assert_allclose(broken.moments[1], [8, 0, 0], atol=1e-6)
+
+
+def test_the_variance_of_a_large_moment(tmp_path):
+    """Of moments of 10⁶ e Å that differ by 0.5, squares have no digits left for the variance."""
+    charges = 2.0**20 * np.array([1, -1])
+    steps = np.arange(40) % 2 / 2**21
+    frames = [[[2 + step, 1, 1], [1, 1, 1]] for step in steps]
+    found = DielectricConstant(made(tmp_path, frames, charges=charges).atoms).run().results
+    np.testing.assert_array_equal(found.fluct, [0.0625, 0, 0])
+    assert found.M[0] == 2.0**20 + 0.25
+
+
+@pytest.mark.parametrize("make_whole", [True, False])
+@pytest.mark.parametrize("select", ["all", "resid 3-40"])
+def test_water_is_theirs(select, make_whole):
+    theirs, ours = (
+        kind(PSF_TRICLINIC, DCD_TRICLINIC).select_atoms(select)
+        for kind in (MDAnalysis.Universe, paceline.Universe)
+    )
+    wanted = theirs_module.DielectricConstant(theirs, 310, make_whole).run()
+    found = DielectricConstant(ours[::-1], 310, make_whole).run(block_frames=1)
+    for name, value in wanted.results.items():
+        assert np.shape(found.results[name]) == np.shape(value)
+        np.testing.assert_allclose(found.results[name], value, rtol=2e-4, atol=1e-4, err_msg=name)
+    assert found.volume == pytest.approx(wanted.volume, rel=1e-6)
+    moments = found.results.moments
+    np.testing.assert_allclose(found.results.fluct, moments.var(axis=0), rtol=1e-12)
+
+
+def test_same_bits_on_every_backend(where):
+    def bits(**options):
+        atoms = paceline.Universe(PSF_TRICLINIC, DCD_TRICLINIC).select_atoms("resid 3-40")[::-1]
+        found = DielectricConstant(atoms).run(**options).results
+        return [found[name].tobytes() for name in ("moments", "M", "M2", "fluct", "eps")]
+
+    assert bits(**where) == bits(backend="serial") == bits(block_frames=1)
+
+
+def test_registered_runs_use_it_where_they_can(monkeypatch):
+    called = []
+    run = DielectricConstant.run
+    monkeypatch.setattr(DielectricConstant, "run", lambda *a, **k: called.append(1) or run(*a, **k))
+    paceline.register()
+    try:
+        water = MDAnalysis.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+        found = theirs_module.DielectricConstant(water).run().results
+        with pytest.raises(NotImplementedError, match="free charges"):
+            theirs_module.DielectricConstant(MDAnalysis.Universe(TPR, XTC).atoms).run()
+    finally:
+        paceline.unregister()
+    assert called == [1]
+    wanted = theirs_module.DielectricConstant(
+        MDAnalysis.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+    )
+    assert found.eps_mean == pytest.approx(wanted.run().results.eps_mean, rel=1e-5)
+
+
+def test_the_table_and_the_record(tmp_path):
+    water = paceline.Universe(PSF_TRICLINIC, DCD_TRICLINIC).atoms
+    results = DielectricConstant(water, 310).run(stop=3).results
+    results.save(tmp_path / "moments.csv")
+    text = (tmp_path / "moments.csv").read_text()
+    assert "# temperature: 310" in text
+    assert "time (ps),Mx (e Å),My (e Å),Mz (e Å),volume (Å³)" in text
+    assert results.plot().get_ylabel() == "dipole moment (e Å)"
+
+
+def test_frames_that_have_none_are_named(tmp_path):
+    frames = [[[1, 1, 1], [2, 1, 1]], [[1, 1, 1], [2, np.nan, 1]]]
+    for make_whole in (True, False):
+        with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
+            DielectricConstant(made(tmp_path, frames).atoms, make_whole=make_whole).run()
+        atoms = made(tmp_path, frames[:1], cell=None).atoms
+        with pytest.raises(AnalysisError, match="frame 0: the frame has no cell"):
+            DielectricConstant(atoms, make_whole=make_whole).run()
+    # Two atoms of a ring, that is as long as the cell.
+    ring = [[[1, 1, 1], [4, 1, 1], [7, 1, 1], [10, 1, 1]]]
+    atoms = made(
+        tmp_path, ring, (12, 12, 12, 90, 90, 90), [1, -1, 1, -1], [(0, 1), (1, 2), (2, 3), (0, 3)]
+    )
+    with pytest.raises(AnalysisError, match=r"frame 0: a bond of 9\.00 Å is longer than half"):
+        DielectricConstant(atoms.atoms).run()
+
+
+def test_what_has_none_is_refused(tmp_path, universe):
+    frames = [[[1, 1, 1], [2, 1, 1], [3, 1, 1]]]
+    with pytest.raises(SelectionError, match="no atoms"):
+        DielectricConstant(universe.atoms[:0])
+    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+        DielectricConstant(universe.select_atoms("around 3 index 0", updating=True))
+    with pytest.raises(UnsupportedError, match="1 of 1 are charged, that of atom 0 with -4 e"):
+        DielectricConstant(universe.atoms)
+    with pytest.raises(UnsupportedError, match="needs charges"):
+        DielectricConstant(MDAnalysis.Universe.empty(2, trajectory=True).atoms)
+    for temperature in (0, -1, np.nan):
+        with pytest.raises(ValueError, match="temperature must be above 0 K"):
+            DielectricConstant(universe.atoms, temperature)
+    with pytest.raises(UnsupportedError, match="needs bonds"):
+        DielectricConstant(made(tmp_path, frames, charges=[0] * 3, bonds=None).atoms)
+    chain = made(tmp_path, frames, charges=[1, 0, -1], bonds=[(0, 1), (1, 2)]).atoms
+    with pytest.raises(UnsupportedError, match="more than once"):
+        DielectricConstant(chain + chain[[1]])
+    with pytest.raises(UnsupportedError, match="2 bonded parts of 1 molecules"):
+        DielectricConstant(chain[[0, 2]])
+    assert DielectricConstant(chain[[0, 2]], make_whole=False).run().results.moments[0, 0] == -2
