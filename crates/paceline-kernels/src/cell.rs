@@ -264,6 +264,10 @@ impl ApplyPbc {
                     false => f32::from(u8::from(x < 0.0)),
                     true => -f32::from(u8::from(x >= high)),
                 });
+                // Atoms of a molecule are near each other: mostly all of them are within.
+                if number.iter().fold(0, |any, number| any | number.to_bits()) << 1 == 0 {
+                    continue;
+                }
                 for (x, &vector) in x.iter_mut().zip(&self.vectors[axis][..=axis]) {
                     for (x, number) in x.iter_mut().zip(number) {
                         *x += number * vector;
