@@ -21,8 +21,9 @@ from paceline.timing import DuplicateAttempt
 FRAMES = 16
 
 
-def job(n_wanted=100):
-    return SimpleNamespace(source=SimpleNamespace(n_wanted=n_wanted, fields=("positions",)))
+def job(n_wanted=100, row_bytes=0):
+    source = SimpleNamespace(n_wanted=n_wanted, fields=("positions",))
+    return SimpleNamespace(source=source, row_bytes=row_bytes)
 
 
 def task(number, job=0):
@@ -117,6 +118,12 @@ def test_runs_get_shorter_where_not_every_worker_gets_one_more(n_workers, second
         assert len(batch.tasks) <= longest
         left -= len(batch.tasks)
     assert left == 0
+
+
+def test_runs_are_short_where_rows_are_large():
+    row_bytes = scheduler.BATCH_BYTES // (4 * FRAMES)
+    found = cut([job(row_bytes=row_bytes)], map(task, range(256)), 0.0001)
+    assert max(len(batch.tasks) for batch in found) == 4
 
 
 def test_blocks_that_were_done_before_are_no_part_of_a_run():

@@ -45,6 +45,9 @@ class AnalysisBase:
     frames_together : int
         Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
         summed in another order, and may differ in their last bit.
+    row_bytes : int
+        Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
+        and the run is refused if there is no room for all rows.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool
@@ -91,6 +94,7 @@ class AnalysisBase:
     optional_fields: Sequence[str] = ()
     stages: int = 1
     frames_together: int = 1
+    row_bytes: int = 0
     transforms: Sequence[Transform] = ()
     skip_damaged: bool = False
     frames: np.ndarray

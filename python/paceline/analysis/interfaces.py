@@ -69,6 +69,7 @@ class Analysis(Protocol):
     optional_fields: Sequence[str]
     stages: int
     frames_together: int
+    row_bytes: int
     transforms: "Sequence[Transform]"
     skip_damaged: bool
     frames: np.ndarray

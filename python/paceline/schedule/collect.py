@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,8 @@ import numpy as np
 
 from paceline._util.files import writing_to
 from paceline.analysis.interfaces import Receiver
-from paceline.performance.number_format import many
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import amount, joined, many
 from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Plan
@@ -36,6 +38,24 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         with writing_to(tempfile.gettempdir()):
             os.posix_fallocate(file.fileno(), 0, size)
     return np.memmap(file, dtype=dtype, shape=shape)
+
+
+def check_room(sizes: Sequence[tuple[str, int]]) -> None:
+    """Raise `UnsupportedError` if results of these names and sizes (bytes) have no room.
+
+    Examples
+    --------
+    >>> check_room([("RMSD", 1000)])
+    """
+    large = [(name, size) for name, size in sizes if size > LARGE]
+    needed, folder = sum(size for _, size in large), tempfile.gettempdir()
+    if large and needed > (free := shutil.disk_usage(folder).free):
+        names = joined([name for name, _ in large])
+        raise UnsupportedError(
+            f"{names}: the results take {amount(needed)}, and {amount(free)} are free in {folder}, "
+            "where large ones are kept: analyse fewer frames or atoms, or set TMPDIR to a folder "
+            "with more room"
+        )
 
 
 class DamagedFrames(list[tuple[int, str]]):

@@ -36,8 +36,8 @@ BATCH_SECONDS = 0.2
 #: Where less than a batch is left for each worker, one takes only this part of that, so that all
 #: end together: of a second's work 16 simulated workers else wait for 4 % of the time.
 LAST = 0.25
-#: Decoded frames of a batch, at most, bytes: what an analysis returns of them is seldom
-#: larger, and some batches' results are in memory at a time.
+#: Decoded frames of a batch, or their rows if these are larger, at most, bytes: some batches'
+#: results are in memory at a time.
 BATCH_BYTES = 256 * 2**20
 #: A batch has at most 2 to this power blocks.
 DEEPEST = 12
@@ -289,7 +289,8 @@ class TaskBatcher:
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
         source = job.source
-        block_bytes = 12 * source.n_wanted * len(source.fields) * first.n_frames
+        frame_bytes = max(12 * source.n_wanted * len(source.fields), job.row_bytes)
+        block_bytes = frame_bytes * first.n_frames
         level = 0
         while (
             block_seconds * 2**level < seconds

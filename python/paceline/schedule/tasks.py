@@ -91,7 +91,8 @@ class Job:
     """Parameters and analyses that all tasks of one trajectory share.
 
     `skip_damaged` leaves out unreadable frames. `streamed` jobs need the result of each block as it
-    comes, rather than at the end. With `caching`, decoded frames stay for the next stage.
+    comes, rather than at the end. With `caching`, decoded frames stay for the next stage. A frame's
+    rows take at least `row_bytes`.
     """
 
     source: FrameSource
@@ -101,6 +102,7 @@ class Job:
     skip_damaged: bool
     streamed: bool = False
     caching: FrameCaching | None = None
+    row_bytes: int = 0
 
 
 @dataclass(frozen=True)

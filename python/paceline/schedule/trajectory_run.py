@@ -14,7 +14,7 @@ import numpy as np
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Collected, DamagedFrames
+from paceline.schedule.collect import Collected, DamagedFrames, check_room
 from paceline.schedule.plan import Plan, make_plan
 from paceline.schedule.tasks import (
     FrameCaching,
@@ -90,11 +90,13 @@ class TrajectoryRun:
             self.transforms, np.unique(np.concatenate(indices)), universe
         )
         self._atoms = atoms
+        check_room([(one.name, one.row_bytes * len(frames)) for one in self.analyses])
+        row_bytes = sum(one.row_bytes for one in self.analyses)
         self.plan = make_plan(
             frames,
             n_atoms=self.trajectory.n_atoms,
             n_wanted=len(atoms),
-            frame_bytes=self.trajectory.frame_bytes(atoms),
+            frame_bytes=max(self.trajectory.frame_bytes(atoms), row_bytes),
             n_workers=n_workers,
             block_frames=block_frames,
             chunk_frames=self.trajectory.chunk_frames,
@@ -122,6 +124,7 @@ class TrajectoryRun:
             skip_damaged,
             streamed or any(half.per_block for half in halves),
             caching if self.n_stages > 1 else None,
+            row_bytes,
         )
 
     @property
