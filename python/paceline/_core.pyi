@@ -365,6 +365,43 @@ class RowKernel:
     """
 
     @staticmethod
+    def angles(
+        columns: NDArray[np.int64] | None,
+        n_angles: int,
+        periodic: bool,
+    ) -> RowKernel:
+        """Angles (degrees) at the second of three groups of atoms, which follow each other."""
+    @staticmethod
+    def atomic_distances(
+        columns: NDArray[np.int64] | None,
+        n_pairs: int,
+        periodic: bool,
+    ) -> RowKernel:
+        """Distances (Å) between two groups of atoms, which follow each other, pair by pair."""
+    @staticmethod
+    def center_distance(
+        columns: NDArray[np.int64] | None,
+        sizes: tuple[int, int],
+        weights: NDArray[np.float64] | None,
+        periodic: bool,
+    ) -> RowKernel:
+        """Distance (Å) between the centers of two groups of such sizes, which follow each other."""
+    @staticmethod
+    def distance_matrix(
+        columns: NDArray[np.int64] | None,
+        n_first: int,
+        n_second: int | None,
+        periodic: bool,
+    ) -> RowKernel:
+        """Distances (Å) between all atoms of two groups, which follow each other, or of one."""
+    @staticmethod
+    def minimum_distance(
+        columns: NDArray[np.int64] | None,
+        sizes: tuple[int, int],
+        periodic: bool,
+    ) -> RowKernel:
+        """Least distance (Å) between two groups, which follow each other, and its atoms' places."""
+    @staticmethod
     def gyration(
         columns: NDArray[np.int64] | None,
         sizes: NDArray[np.int64],

@@ -9,6 +9,13 @@ from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
+from paceline.analysis.distances import (
+    Angles,
+    AtomicDistances,
+    CenterDistance,
+    DistanceMatrixSeries,
+    MinimumDistance,
+)
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
@@ -58,6 +65,26 @@ ANALYSES = {
     "Dihedral": Case(
         lambda u: Dihedral([u.atoms[[9, 5, 7, 2]], u.atoms[[700, 2, 5, 9]], u.atoms[:4]]),
         lambda results: [results.angles],
+    ),
+    "Angles": Case(
+        lambda u: Angles(u.atoms[50:10:-1], u.atoms[90:130], u.atoms[100:140]),
+        lambda results: [results.angles],
+    ),
+    "AtomicDistances": Case(
+        lambda u: AtomicDistances(u.select_atoms("name CA")[::-1], u.select_atoms("name CA")),
+        lambda results: [results.distances],
+    ),
+    "CenterDistance": Case(
+        lambda u: CenterDistance(u.select_atoms("resid 122-159"), u.atoms[700::-3]),
+        lambda results: [results.distances],
+    ),
+    "DistanceMatrixSeries": Case(
+        lambda u: DistanceMatrixSeries(u.select_atoms("name CA")[::-1], u.atoms[:20]),
+        lambda results: [results.distances],
+    ),
+    "MinimumDistance": Case(
+        lambda u: MinimumDistance(u.select_atoms("resid 122-159"), u.atoms[200::-1]),
+        lambda results: [results.distances, results.pairs],
     ),
     "Gyration": Case(
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),

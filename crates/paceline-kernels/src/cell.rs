@@ -77,6 +77,25 @@ impl Cell {
         self.oblique
     }
 
+    /// The same lattice by vectors that lean over at most half of those before them: in a cell that
+    /// leans further, [`Cell::nearest_images`] may miss the nearest.
+    #[must_use]
+    pub fn reduced(&self) -> Cell {
+        let mut vectors = self.vectors;
+        for (leaning, below) in [(1, 0), (2, 1), (2, 0)] {
+            let over = vectors[below];
+            let number = (vectors[leaning][below] / over[below]).round();
+            for (x, over) in vectors[leaning].iter_mut().zip(over) {
+                *x -= number * over;
+            }
+        }
+        Cell {
+            vectors,
+            near: near(&vectors),
+            ..*self
+        }
+    }
+
     /// Å³, in double precision.
     pub fn volume(&self) -> f64 {
         self.volume
@@ -448,6 +467,29 @@ mod tests {
                     .map(|images| square(cell.shifted(d, images)))
                     .fold(f64::INFINITY, f64::min);
                 assert!(found <= least * (1.0 + 1e-12), "{dimensions:?}: {d:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduced_cell_has_the_same_lattice_and_finds_all_nearest_images() {
+        let mut random = Random(14);
+        for dimensions in CELLS {
+            let (cell, reduced) = (cell(dimensions), cell(dimensions).reduced());
+            let [a, b, c] = reduced.vectors;
+            assert!((a[0] * b[1] * c[2] - cell.volume).abs() < 1e-5 * cell.volume);
+            for (leans, over) in [(b[0], a[0]), (c[0], a[0]), (c[1], b[1])] {
+                assert!(leans.abs() <= 0.5 * over * (1.0 + 1e-12), "{dimensions:?}");
+            }
+            for vector in reduced.vectors {
+                let apart = cell.fractional(vector);
+                assert!(apart.iter().all(|x| (x - x.round()).abs() < 1e-12));
+            }
+            for _ in 0..5000 {
+                let d = random.vector::<3>().map(|x| 40.0 * x);
+                let found = square(reduced.shifted(d, reduced.nearest_images(d)));
+                let other = square(cell.shifted(d, cell.nearest_images(d)));
+                assert!(found <= other * (1.0 + 1e-12), "{dimensions:?}: {d:?}");
             }
         }
     }

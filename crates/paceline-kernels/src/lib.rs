@@ -43,6 +43,7 @@ pub mod covariance;
 pub mod density;
 pub mod dihedrals;
 pub mod dipole;
+pub mod distances;
 pub mod dssp;
 pub mod fit_group;
 pub mod gyration;

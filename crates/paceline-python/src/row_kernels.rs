@@ -11,6 +11,9 @@ use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::density::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::dipole::Dipole;
+use paceline_kernels::distances::{
+    Angles, AtomicDistances, CenterDistance, DistanceMatrix, MinimumDistance,
+};
 use paceline_kernels::dssp;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
@@ -41,6 +44,89 @@ type GroupArrays<'py> = (
 
 #[pymethods]
 impl RowKernel {
+    /// Angles (degrees) at the second of three groups of `n_angles` atoms, which follow each other.
+    #[staticmethod]
+    fn angles(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        n_angles: usize,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, n_angles.saturating_mul(3))?;
+        let (first, rest) = columns.split_at(n_angles);
+        let (second, third) = rest.split_at(n_angles);
+        let task = Angles::new(first, second, third, periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Distances (Å) between two groups of `n_pairs` atoms, which follow each other, pair by pair.
+    #[staticmethod]
+    fn atomic_distances(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        n_pairs: usize,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, n_pairs.saturating_mul(2))?;
+        let (first, second) = columns.split_at(n_pairs);
+        let task = AtomicDistances::new(first, second, periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Distance (Å) between the centers of two groups of such `sizes`, which follow each other.
+    #[staticmethod]
+    fn center_distance(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        sizes: (usize, usize),
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, sizes.0.saturating_add(sizes.1))?;
+        let (first, second) = columns.split_at(sizes.0);
+        let weights = weights.as_ref().map(|weights| weights.as_slice());
+        let weights = weights.transpose()?.map(|weights| {
+            let of_first = sizes.0.min(weights.len());
+            weights.split_at(of_first)
+        });
+        let groups = [
+            (first, weights.map(|(weights, _)| weights)),
+            (second, weights.map(|(_, weights)| weights)),
+        ];
+        let task = CenterDistance::new(groups, periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Distances (Å) between all atoms of two groups, which follow each other, or of one group.
+    #[staticmethod]
+    fn distance_matrix(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        n_first: usize,
+        n_second: Option<usize>,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let n_atoms = n_first.saturating_add(n_second.unwrap_or(0));
+        let columns = all_columns(columns, n_atoms)?;
+        let (first, second) = columns.split_at(n_first);
+        let task = DistanceMatrix::new(first, n_second.map(|_| second), periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Least distance (Å) between two groups, which follow each other, and its atoms' places.
+    #[staticmethod]
+    fn minimum_distance(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        sizes: (usize, usize),
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let columns = all_columns(columns, sizes.0.saturating_add(sizes.1))?;
+        let (first, second) = columns.split_at(sizes.0);
+        let task = MinimumDistance::new(first, second, periodic);
+        task.map(Self::new).or_raise(py)
+    }
+
     /// Of each compound, whose atoms follow each other, in groups of such `sizes`: radius of
     /// gyration, radii about x, y, z (Å), moments (Å²), asphericity and shape parameter.
     #[staticmethod]

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
+#: Classes that MDAnalysis has in a module of their own, and our modules of them.
+_ELSEWHERE = {"atomicdistances.AtomicDistances": "distances"}
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -58,11 +60,15 @@ def name_of_mdanalysis(module: str, name: str) -> Any:
         raise AttributeError(name)
     from paceline.analysis.mdanalysis import on_our_workers
 
-    found = getattr(import_module(_THEIRS + module.removeprefix(_OURS)), name)
-    # A package of theirs may be one module of ours: its modules have the classes of that.
-    package = sys.modules[module.rpartition(".")[0]]
-    own = vars(package).get(name)
-    is_own = getattr(own, "__module__", None) == package.__name__
-    found = own if is_own else on_our_workers(found, module)
+    within = module.removeprefix(_OURS)
+    if home := _ELSEWHERE.get(f"{within}.{name}"):
+        found = getattr(import_module(_OURS + home), name)
+    else:
+        found = getattr(import_module(_THEIRS + within), name)
+        # A package of theirs may be one module of ours: its modules have the classes of that.
+        package = sys.modules[module.rpartition(".")[0]]
+        own = vars(package).get(name)
+        is_own = getattr(own, "__module__", None) == package.__name__
+        found = own if is_own else on_our_workers(found, module)
     setattr(sys.modules[module], name, found)
     return found

@@ -1,0 +1,433 @@
+"""Distances and angles, with the parameters and results of MDAnalysis where it has the class."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, Table
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import check_static, known_weights, masses_of
+
+
+class _OfGroups(AnalysisBase):
+    """Rows computed of groups of atoms of one Universe, with nearest images if they are periodic.
+
+    `groups` have the names of parameters. In the block their atoms follow each other.
+    """
+
+    def __init__(self, groups: dict[str, Any], pbc: bool, verbose: bool):
+        first = next(iter(groups.values()))
+        super().__init__(first, verbose=verbose)
+        name = type(self).__name__
+        for parameter, group in groups.items():
+            check_static(group, name)
+            if group.universe is not first.universe:
+                raise UnsupportedError(
+                    f"{name}: {parameter} must be atoms of the same Universe as the first group"
+                )
+            if len(group.atoms) == 0:
+                raise SelectionError(f"{name}: {parameter} holds no atoms")
+        self._groups = {parameter: group.atoms for parameter, group in groups.items()}
+        self.pbc = bool(pbc)
+
+    def _check_equal_numbers(self) -> None:
+        """Raise `SelectionError` unless all groups have as many atoms."""
+        counts = {len(group) for group in self._groups.values()}
+        if len(counts) > 1:
+            found = ", ".join(f"{name}: {len(group)}" for name, group in self._groups.items())
+            raise SelectionError(
+                f"{type(self).__name__}: AtomGroups do not have the same number of atoms ({found})"
+            )
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of the groups, one after the other."""
+        return np.concatenate([group.indices for group in self._groups.values()])
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(len(group) for group in self._groups.values())
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        groups = {name: describe_atoms(group) for name, group in self._groups.items()}
+        return {**groups, "pbc": self.pbc}
+
+    def _series(self, name: str, titles: Sequence[str], values: np.ndarray, label: str) -> None:
+        """Keep columns in time as results of this name, with frames and times."""
+        columns = {"frame": self.frames, "time (ps)": self.times}
+        columns.update(zip(titles, np.atleast_2d(values.T), strict=True))
+        legend = {title: title.rpartition(" (")[0] for title in titles}
+        table = Table(columns, "time (ps)", legend, label)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            frames=self.frames,
+            times=self.times,
+            **{name: values},
+        )
+
+
+class AtomicDistances(_OfGroups):
+    """Distances between two groups, the first atom to the first, the second to the second.
+
+    Parameters
+    ----------
+    ag1, ag2 : AtomGroup
+        Groups of the same number of atoms, of one Universe.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.distances : numpy.ndarray of float64, shape (n_frames, n_atoms)
+        Å; NaN where a position is, and for damaged frames that were left out.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+    n_atoms : int
+        Number of atoms in each group.
+
+    Raises
+    ------
+    SelectionError
+        The groups hold no atoms, or one more than the other.
+    UnsupportedError
+        A group updates itself, or the groups are of two Universes.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import GRO, XTC
+    >>> u = paceline.Universe(GRO, XTC)
+    >>> distances = AtomicDistances(u.atoms[100:103], u.atoms[4000:4003]).run(stop=2)
+    >>> distances.results.distances.round(2)
+    array([[37.81, 33.26, 34.94],
+           [27.12, 31.2 , 31.69]])
+    """
+
+    def __init__(self, ag1: Any, ag2: Any, pbc: bool = True, *, verbose: bool = False):
+        super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
+        self._check_equal_numbers()
+        self.n_atoms = len(self.atomgroup)
+
+    SHARED_RESULTS = ("distances",)
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        if len(theirs._ag1.atoms) == 0:  # an error with ours
+            raise UnsupportedError("AtomicDistances: the groups hold no atoms")
+        return cls(theirs._ag1, theirs._ag2, theirs._pbc)
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs the number of pairs."""
+        return CoreRows("atomic_distances", self.n_atoms, self.pbc)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the distances, with frames and times."""
+        first, second = self._groups.values()
+        pairs = zip(first.indices, second.indices, strict=True)
+        titles = [f"distance {k}: atoms {i}-{j} (Å)" for k, (i, j) in enumerate(pairs)]
+        self._series("distances", titles, value, "distance (Å)")
+
+
+class DistanceMatrixSeries(_OfGroups):
+    """Distances between all atoms of two groups, or of one, in each frame.
+
+    The order is that of `MDAnalysis.lib.distances.self_distance_array` and `distance_array`. Large
+    results are kept in a file without a name, in the folder of temporary files (`TMPDIR`).
+
+    Parameters
+    ----------
+    ag1 : AtomGroup or Universe
+        The atoms.
+    ag2 : AtomGroup, optional
+        Others, of the same Universe; by default distances are those within `ag1`.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.distances : numpy.ndarray of float64, shape (n_frames, n1 * (n1 - 1) / 2)
+        Of one group: each atom to all that follow it, Å; `scipy.spatial.distance.squareform`
+        makes a matrix of a row. Of two groups the shape is (n_frames, n1, n2). NaN where a
+        position is, and for damaged frames that were left out.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms, or the only one less than two.
+    UnsupportedError
+        A group updates itself, the groups are of two Universes, or, in the run, there is no room
+        for the results.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> DistanceMatrixSeries(ca).run(stop=3).results.distances.shape
+    (3, 22791)
+    """
+
+    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
+        groups = {"ag1": ag1} if ag2 is None else {"ag1": ag1, "ag2": ag2}
+        super().__init__(groups, pbc, verbose)
+        if ag2 is None and len(self.atomgroup) < 2:
+            raise SelectionError(
+                "DistanceMatrixSeries: ag1 holds one atom, which has no distances: give more, "
+                "or another group as ag2"
+            )
+        first, *rest = self._sizes
+        self.row_bytes = 8 * (first * rest[0] if rest else first * (first - 1) // 2)
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs the groups' sizes."""
+        first, *rest = self._sizes
+        shape = (first, rest[0]) if rest else None
+        second = rest[0] if rest else None
+        return CoreRows("distance_matrix", first, second, self.pbc, shape=shape)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the distances, with frames and times."""
+        self.results = Results(
+            provenance=self.record(), distances=value, frames=self.frames, times=self.times
+        )
+
+
+class CenterDistance(_OfGroups):
+    """Distance between the centers of two groups.
+
+    Centers are those of the positions as they are: each group must be whole.
+
+    Parameters
+    ----------
+    ag1, ag2 : AtomGroup
+        The groups, of one Universe.
+    weights : {"mass", None}
+        Take the centers of mass, or of geometry.
+    pbc : bool
+        Take the nearest image of the other center, in each frame's own cell. Frames without a cell
+        are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.distances : numpy.ndarray of float64, shape (n_frames,)
+        Å; NaN where a position is, and for damaged frames that were left out.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms.
+    UnsupportedError
+        A group updates itself, the groups are of two Universes, or the topology has no masses.
+    ValueError
+        Parameters that make no sense, or a group without any mass.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> lid, core = u.select_atoms("resid 122-159"), u.select_atoms("resid 1-29")
+    >>> CenterDistance(lid, core).run(stop=3).results.distances.round(2)
+    array([17.87, 17.88, 17.9 ])
+    """
+
+    def __init__(
+        self,
+        ag1: Any,
+        ag2: Any,
+        *,
+        weights: str | None = "mass",
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
+        self.weights = known_weights(weights)
+        self._weights = None
+        if weights is not None:
+            own = "CenterDistance, weights='mass',"
+            masses = [masses_of(group, own) for group in self._groups.values()]
+            for parameter, values in zip(self._groups, masses, strict=True):
+                sound = np.isfinite(values).all() and (values >= 0).all() and values.any()
+                if not sound:
+                    raise ValueError(
+                        f"CenterDistance: masses of {parameter} must be finite, none negative, "
+                        "and not all zero; weights=None takes the center of geometry"
+                    )
+            self._weights = np.concatenate(masses)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {**super().parameters(), "weights": self.weights or "none"}
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs sizes and weights."""
+        return CoreRows("center_distance", self._sizes, self._weights, self.pbc)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the distances, with frames and times."""
+        label = "distance of centers (Å)"
+        self._series("distances", [label], value[:, 0], label)
+
+
+class MinimumDistance(_OfGroups):
+    """Least distance between the atoms of two groups, and the atoms that have it.
+
+    Parameters
+    ----------
+    ag1, ag2 : AtomGroup
+        The groups, of one Universe; they may not share atoms.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.distances : numpy.ndarray of float64, shape (n_frames,)
+        Å; NaN where a position of the groups is not finite, and for damaged frames that were left
+        out.
+    results.pairs : numpy.ndarray of int64, shape (n_frames, 2)
+        Indices in the Universe of the atoms of `ag1` and `ag2`: of several pairs with this
+        distance the first in the order of the groups. -1 where the distance is NaN.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms, or the groups share some.
+    UnsupportedError
+        A group updates itself, or the groups are of two Universes.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> closest = MinimumDistance(u.select_atoms("resid 1-29"), u.select_atoms("resid 122-159"))
+    >>> closest.run(stop=2).results.distances.round(2)
+    array([1.85, 2.36])
+    """
+
+    def __init__(self, ag1: Any, ag2: Any, *, pbc: bool = True, verbose: bool = False):
+        super().__init__({"ag1": ag1, "ag2": ag2}, pbc, verbose)
+        shared = np.intersect1d(ag1.atoms.indices, ag2.atoms.indices)
+        if len(shared):
+            raise SelectionError(
+                f"MinimumDistance: {len(shared)} atoms are in both groups, the first is that of "
+                f"index {shared[0]}: its distance to itself is 0; leave it out of one of them"
+            )
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs the groups' sizes."""
+        return CoreRows("minimum_distance", self._sizes, self.pbc)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the distances and the indices of the atoms, with frames and times."""
+        known = ~np.isnan(value[:, 0])
+        pairs = np.full((len(value), 2), -1, dtype=np.int64)
+        for k, group in enumerate(self._groups.values()):
+            pairs[known, k] = group.indices[value[known, k + 1].astype(np.int64)]
+        label = "minimum distance (Å)"
+        self._series("distances", [label], value[:, 0], label)
+        self.results.pairs = pairs
+
+
+class Angles(_OfGroups):
+    r"""Angles of triples of atoms, at the second of them.
+
+    $$\theta = \operatorname{atan2}\left(|\mathbf{a} \times \mathbf{b}|,
+               \mathbf{a} \cdot \mathbf{b}\right)$$
+
+    with the vectors $\mathbf{a}$ and $\mathbf{b}$ from an atom of `ag2` to those of `ag1` and
+    `ag3`, as `MDAnalysis.lib.distances.calc_angles` computes them, in radians.
+
+    Parameters
+    ----------
+    ag1, ag2, ag3 : AtomGroup
+        Groups of the same number of atoms, of one Universe.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.angles : numpy.ndarray of float64, shape (n_frames, n_atoms)
+        Degrees, from 0 to 180; NaN where a position is, and for damaged frames that were left out.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        The groups hold no atoms, or not the same number, or the atom of `ag2` is also another one
+        of the same angle.
+    UnsupportedError
+        A group updates itself, or the groups are of several Universes.
+    ValueError
+        In the run, as `AnalysisError`: two atoms of an angle are at the same place.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> n, ca, c = (u.select_atoms(f"resid 2-4 and name {name}") for name in ("N", "CA", "C"))
+    >>> Angles(n, ca, c).run(stop=2).results.angles.round(1)
+    array([[109.3, 109.1, 107.4],
+           [114.9, 110.4, 114.1]])
+    """
+
+    def __init__(self, ag1: Any, ag2: Any, ag3: Any, *, pbc: bool = True, verbose: bool = False):
+        super().__init__({"ag1": ag1, "ag2": ag2, "ag3": ag3}, pbc, verbose)
+        self._check_equal_numbers()
+        first, middle, third = (group.indices for group in self._groups.values())
+        twice = np.flatnonzero((first == middle) | (third == middle))
+        if len(twice):
+            raise SelectionError(
+                f"Angles: angle {twice[0]} has the atom of index {middle[twice[0]]} twice, once in "
+                "the middle: give another one"
+            )
+
+    def prepare(self) -> PerFrame:
+        """The kernel needs the number of angles."""
+        return CoreRows("angles", len(self.atomgroup), self.pbc)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the angles, with frames and times."""
+        triples = zip(*(group.indices for group in self._groups.values()), strict=True)
+        titles = [f"angle {n}: atoms {i}-{j}-{k} (°)" for n, (i, j, k) in enumerate(triples)]
+        self._series("angles", titles, value, "angle (°)")
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)
