@@ -12,6 +12,9 @@ const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
 /// Distances that are computed before the least of them is looked for.
 const PIECE: usize = 512;
 
+/// Images that are compared with their neighbours side by side.
+const FAR: usize = 32;
+
 /// Makes the nearest image of a difference of positions, Å.
 enum Images {
     /// Without a cell.
@@ -55,11 +58,16 @@ impl Images {
             }
             Images::Oblique(cell) => {
                 fill(out, |k| square(cell.folded(difference(k))));
-                for (k, square_of) in out.iter_mut().enumerate() {
-                    if *square_of >= cell.near {
-                        *square_of = square(cell.nearest(cell.folded(difference(k))));
+                let mut far = Far::default();
+                for k in 0..out.len() {
+                    if out[k] >= cell.near {
+                        far.push(k, cell.folded(difference(k)));
+                        if far.n == FAR {
+                            far.shorten(cell, out);
+                        }
                     }
                 }
+                far.shorten(cell, out);
             }
         }
     }
@@ -121,6 +129,48 @@ impl Oblique {
             }
         }
         std::array::from_fn(|i| d[i] + by[i])
+    }
+}
+
+/// Folded images that are not near, and may have nearer neighbours.
+#[derive(Default)]
+struct Far {
+    n: usize,
+    places: [usize; FAR],
+    /// x, y and z of each.
+    images: [[f64; FAR]; 3],
+}
+
+impl Far {
+    #[inline(always)]
+    fn push(&mut self, place: usize, image: [f64; 3]) {
+        self.places[self.n] = place;
+        for (numbers, x) in self.images.iter_mut().zip(image) {
+            numbers[self.n] = x;
+        }
+        self.n += 1;
+    }
+
+    /// Replace their squares in `out` by those of the nearest neighbours, and forget them.
+    ///
+    /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
+    /// nearest image is about half a cell away.
+    #[inline(never)]
+    fn shorten(&mut self, cell: &Oblique, out: &mut [f64]) {
+        let [x, y, z] = self.images.each_ref().map(|numbers| &numbers[..self.n]);
+        let mut changes = [0.0; FAR];
+        let changes = &mut changes[..self.n];
+        for (vector, square_of) in &cell.neighbours {
+            for (i, change) in changes.iter_mut().enumerate() {
+                let along = x[i] * vector[0] + y[i] * vector[1] + z[i] * vector[2];
+                let by = square_of - 2.0 * along.abs();
+                *change = if by < *change { by } else { *change };
+            }
+        }
+        for (&place, change) in self.places.iter().zip(changes) {
+            out[place] += *change;
+        }
+        self.n = 0;
     }
 }
 
