@@ -80,7 +80,7 @@ class DSSP(AnalysisBase):
     >>> "".join(found.dssp[0])[:40]
     '-EEEE-------HHHHHHHHHHHH---EEEHHHHHHHHHH'
     >>> found.dssp_ndarray.mean(axis=(0, 1)).round(2)  # loop, helix, strand
-    array([0.34, 0.47, 0.2 ])
+    array([0.39, 0.45, 0.16])
     """
 
     SHARED_RESULTS = ("dssp", "dssp_ndarray", "resids")
