@@ -472,6 +472,20 @@ class RowKernel:
 
         Of each group: reference positions (Å), and weights or None.
         """
+    @staticmethod
+    def sasa(
+        columns: NDArray[np.int64] | None,
+        radii: NDArray[np.float64],
+        probe: float,
+        n_points: int,
+        output: NDArray[np.uint32],
+        n_parts: int,
+    ) -> RowKernel:
+        """Solvent-accessible areas (Å²), summed up in `n_parts`.
+
+        Atoms have `radii` (Å), without the probe's. `output`, shape (n, 2), are pairs of an atom
+        and of the part that its area is added to.
+        """
     @property
     def n_columns(self) -> int:
         """Numbers of a row."""

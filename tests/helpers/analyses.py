@@ -21,6 +21,7 @@ from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.sasa import SASA
 
 
 class Case(NamedTuple):
@@ -126,5 +127,14 @@ ANALYSES = {
     ),
     "Ramachandran": Case(
         lambda u: Ramachandran(u.select_atoms("resid 2-99")), lambda results: [results.angles]
+    ),
+    "SASA": Case(
+        lambda u: SASA(
+            u.select_atoms("resid 30-60")[::-1],
+            surface=u.select_atoms("resid 1-80"),
+            n_points=60,
+            compound="residues",
+        ),
+        lambda results: [results.sasa, results.total],
     ),
 }

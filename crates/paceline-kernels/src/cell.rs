@@ -187,6 +187,12 @@ impl Cell {
     }
 }
 
+/// True for the cell that files have whose structure has none: 1 Å and right angles.
+pub fn is_placeholder(dimensions: [f32; 6]) -> bool {
+    let near = |x: f32, wanted: f32| (x - wanted).abs() <= 1e-5 * wanted;
+    dimensions[..3].iter().all(|&x| near(x, 1.0)) && dimensions[3..].iter().all(|&x| near(x, 90.0))
+}
+
 /// Square of half the shortest of the three heights, volume over area.
 fn near(&[a, b, c]: &Matrix3) -> f64 {
     let over_b = b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt();
@@ -207,7 +213,7 @@ pub fn square([x, y, z]: [f64; 3]) -> f64 {
 pub const SLACK: f64 = 1e-5;
 
 /// So many edges away, single precision no longer tells where in a cell a position is.
-const FAR: f64 = 1e6;
+pub const FAR: f64 = 1e6;
 
 /// Brings positions into a cell.
 #[derive(Debug, Clone)]

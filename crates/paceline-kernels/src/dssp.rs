@@ -4,7 +4,7 @@
 //! A bond is there where its energy is below −0.5 kcal/mol, and a rounding error can decide that. So
 //! positions are rounded to single precision where MDAnalysis rounds them, for the same letters.
 
-use super::cell::{ApplyPbc, Cell, TO_WHOLE, nearest_in, square};
+use super::cell::{ApplyPbc, Cell, TO_WHOLE, is_placeholder, nearest_in, square};
 use super::rdf::are_searched_by_cells;
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
@@ -541,12 +541,6 @@ fn move_all(
             .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))?;
     }
     Ok(())
-}
-
-/// True for the cell that files have whose structure has none: 1 Å and right angles.
-fn is_placeholder(dimensions: [f32; 6]) -> bool {
-    let near = |x: f32, wanted: f32| (x - wanted).abs() <= 1e-5 * wanted;
-    dimensions[..3].iter().all(|&x| near(x, 1.0)) && dimensions[3..].iter().all(|&x| near(x, 90.0))
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ pub mod rdf;
 pub mod reference;
 pub mod rmsd;
 pub mod rows;
+pub mod sasa;
 pub mod superposed;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ use paceline_kernels::distances::{
 use paceline_kernels::dssp;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
+use paceline_kernels::sasa;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{projection, rows, superposed};
 
@@ -297,6 +298,24 @@ impl RowKernel {
             });
         }
         let task = rmsd::Rmsd::new(&slices, superposition);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Solvent-accessible areas (Å²), summed up in `n_parts`.
+    #[staticmethod]
+    fn sasa(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        radii: PyReadonlyArray1<'_, f64>,
+        probe: f64,
+        n_points: usize,
+        output: PyReadonlyArray2<'_, u32>,
+        n_parts: usize,
+    ) -> PyResult<Self> {
+        let radii = radii.as_slice()?;
+        let columns = all_columns(columns, radii.len())?;
+        let (output, _) = output.as_slice()?.as_chunks();
+        let task = sasa::Sasa::new(&columns, radii, probe, n_points, output, n_parts);
         task.map(Self::new).or_raise(py)
     }
 

@@ -1,0 +1,225 @@
+"""Solvent-accessible surface."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.base import AnalysisBase, describe_atoms
+from paceline.analysis.interfaces import PerFrame
+from paceline.analysis.kernels import CoreRows
+from paceline.analysis.results import Results, Table
+from paceline.errors import SelectionError
+from paceline.transform.base import check_static
+
+#: Van der Waals radii of elements, Å.
+RADII: dict[str, dict[str, float]] = {
+    # Bondi 1964, J. Phys. Chem. 68, 441.
+    "bondi": {
+        **{"H": 1.20, "HE": 1.40, "LI": 1.82, "C": 1.70, "N": 1.55, "O": 1.52, "F": 1.47},
+        **{"NE": 1.54, "NA": 2.27, "MG": 1.73, "SI": 2.10, "P": 1.80, "S": 1.80, "CL": 1.75},
+        **{"AR": 1.88, "K": 2.75, "NI": 1.63, "CU": 1.40, "ZN": 1.39, "GA": 1.87, "AS": 1.85},
+        **{"SE": 1.90, "BR": 1.85, "KR": 2.02, "PD": 1.63, "AG": 1.72, "CD": 1.58, "IN": 1.93},
+        **{"SN": 2.17, "TE": 2.06, "I": 1.98, "XE": 2.16, "PT": 1.72, "AU": 1.66, "HG": 1.55},
+        **{"TL": 1.96, "PB": 2.02, "U": 1.86},
+    },
+    # Rowland & Taylor 1996, J. Phys. Chem. 100, 7384.
+    "rowland": {
+        **{"H": 1.10, "C": 1.77, "N": 1.64, "O": 1.58, "F": 1.46, "S": 1.81, "CL": 1.76},
+        **{"BR": 1.87, "I": 2.03},
+    },
+}
+#: Masses (u) that tell an element where the topology does not, and how near they must be.
+MASSES = {
+    **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},
+    **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
+}
+NEAR = 0.012
+COMPOUNDS = ("group", "residues", "atoms")
+
+
+class SASA(AnalysisBase):
+    r"""Solvent-accessible surface area, by points on spheres (Shrake & Rupley 1973).
+
+    $$A_i = 4\pi (r_i + r_\mathrm{probe})^2 \frac{n_i}{n}$$
+
+    where $n_i$ of the $n$ points on the sphere about atom $i$ are in no other atom's sphere
+    (J. Mol. Biol. 79, 351). The points are on a golden spiral, the same for all atoms and frames,
+    as in MDTraj. Images in each frame's own cell count; a frame without a cell has none.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        Atoms whose area is reported.
+    probe_radius : float
+        Of the solvent, Å.
+    n_points : int
+        Points on each sphere, 1 to 65,536.
+    radii : None, str, mapping or array of float, shape (n_surface_atoms,)
+        Radii of the atoms of `surface`, Å: one each, or by element, as {"C": 1.7}; "bondi" (None)
+        and "rowland" are sets of these. Elements are those of the topology; where it has none,
+        those of the masses.
+    surface : AtomGroup or Universe, optional
+        Atoms that have the surface, and cover each other; by default those of `atomgroup`, as if
+        there were no others. They include those of `atomgroup`: the area of a ligand's atoms that
+        its protein leaves free is `SASA(ligand, surface=protein | ligand)`.
+    compound : {"group", "residues", "atoms"}
+        Report the area of all atoms together, of each residue, or of each atom.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.sasa : numpy.ndarray of float64
+        Å²; shape (n_frames,) for the group, else (n_frames, n_residues) or (n_frames, n_atoms), in
+        the order of `atomgroup` and its residues. NaN in a damaged frame that was left out.
+    results.total : numpy.ndarray of float64, shape (n_frames,)
+        Sum over all that is reported, Å².
+
+    Raises
+    ------
+    SelectionError
+        No atoms, atoms that are not in `surface`, or atoms without a known radius.
+    UnsupportedError
+        A group updates itself.
+    ValueError
+        Parameters that are out of range.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> SASA(u, n_points=100).run(stop=2).results.sasa.round()
+    array([10377., 10213.])
+    >>> lysines = u.select_atoms("resname LYS")
+    >>> exposed = SASA(lysines, surface=u, compound="residues").run(stop=2)
+    >>> exposed.results.sasa.shape
+    (2, 18)
+    """
+
+    def __init__(
+        self,
+        atomgroup: Any,
+        *,
+        probe_radius: float = 1.4,
+        n_points: int = 960,
+        radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None = None,
+        surface: Any = None,
+        compound: str = "group",
+        verbose: bool = False,
+    ):
+        if surface is not None:
+            check_static(surface, "surface")
+        super().__init__(atomgroup, verbose=verbose)
+        self.surface = self.atomgroup.unique if surface is None else surface.atoms.unique
+        if len(self.atomgroup) == 0:
+            raise SelectionError("SASA: the group has no atoms")
+        outside = np.setdiff1d(self.atomgroup.indices, self.surface.indices)
+        if len(outside) or self.surface.universe is not self.atomgroup.universe:
+            raise SelectionError(
+                f"SASA: {len(outside) or 'all'} atoms of the group are not in surface: it must be "
+                "of the same Universe, and include them"
+            )
+        if compound not in COMPOUNDS:
+            raise ValueError(f"compound must be one of {', '.join(COMPOUNDS)}, not {compound!r}")
+        if isinstance(n_points, bool) or not isinstance(n_points, int | np.integer):
+            raise ValueError(f"n_points must be a whole number, not {n_points!r}")
+        if not 1 <= n_points <= 2**16:
+            raise ValueError(f"n_points must be 1 to 65,536, not {n_points}")
+        if not 0 <= probe_radius < 1000:
+            raise ValueError(f"probe_radius must be at least 0 Å, not {probe_radius!r}")
+        self.probe_radius, self.n_points = float(probe_radius), int(n_points)
+        self.compound, self.radii = compound, radii
+        self._radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms that have the surface."""
+        return self.surface.indices
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        named = self.radii is None or isinstance(self.radii, str)
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "surface": describe_atoms(self.surface),
+            "compound": self.compound,
+            "probe_radius": self.probe_radius,
+            "n_points": self.n_points,
+            "radii": (self.radii or "bondi") if named else "given",
+        }
+
+    def prepare(self) -> PerFrame:
+        """Number the parts that areas are summed up in."""
+        atoms = self.atomgroup if self.compound == "atoms" else self.atomgroup.unique
+        if self.compound == "atoms":
+            parts = np.arange(len(atoms))
+        elif self.compound == "residues":
+            _, parts = np.unique(atoms.resindices, return_inverse=True)
+        else:
+            parts = np.zeros(len(atoms), dtype=np.int64)
+        places = np.searchsorted(self.surface.indices, atoms.indices)
+        output = np.column_stack([places, parts]).astype(np.uint32)
+        n_parts = int(parts.max()) + 1
+        return CoreRows("sasa", self._radii, self.probe_radius, self.n_points, output, n_parts)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Sum up the areas."""
+        is_group = self.compound == "group"
+        total = value[:, 0] if is_group else value.sum(axis=1)
+        columns = {"frame": self.frames, "time (ps)": self.times, "SASA (Å²)": total}
+        table = Table(columns, "time (ps)", {"SASA (Å²)": "SASA"}, "SASA (Å²)")
+        sasa = total.copy() if is_group else value
+        self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
+
+
+def _radii_of(atoms: Any, radii: Any, given: Any) -> np.ndarray:
+    """Radius of each atom, Å; those in an array are of the atoms of the group as it was `given`."""
+    if radii is None or isinstance(radii, str):
+        name = "bondi" if radii is None else radii
+        if name not in RADII:
+            raise ValueError(
+                f"radii must be one of {', '.join(RADII)}, a mapping of elements or an array, not "
+                f"{radii!r}"
+            )
+        radii = RADII[name]
+    if isinstance(radii, Mapping):
+        known = {f"{element}".upper(): float(radius) for element, radius in radii.items()}
+        elements = _elements(atoms)
+        unknown = sorted({one for one in elements if one not in known})
+        if unknown:
+            names = ", ".join(one.capitalize() or "none" for one in unknown)
+            few = ", ".join(atoms.names[np.isin(elements, unknown)][:5])
+            raise SelectionError(
+                f"SASA: no radius is known for the elements {names} (atoms {few}): give radii, as "
+                'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '
+                "topology, or leave these atoms out"
+            )
+        values = np.array([known[one] for one in elements])
+    else:
+        values = np.asarray(radii, dtype=np.float64)
+        indices = given.atoms.indices
+        if values.shape != indices.shape:
+            raise ValueError(
+                f"radii must be one number for each of {len(indices)} atoms of the surface, not of "
+                f"shape {values.shape}"
+            )
+        _, first = np.unique(indices, return_index=True)
+        values = values[first]
+    if not (np.isfinite(values).all() and (values > 0).all() and (values < 1000).all()):
+        raise ValueError("radii must be finite and above 0 Å")
+    return values
+
+
+def _elements(atoms: Any) -> list[str]:
+    """Symbols in capitals; empty where nothing tells the element."""
+    found = [f"{one}".upper() for one in getattr(atoms, "elements", [""] * len(atoms))]
+    if all(found) or not hasattr(atoms, "masses"):
+        return found
+    names, masses = list(MASSES), np.array(list(MASSES.values()))
+    off = np.abs(atoms.masses[:, None] - masses)
+    nearest = off.argmin(axis=1)
+    near = off.min(axis=1) <= NEAR
+    guessed = [names[k] if is_near else "" for k, is_near in zip(nearest, near, strict=True)]
+    return [one or guess for one, guess in zip(found, guessed, strict=True)]

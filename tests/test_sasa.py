@@ -1,0 +1,169 @@
+"""Solvent-accessible surface against formulas, MDTraj, and a plain computation in a cell."""
+
+import MDAnalysis
+import mdtraj
+import numpy as np
+import pytest
+from MDAnalysis.lib.mdamath import triclinic_vectors
+
+import paceline
+from paceline.analysis.sasa import RADII, SASA
+from paceline.errors import SelectionError
+
+
+def spheres(tmp_path, positions, elements, cell=None):
+    """A Universe of these atoms."""
+    universe = MDAnalysis.Universe.empty(len(positions), trajectory=True)
+    universe.add_TopologyAttr("elements", elements)
+    universe.atoms.positions = positions
+    universe.dimensions = cell
+    path = str(tmp_path / "spheres.trr")
+    universe.atoms.write(path)
+    return paceline.Universe(universe._topology, path, format="TRR")
+
+
+def areas(group, **options):
+    return SASA(group, compound="atoms", **options).run(backend="serial").results.sasa
+
+
+def test_one_sphere(tmp_path):
+    u = spheres(tmp_path, [[1.0, 2.0, 3.0]], ["O"])
+    for n_points in (1, 7, 100, 960, 2**16):
+        (area,) = SASA(u, n_points=n_points, probe_radius=1.1).run(backend="serial").results.sasa
+        assert area == pytest.approx(4 * np.pi * (1.52 + 1.1) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("apart", [0.1, 0.35, 1.5, 3.0, 5.2, 7.0])
+def test_two_spheres(apart, tmp_path):
+    radii = np.array([1.7 + 1.4, 1.2 + 1.4])
+    direction = np.array([2.0, -1.0, 3.0]) / np.sqrt(14)
+    u = spheres(tmp_path, [[4, 5, 6], [4, 5, 6] + apart * direction], ["C", "H"])
+    # A cap of each lies in the other, as high as its top is above the plane in which they meet.
+    planes = (apart**2 + radii**2 - radii[::-1] ** 2) / (2 * apart)
+    caps = 2 * np.pi * radii * np.clip(radii - planes, 0, 2 * radii)
+    wanted = 4 * np.pi * radii**2 - caps
+    found = areas(u.atoms, n_points=10_000)[0]
+    np.testing.assert_allclose(found, wanted, atol=4 * np.pi * 3.1**2 * 2e-3)
+    assert (found[1] == 0) == (wanted[1] < 1e-9)
+
+
+def test_equal_spheres_at_one_place_are_one(tmp_path):
+    u = spheres(tmp_path, [[4.0, 5.0, 6.0]] * 3, ["C", "C", "C"])
+    np.testing.assert_allclose(areas(u.atoms), [[4 * np.pi * 3.1**2, 0, 0]])
+
+
+@pytest.mark.parametrize("n_points", [100, 960])
+def test_counts_are_those_of_mdtraj(n_points, adk, universe):
+    trajectory = mdtraj.load(adk.trajectory, top=adk.topology)[:3]
+    atoms = list(trajectory.topology.atoms)
+    theirs = {
+        one.element.symbol: 10 * mdtraj.geometry.sasa._ATOMIC_RADII[one.element.symbol]
+        for one in atoms
+    }
+    wanted = 100 * mdtraj.shrake_rupley(trajectory, n_sphere_points=n_points)
+    analysis = SASA(universe, compound="atoms", n_points=n_points, radii=theirs)
+    found = analysis.run(stop=3, backend="serial").results.sasa
+    of_point = 4 * np.pi * np.array([theirs[one.element.symbol] + 1.4 for one in atoms]) ** 2
+    points, theirs_points = (area / of_point * n_points for area in (found, wanted))
+    np.testing.assert_allclose(points, points.round(), atol=1e-9)
+    # A point between two spheres may be in one of them by rounding.
+    off = np.abs(points - theirs_points.round())
+    assert off.max() <= 1 + 1e-9
+    assert off.sum() <= 1e-5 * n_points * off.size
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        (30, 26, 41, 90, 90, 90),
+        (33, 33, 33, 60, 60, 90),
+        (25, 31, 28, 75, 100, 112),
+        (7, 6, 40, 90, 90, 90),
+    ],
+    ids=str,
+)
+def test_images_in_a_cell_cover_points(cell, tmp_path):
+    rng = np.random.default_rng(5)
+    elements = rng.choice(["C", "H", "O", "S"], 250 if min(cell[:3]) > 9 else 12)
+    vectors = triclinic_vectors(np.array(cell, dtype=np.float32)).astype(float)
+    positions = (rng.uniform(-1, 2, (len(elements), 3)) @ vectors).astype(np.float32)
+    u = spheres(tmp_path, positions, elements, cell)
+    radii = np.array([RADII["bondi"][one] for one in elements]) + 1.4
+    images = np.array(np.meshgrid(*[range(-6, 7)] * 3)).reshape(3, -1).T
+    k = np.arange(100)
+    height = (2 * k + 1) / 100 - 1
+    turn, across = k * np.pi * (3 - np.sqrt(5)), np.sqrt(1 - height**2)
+    points = np.column_stack([np.cos(turn) * across, height, np.sin(turn) * across])
+    found = areas(u.atoms, n_points=100)[0] / (4 * np.pi * radii**2) * 100
+    for atom in range(0, len(elements), 9):
+        others = (positions[:, None] + images @ vectors).reshape(-1, 3)
+        reaches = np.repeat(radii, len(images))
+        apart = np.linalg.norm(others - positions[atom], axis=1)
+        near = (apart < radii[atom] + reaches) & (apart > 1e-3)
+        on_sphere = positions[atom] + radii[atom] * points
+        gaps = np.linalg.norm(on_sphere[:, None] - others[near], axis=2) - reaches[near]
+        in_doubt = (np.abs(gaps.min(axis=1)) < 1e-4).sum()
+        assert abs(found[atom] - (gaps > 0).all(axis=1).sum()) <= in_doubt + 1e-9
+    assert found.max() > 5
+
+
+def test_a_group_alone_and_within_others(universe):
+    protein, part = universe.atoms, universe.select_atoms("resid 30-60")[::-1]
+    how = {"stop": 3, "backend": "serial"}
+    all_of_it = SASA(protein, n_points=100, compound="atoms").run(**how).results
+    within = SASA(part, surface=protein, n_points=100, compound="atoms").run(**how).results
+    alone = SASA(part, n_points=100, compound="atoms").run(**how).results
+    np.testing.assert_array_equal(within.sasa, all_of_it.sasa[:, part.indices])
+    assert (alone.sasa >= within.sasa).all()
+    assert (alone.total > within.total + 100).all()
+    residues = SASA(part, surface=protein, n_points=100, compound="residues").run(**how).results
+    assert residues.sasa.shape == (3, 31)
+    first = universe.select_atoms("resid 30").indices
+    np.testing.assert_allclose(residues.sasa[:, 0], all_of_it.sasa[:, first].sum(axis=1))
+    group = SASA(part + part, surface=protein, n_points=100).run(**how).results
+    np.testing.assert_allclose(group.sasa, within.total)
+    np.testing.assert_array_equal(group.sasa, group.total)
+    assert list(group.to_dataframe()) == ["frame", "time (ps)", "SASA (Å²)"]
+
+
+def test_radii(universe):
+    calphas = universe.select_atoms("name CA")[::-1]
+    how = {"stop": 1, "backend": "serial"}
+    bondi = SASA(calphas).run(**how).results.sasa
+    for same in ("bondi", {"c": 1.7}, np.full(214, 1.7)):
+        np.testing.assert_array_equal(SASA(calphas, radii=same).run(**how).results.sasa, bondi)
+    rowland = SASA(calphas, radii="rowland").run(**how).results.sasa
+    assert rowland == SASA(calphas, radii=np.full(214, 1.77)).run(**how).results.sasa != bondi
+    own = np.linspace(1, 2, 214)
+    found = SASA(calphas, radii=own, compound="atoms").run(**how).results.sasa
+    turned = SASA(calphas[::-1], radii=own[::-1], compound="atoms").run(**how).results.sasa
+    np.testing.assert_array_equal(found[:, ::-1], turned)
+
+
+def test_what_is_wrong_is_named(universe, adk, tmp_path):
+    changed, heavy = paceline.Universe(*adk), paceline.Universe(*adk)
+    changed.add_TopologyAttr("elements", ["C", "Xx"] + ["H"] * 3339)
+    with pytest.raises(SelectionError, match=r"elements Xx \(atoms .*give radii"):
+        SASA(changed)
+    heavy.select_atoms("resid 5 and name H[AB]*").masses = 3.024
+    with pytest.raises(SelectionError, match=r"elements none \(atoms HA, HB1"):
+        SASA(heavy)
+    with pytest.raises(SelectionError, match="no atoms"):
+        SASA(universe.atoms[:0])
+    with pytest.raises(SelectionError, match="3 atoms of the group are not in surface"):
+        SASA(universe.atoms[:10], surface=universe.atoms[3:])
+    for wrong, message in [
+        ({"n_points": 0}, "1 to 65,536"),
+        ({"n_points": 9.5}, "whole number"),
+        ({"probe_radius": -1}, "at least 0"),
+        ({"probe_radius": np.nan}, "at least 0"),
+        ({"compound": "segments"}, "group, residues, atoms"),
+        ({"radii": "none"}, "bondi, rowland"),
+        ({"radii": [1.7]}, "each of 3341 atoms"),
+        ({"radii": np.zeros(3341)}, "above 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SASA(universe, **wrong)
+    broken = spheres(tmp_path, [[1, 2, 3], [np.nan, 0, 0]], ["C", "C"])
+    with pytest.raises(ValueError, match=r"frame 0: atom 1 of the surface \(from 0\)"):
+        SASA(broken).run(backend="serial")
