@@ -126,16 +126,19 @@ impl Compound {
     /// the compound is far from zero, and what does not extend along an axis gives 0 exactly.
     fn tensor(&self, positions: &[f32]) -> Matrix3 {
         let first = transform::position(positions, self.first).map(f64::from);
-        let mut sums = [[Sum::ZERO; 5]; 3];
+        let mut sums = [Sum::ZERO; 9];
         let mut tile = EMPTY;
         for (weights, positions) in self.weights.iter().zip(positions.chunks(3 * TILE)) {
             reference::fill(&mut tile, positions, first);
-            for (sums, x) in sums.iter_mut().zip(&tile) {
-                reference::add_products(sums, weights, x, &tile);
-            }
+            reference::add_moments(&mut sums, weights, &tile);
         }
-        let sums = sums.map(|of_x| of_x.map(|sum| sum.total() / self.total));
-        std::array::from_fn(|i| std::array::from_fn(|j| sums[i][2 + j] - sums[i][0] * sums[j][0]))
+        let [x, y, z, xx, xy, xz, yy, yz, zz] = sums.map(|sum| sum.total() / self.total);
+        let [xy, xz, yz] = [xy - x * y, xz - x * z, yz - y * z];
+        [
+            [xx - x * x, xy, xz],
+            [xy, yy - y * y, yz],
+            [xz, yz, zz - z * z],
+        ]
     }
 }
 

@@ -302,6 +302,45 @@ pub fn add_products(sums: &mut [Sum; 5], weights: &Numbers, x: &Numbers, y: &Pos
     *sums = [s, ss, s0, s1, s2].map(Sum);
 }
 
+/// Add to Σ w x, Σ w y and Σ w z, and to Σ w x², Σ w x y, Σ w x z, Σ w y², Σ w y z and Σ w z².
+#[inline(never)]
+pub fn add_moments(sums: &mut [Sum; 9], weights: &Numbers, [x, y, z]: &Positions) {
+    let [
+        mut sx,
+        mut sy,
+        mut sz,
+        mut xx,
+        mut xy,
+        mut xz,
+        mut yy,
+        mut yz,
+        mut zz,
+    ] = sums.map(|sum| sum.0);
+    // Twice over the atoms: more sums at once than a processor has registers for take longer.
+    for first in (0..TILE).step_by(LANES) {
+        for lane in 0..LANES {
+            let i = first + lane;
+            let weighted = weights[i] * x[i];
+            sx[lane] += weighted;
+            xx[lane] += weighted * x[i];
+            xy[lane] += weighted * y[i];
+            xz[lane] += weighted * z[i];
+        }
+    }
+    for first in (0..TILE).step_by(LANES) {
+        for lane in 0..LANES {
+            let i = first + lane;
+            let (of_y, of_z) = (weights[i] * y[i], weights[i] * z[i]);
+            sy[lane] += of_y;
+            sz[lane] += of_z;
+            yy[lane] += of_y * y[i];
+            yz[lane] += of_y * z[i];
+            zz[lane] += of_z * z[i];
+        }
+    }
+    *sums = [sx, sy, sz, xx, xy, xz, yy, yz, zz].map(Sum);
+}
+
 /// Add to Σ w (x · R − y)².
 #[inline(never)]
 pub fn add_deviations(
