@@ -311,6 +311,26 @@ def test_fit_is_mdanalysis_s(weights, plane, rotation):
         assert_close(transformed(universe, [step]), expected)
 
 
+def test_a_fit_takes_a_weight_of_each_atom():
+    universe = tumbling()
+    crystal = MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small).select_atoms("name CA")
+    atoms = universe.select_atoms("protein and name CA C")
+    first = MDAnalysis.Merge(atoms)
+    by_mass, by_number = (
+        transformed(universe, [transform.fit(atoms, first, weights=weights)])
+        for weights in ("mass", 3 * atoms.masses)
+    )
+    # Relative to their mean, but for their last bits.
+    assert_close(by_mass, by_number)
+    with pytest.raises(ValueError, match="428 atoms"):
+        transformed(universe, [transform.fit(atoms, weights=[1.0, 2.0])])
+    other = universe.select_atoms("name N")
+    with pytest.raises(SelectionError, match="differ in mass"):
+        transformed(universe, [transform.fit(other, crystal)])
+    transformed(universe, [transform.fit(other, crystal, tol_mass=3)])
+    assert "weights=given" in transform.fit(atoms, weights=atoms.masses).parameters()
+
+
 def test_a_fit_starts_from_the_first_frame(ours):
     ca = ours.select_atoms("protein and name CA")
     ours.trajectory[4]

@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
 from paceline.analysis.results import Results, Table
-from paceline.errors import UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
 from paceline.transform.base import (
     Transform,
@@ -132,9 +132,14 @@ class AlignTraj(AnalysisBase):
             choose_atoms(reference, of_reference, "select"),
             choose_atoms(mobile, of_mobile, "select"),
         )
-        self.ref_atoms, self.mobile_atoms = align.get_matching_atoms(
-            *chosen, tol_mass=tol_mass, strict=strict, match_atoms=match_atoms
-        )
+        if len(chosen[1]) == 0:
+            raise SelectionError(f"select: no atoms match {of_mobile!r}")
+        try:
+            self.ref_atoms, self.mobile_atoms = align.get_matching_atoms(
+                *chosen, tol_mass=tol_mass, strict=strict, match_atoms=match_atoms
+            )
+        except align.SelectionError as error:
+            raise SelectionError(f"select: {error}") from None
         self._weights = relative_weights(self.ref_atoms, weights)
         self._fit = fit(
             self.mobile_atoms,

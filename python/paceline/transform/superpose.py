@@ -82,7 +82,7 @@ def fit(
     return _Fit(atomgroup, reference, weights, rotation, plane, tol_mass)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Fit:
     atomgroup: Any
     reference: Any
