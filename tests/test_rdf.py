@@ -123,6 +123,27 @@ def test_without_a_cell(adk, theirs, universe):
         assert np.array_equal(found.results.count, wanted.results.count)
 
 
+def test_running_coordination_numbers(adk_in_water, damaged):
+    universe = paceline.Universe(*adk_in_water)
+    first, second = universe.select_atoms("resname NA+"), universe.select_atoms("name OW")
+    rdf = InterRDF(first, second, nbins=80, range=(0.0, 8.0), norm="density").run(stop=3)
+    found = rdf.get_cdf()
+    assert found is rdf.results.cdf
+    wanted = []
+    for ts in universe.trajectory[:3]:
+        distances = MDAnalysis.lib.distances.distance_array(first, second, box=ts.dimensions)
+        wanted.append([(distances < edge).sum(axis=1).mean() for edge in rdf.results.edges[1:]])
+    np.testing.assert_allclose(found, np.mean(wanted, axis=0), atol=1e-3)
+    assert 4 < found[31] < 8
+    # Damaged frames do not count.
+    system, frames = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")
+    rdf = InterRDF(ca, ca, nbins=1, range=(0.0, 1.0), norm="none")
+    for options in ({}, {"frames": frames}):
+        rdf.run(on_error="skip", **options)
+        np.testing.assert_array_equal(rdf.get_cdf(), [np.nan if options else 1])
+
+
 def test_parameters_are_theirs():
     wanted = inspect.signature(theirs_rdf.InterRDF.__init__).parameters
     found = inspect.signature(InterRDF.__init__).parameters

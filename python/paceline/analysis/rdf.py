@@ -63,6 +63,8 @@ class InterRDF(AnalysisBase):
         Pairs in each bin, of all frames: whole numbers.
     results.rdf : numpy.ndarray of float64, shape (nbins,)
         The function, by its norm.
+    results.cdf : numpy.ndarray of float64, shape (nbins,)
+        After `get_cdf`: running coordination number, up to the end of each bin.
     results.volume_cum : float
         Sum of the cells' volumes over frames, Å³; with ``norm="rdf"`` alone.
 
@@ -158,6 +160,7 @@ class InterRDF(AnalysisBase):
     def finish(self, value: "_Counted") -> None:
         """Divide the counts by the norm."""
         edges = self._edges
+        self._n_counted = value.n_frames
         bins = 0.5 * (edges[:-1] + edges[1:])
         count = value.counts.astype(np.float64)
         rdf = count / self._norms(value)
@@ -168,6 +171,27 @@ class InterRDF(AnalysisBase):
         if self.norm == "rdf":
             arrays["volume_cum"] = value.volume
         self.results = Results(table=table, provenance=self.record(), **arrays)
+
+    def get_cdf(self) -> np.ndarray:
+        """Calculate the running coordination number, from the start of the range.
+
+        Where the groups share atoms and the range begins at 0, each of these counts itself.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (nbins,)
+            Atoms of `g2` around an atom of `g1`, up to the end of each bin: mean over the atoms of
+            `g1` and over frames. It is in `results.cdf`, too.
+
+        Raises
+        ------
+        AttributeError
+            The analysis was not run.
+        """
+        counts = np.cumsum(self.results.count)
+        n_centers = len(self.g1) * self._n_counted
+        self.results.cdf = counts / n_centers if n_centers else np.full(self.nbins, math.nan)
+        return self.results.cdf
 
     def _norms(self, value: "_Counted") -> np.ndarray:
         """Compute the norm of each bin."""
