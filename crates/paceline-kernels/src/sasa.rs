@@ -37,7 +37,8 @@ pub struct Sasa {
     /// Spheres that are reported, each with the number in the row that it adds to.
     output: Vec<[u32; 2]>,
     n_parts: usize,
-    patches: Vec<Patch>,
+    groups: Vec<Group>,
+    all_alive: Vec<Alive>,
 }
 
 impl Sasa {
@@ -72,7 +73,10 @@ impl Sasa {
             ));
         }
         let area = |radius: f64| 4.0 * std::f64::consts::PI * (radius + probe) * (radius + probe);
+        let groups: Vec<Group> = patches(n_points).chunks(LANES).map(Group::new).collect();
         Ok(Sasa {
+            all_alive: (0..).zip(&groups).map(Alive::new).collect(),
+            groups,
             columns: Columns::new(columns),
             radii: radii.iter().map(|radius| (radius + probe) as f32).collect(),
             areas: radii
@@ -81,12 +85,28 @@ impl Sasa {
                 .collect(),
             output: output.to_vec(),
             n_parts,
-            patches: patches(n_points),
         })
     }
 
-    /// Count the exposed points of each sphere that is reported.
+    /// Count the exposed points of each sphere that is reported: on wider registers where there are
+    /// such, by the same operations, so that the counts are the same.
     fn count(&self, grid: &Grid, scratch: &mut Scratch) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { self.count_by_avx2(grid, scratch) };
+        }
+        self.count_plainly(grid, scratch);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,popcnt")]
+    fn count_by_avx2(&self, grid: &Grid, scratch: &mut Scratch) {
+        self.count_plainly(grid, scratch);
+    }
+
+    #[inline(always)]
+    fn count_plainly(&self, grid: &Grid, scratch: &mut Scratch) {
         scratch.counts.clear();
         scratch.counts.resize(self.radii.len(), 0);
         let reported = &mut scratch.reported;
@@ -107,8 +127,12 @@ impl Sasa {
             for place in members {
                 let atom = grid.atoms[place] as usize;
                 if scratch.reported[atom] {
-                    let is_free =
-                        grid.find_neighbours(place, &scratch.rows, &mut scratch.neighbours);
+                    let is_free = grid.find_neighbours(
+                        place,
+                        &scratch.rows,
+                        &mut scratch.found,
+                        &mut scratch.neighbours,
+                    );
                     scratch.counts[atom] = match is_free {
                         true => self.exposed(&scratch.neighbours, &mut scratch.alive),
                         false => 0,
@@ -119,34 +143,23 @@ impl Sasa {
     }
 
     /// Count the points that no neighbour covers.
+    #[inline(always)]
     fn exposed(&self, neighbours: &[Vec<Neighbour>; CLASSES], alive: &mut Vec<Alive>) -> u32 {
-        alive.clear();
-        alive.extend((0..).zip(&self.patches).map(|(patch, of)| Alive {
-            patch,
-            points: of.points,
-        }));
+        alive.clone_from(&self.all_alive);
         for neighbour in neighbours.iter().flatten() {
             let mut n_alive = 0;
             for k in 0..alive.len() {
-                let Alive { patch, mut points } = alive[k];
-                let of = &self.patches[patch as usize];
-                let above = neighbour.above(of.centre);
-                let slack = of.radius * neighbour.most_length + ROUNDED;
-                if above > slack {
-                    continue;
-                }
-                if above > -slack {
-                    points &= !of.covered(neighbour);
-                }
-                alive[n_alive] = Alive { patch, points };
-                n_alive += usize::from(points != 0);
+                let mut of = alive[k];
+                self.groups[of.group as usize].cover(neighbour, &mut of);
+                alive[n_alive] = of;
+                n_alive += usize::from(of.patches != 0);
             }
             alive.truncate(n_alive);
             if n_alive == 0 {
                 return 0;
             }
         }
-        alive.iter().map(|of| of.points.count_ones()).sum()
+        alive.iter().map(Alive::count).sum()
     }
 }
 
@@ -184,15 +197,35 @@ struct Scratch {
     counts: Vec<u32>,
     reported: Vec<bool>,
     rows: Vec<Row>,
+    /// Rows and places of the spheres that meet one.
+    found: Vec<[u32; 2]>,
     neighbours: [Vec<Neighbour>; CLASSES],
     alive: Vec<Alive>,
 }
 
-/// A patch with points that no neighbour has covered so far.
+/// Patches of a group, and their points, that no neighbour has covered so far.
 #[derive(Debug, Clone, Copy)]
 struct Alive {
-    patch: u32,
-    points: u8,
+    group: u32,
+    patches: u8,
+    /// A byte for each patch; that of a patch that is covered wholly does not count.
+    points: u64,
+}
+
+impl Alive {
+    fn new((group, of): (u32, &Group)) -> Self {
+        Alive {
+            group,
+            patches: of.patches,
+            points: u64::from_le_bytes(of.members.each_ref().map(|patch| patch.points)),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        let left = (0..LANES).filter(|patch| self.patches >> patch & 1 != 0);
+        left.map(|patch| (self.points >> (8 * patch) & 0xff).count_ones())
+            .sum()
+    }
 }
 
 /// Another sphere: it covers the points u, on a sphere of radius 1, with u · `d` > `least`.
@@ -214,8 +247,58 @@ impl Neighbour {
     }
 }
 
-/// Points on a sphere of radius 1 that are close together.
+/// Patches that are tested together.
 #[derive(Debug, Clone)]
+struct Group {
+    axes: [[f32; LANES]; 3],
+    /// From each centre to the farthest point.
+    radii: [f32; LANES],
+    members: [Patch; LANES],
+    /// A bit for each patch.
+    patches: u8,
+}
+
+impl Group {
+    fn new(patches: &[Patch]) -> Self {
+        let members = std::array::from_fn(|k| patches.get(k).cloned().unwrap_or_default());
+        Group {
+            axes: [0, 1, 2].map(|axis| members.each_ref().map(|patch| patch.centre[axis])),
+            radii: members.each_ref().map(|patch| patch.radius),
+            members,
+            patches: low_bits(patches.len()),
+        }
+    }
+
+    /// Take off what a neighbour covers.
+    #[inline(always)]
+    fn cover(&self, neighbour: &Neighbour, left: &mut Alive) {
+        let [x, y, z] = &self.axes;
+        let (mut beyond, mut within) = ([0.0; LANES], [0.0; LANES]);
+        for k in 0..LANES {
+            let above = neighbour.above([x[k], y[k], z[k]]);
+            let slack = self.radii[k] * neighbour.most_length + ROUNDED;
+            beyond[k] = above - slack;
+            within[k] = above + slack;
+        }
+        left.patches &= !positive(&beyond);
+        let mut in_part = left.patches & positive(&within);
+        while in_part != 0 {
+            let patch = in_part.trailing_zeros() as usize;
+            in_part &= in_part - 1;
+            let covered = self.members[patch].covered(neighbour);
+            left.points &= !(u64::from(covered) << (8 * patch));
+            let is_left = left.points >> (8 * patch) & 0xff != 0;
+            left.patches &= !(u8::from(!is_left) << patch);
+        }
+    }
+}
+
+fn low_bits(n: usize) -> u8 {
+    (u16::MAX >> (16 - n)) as u8
+}
+
+/// Points on a sphere of radius 1 that are close together.
+#[derive(Debug, Clone, Default)]
 struct Patch {
     centre: [f32; 3],
     /// From the centre to the farthest point.
@@ -241,7 +324,7 @@ impl Patch {
             centre: centre.map(|x| x as f32),
             radius: radius as f32,
             axes,
-            points: (u16::MAX >> (16 - points.len())) as u8,
+            points: low_bits(points.len()),
         }
     }
 
@@ -249,18 +332,33 @@ impl Patch {
     #[inline(always)]
     fn covered(&self, neighbour: &Neighbour) -> u8 {
         let [x, y, z] = &self.axes;
-        positive(std::array::from_fn(|k| neighbour.above([x[k], y[k], z[k]])))
+        positive(&std::array::from_fn(|k| {
+            neighbour.above([x[k], y[k], z[k]])
+        }))
     }
 }
 
 /// A bit for each number above 0.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn positive(numbers: [f32; LANES]) -> u8 {
-    let mut bits = [0; LANES];
-    for (k, bit) in bits.iter_mut().enumerate() {
-        *bit = if numbers[k] > 0.0 { 1_u32 << k } else { 0 };
-    }
-    bits.iter().fold(0, |all, bit| all | bit) as u8
+fn positive(numbers: &[f32; LANES]) -> u8 {
+    use std::arch::x86_64::{_mm_cmpgt_ps, _mm_loadu_ps, _mm_movemask_ps, _mm_setzero_ps};
+    // SAFETY: every processor of this kind has these, and both loads are of four of the eight.
+    let [low, high] = unsafe {
+        [0, 4].map(|k| {
+            let four = _mm_loadu_ps(numbers.as_ptr().add(k));
+            _mm_movemask_ps(_mm_cmpgt_ps(four, _mm_setzero_ps()))
+        })
+    };
+    (low | high << 4) as u8
+}
+
+/// A bit for each number above 0.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn positive(numbers: &[f32; LANES]) -> u8 {
+    let numbered = numbers.iter().enumerate();
+    numbered.fold(0, |bits, (k, &x)| bits | u8::from(x > 0.0) << k)
 }
 
 /// Points on a golden spiral, on a sphere of radius 1: point k of n is at the height (2k + 1)/n − 1,
@@ -501,52 +599,65 @@ impl Grid {
     }
 
     /// Find the spheres that meet that of an atom; false if one of them holds it wholly.
+    #[inline(always)]
     fn find_neighbours(
         &self,
         place: usize,
         rows: &[Row],
+        found: &mut Vec<[u32; 2]>,
         neighbours: &mut [Vec<Neighbour>; CLASSES],
     ) -> bool {
         neighbours.iter_mut().for_each(Vec::clear);
-        let [x, y, z] = self.axes.each_ref().map(|axis| axis[place]);
+        let at = self.axes.each_ref().map(|axis| axis[place]);
         let radius = self.radii[place];
-        let half = 0.5 / radius;
-        for Row { places, shift } in rows {
-            let from = [x - shift[0], y - shift[1], z - shift[2]];
-            for begin in places.clone().step_by(LANES) {
+        let seen_from = |row: &Row| std::array::from_fn(|axis| at[axis] - row.shift[axis]);
+        let most = rows.iter().map(|row| row.places.len() + LANES).sum();
+        if found.len() < most {
+            found.resize(most, [0; 2]);
+        }
+        let mut n_found = 0;
+        for (number, row) in (0..).zip(rows) {
+            let from = seen_from(row);
+            for begin in row.places.clone().step_by(LANES) {
                 let mut meets = self.meeting(from, radius, begin);
-                let rest = places.end - begin;
+                let rest = row.places.end - begin;
                 if rest < LANES {
-                    meets &= (1 << rest) - 1;
+                    meets &= low_bits(rest);
                 }
-                while meets != 0 {
-                    let other = begin + meets.trailing_zeros() as usize;
-                    meets &= meets - 1;
-                    if other == place && *shift == [0.0; 3] {
-                        continue;
-                    }
-                    let d: [f32; 3] =
-                        std::array::from_fn(|axis| self.axes[axis][other] - from[axis]);
-                    let apart = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-                    let its = self.radii[other];
-                    if its >= radius && apart <= (its - radius) * (its - radius) {
-                        // Of equal spheres at one place, the first has the surface.
-                        if its > radius || self.atoms[other] < self.atoms[place] {
-                            return false;
-                        }
-                        continue;
-                    }
-                    let least = (apart + radius * radius - its * its) * half;
-                    // Those that cover most come first.
-                    let class = (least * half + 0.5) * CLASSES as f32;
-                    let most_length = (apart + USUAL * USUAL) * (0.5 / USUAL);
-                    neighbours[(class as usize).min(CLASSES - 1)].push(Neighbour {
-                        d,
-                        least,
-                        most_length,
-                    });
+                // Without a branch for each: none is foreseeable.
+                for k in 0..LANES {
+                    found[n_found] = [number, (begin + k) as u32];
+                    n_found += usize::from(meets >> k & 1);
                 }
             }
+        }
+        let half = 0.5 / radius;
+        for &[row, other] in &found[..n_found] {
+            let (row, other) = (&rows[row as usize], other as usize);
+            if other == place && row.shift == [0.0; 3] {
+                continue;
+            }
+            let from: [f32; 3] = seen_from(row);
+            let d: [f32; 3] = std::array::from_fn(|axis| self.axes[axis][other] - from[axis]);
+            let apart = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+            let its = self.radii[other];
+            let within = its - radius;
+            if apart <= within * within && within >= 0.0 {
+                // Of equal spheres at one place, the first has the surface.
+                if within > 0.0 || self.atoms[other] < self.atoms[place] {
+                    return false;
+                }
+                continue;
+            }
+            let least = (apart + radius * radius - its * its) * half;
+            // Those that cover most come first.
+            let class = (least * half + 0.5) * CLASSES as f32;
+            let class = (class as i32).clamp(0, CLASSES as i32 - 1);
+            neighbours[class as usize].push(Neighbour {
+                d,
+                least,
+                most_length: (apart + USUAL * USUAL) * (0.5 / USUAL),
+            });
         }
         true
     }
@@ -559,7 +670,7 @@ impl Grid {
         };
         let [x, y, z] = self.axes.each_ref().map(|axis| lanes(axis));
         let its = lanes(&self.radii);
-        positive(std::array::from_fn(|k| {
+        positive(&std::array::from_fn(|k| {
             let d = [x[k] - from[0], y[k] - from[1], z[k] - from[2]];
             let reach = radius + its[k];
             reach * reach - (d[0] * d[0] + d[1] * d[1] + d[2] * d[2])
