@@ -22,6 +22,8 @@ LETTERS = ("-", "H", "E")
 STATES = (("loop", "#dddddd"), ("helix", "#d55e00"), ("strand", "#0072b2"))
 #: Bits of the core's numbers.
 HELIX, STRAND = 1, 2
+#: Index of the letter for each sum of bits: helices come before strands.
+OF_BITS = np.array([0, 1, 2, 1], dtype=np.int8)
 
 
 class DSSP(AnalysisBase):
@@ -179,7 +181,7 @@ class DSSP(AnalysisBase):
         bits = np.where(left_out[:, None], 0, value).astype(np.uint8)
         onehot = np.stack([bits == 0, bits & HELIX > 0, bits & STRAND > 0], axis=-1)
         onehot[left_out] = False
-        numbers = onehot.argmax(axis=-1)
+        numbers = OF_BITS[bits]
         dssp = np.array(LETTERS)[numbers]
         dssp[left_out] = ""
         columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
@@ -188,7 +190,7 @@ class DSSP(AnalysisBase):
             columns[f"{name} (residues)"] = (
                 np.where(left_out, np.nan, count) if left_out.any() else count
             )
-        columns["structure"] = np.array(["".join(letters) for letters in dssp])
+        columns["structure"] = dssp.view(f"U{dssp.shape[1]}")[:, 0]
         numbers[left_out] = -1
         states = States(numbers, residues.resids, "residue", STATES)
         y = {f"{name} (residues)": name for name, _ in STATES}
