@@ -169,7 +169,7 @@ class DielectricConstant(AnalysisBase):
             raise UnsupportedError(
                 f"DielectricConstant needs neutral molecules: {len(wrong)} of {len(first)} are "
                 f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; take a "
-                "group without them"
+                "group without them, or add bonds that the topology lacks, as of virtual sites"
             )
         order = np.argsort(atoms)
         if (np.diff(atoms[order]) == 0).any():
