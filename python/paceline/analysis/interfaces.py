@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class PerFrame(Protocol):
     """Worker's half of an analysis that gives one row per frame.
 
-    With an attribute `checks_validity` that is true, its blocks have `validity` and no coordinates:
+    With an attribute `returns_new` that is true, each call returns an array of its own, which is
+    not copied. With `checks_validity` that is true, its blocks have `validity` and no coordinates:
     each frame is checked while it is decoded.
     """
 

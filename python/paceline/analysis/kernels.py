@@ -15,6 +15,8 @@ class CoreRows:
     such: whole numbers, which frames that were left out do not have.
     """
 
+    returns_new = True
+
     def __init__(
         self, kind: str, *arguments: Any, shape: tuple[int, ...] | None = None, dtype: Any = None
     ):

@@ -222,8 +222,10 @@ class Worker:
                 return tree_reduce(
                     [computation.compute(leaf) for leaf in leaves], computation.merge
                 )
-            # A copy: the function may fill the same array again for the next block.
-            rows = np.array(computation.compute(block))
+            rows = computation.compute(block)
+            if not getattr(computation, "returns_new", False):
+                # A copy: the function may fill the same array again for the next block.
+                rows = np.array(rows)
         except Exception as error:
             # A writer's own errors already name the file and the frame.
             if analysis.per_block and isinstance(error, UnwritableError | OSError):
