@@ -42,13 +42,13 @@ class Case:
 
     ours: Callable[[Any], Any]
     of_ours: Callable[[Any], np.ndarray]
-    theirs: Callable[[Any], Any]
-    of_theirs: Callable[[Any], np.ndarray]
+    theirs: Callable[[Any], Any] | None
+    of_theirs: Callable[[Any], np.ndarray] | None
     mdtraj: Callable[[Any, Any], np.ndarray] | None
     goal: float
     peers: Mapping[str, float]
     data: str = "adk"
-    #: Of MDAnalysis and MDTraj so many times fewer frames.
+    #: Of a tool so many times fewer frames; by default 10 of MDAnalysis and MDTraj.
     fewer: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1e-3
 
@@ -192,6 +192,28 @@ CASES: dict[str, Case] = {
         peers={REFERENCE: 3180},
         fewer={REFERENCE: 100},
     ),
+    "sasa-960": Case(
+        ours=ours("sasa", "SASA", group("protein"), n_points=960),
+        of_ours=lambda results: results.total,
+        theirs=None,
+        of_theirs=None,
+        mdtraj=sasa_of_mdtraj(960),
+        goal=9000,
+        peers={MDTRAJ: 195_000},
+        fewer={MDTRAJ: 500, OURS: 20},
+        tolerance=0.05,
+    ),
+    "sasa-100": Case(
+        ours=ours("sasa", "SASA", group("protein"), n_points=100),
+        of_ours=lambda results: results.total,
+        theirs=None,
+        of_theirs=None,
+        mdtraj=sasa_of_mdtraj(100),
+        goal=1800,
+        peers={MDTRAJ: 32_000},
+        fewer={MDTRAJ: 100, OURS: 5},
+        tolerance=0.05,
+    ),
     "average": Case(
         ours=ours("align", "AverageStructure", whole),
         of_ours=lambda results: results.positions,
@@ -255,8 +277,12 @@ def mdanalysis(data: Dataset, case: str) -> Run:
     warnings.simplefilter("ignore")
     universe = MDAnalysis.Universe(data.topology, data.trajectory("xtc"))
 
+    make, numbers = CASES[case].theirs, CASES[case].of_theirs
+    assert make is not None
+    assert numbers is not None
+
     def run(n: int) -> np.ndarray:
-        return CASES[case].of_theirs(CASES[case].theirs(universe).run(stop=n).results)
+        return numbers(make(universe).run(stop=n).results)
 
     return run
 
@@ -306,7 +332,7 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
     """Fill in the rows of one analysis; what could not be measured."""
     one = CASES[case]
     n = max(min(FRAMES[data.name], data.n_frames // 2), 1)
-    fewer = {tool: max(n // one.fewer.get(tool, 10), 1) for tool in (REFERENCE, MDTRAJ)}
+    fewer = {tool: max(n // one.fewer.get(tool, 1 if tool == OURS else 10), 1) for tool in TOOLS}
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
         _agree(case, ready)
@@ -318,7 +344,7 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
 
 
 def _has(case: Case, tool: str) -> bool:
-    return tool != MDTRAJ or case.mdtraj is not None
+    return {REFERENCE: case.theirs, MDTRAJ: case.mdtraj}.get(tool, case.ours) is not None
 
 
 def _agree(case: str, ready: list[Subject]) -> None:

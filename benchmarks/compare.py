@@ -129,7 +129,9 @@ def add_slopes(
                 subject.name,
                 *(f"{value:.1f}" for value in (time.median, time.low, time.high)),
                 f"{Spread.of(slope.cpu_per_item * 1e6).median:.1f}",
-                f"{Spread.of(gains(taken, REFERENCE, subject.name)).median:.1f}",
+                f"{Spread.of(gains(taken, REFERENCE, subject.name)).median:.1f}"
+                if REFERENCE in taken
+                else "-",
                 f"{Spread.of(slope.fixed * 1e3).median:.0f}",
                 # the loop's own memory can't be told from that of the process that starts it
                 "-" if subject.name == YARDSTICK else f"{subject.peak_memory():.0f}",

@@ -32,6 +32,7 @@ NAMES = {
     "rdf": "rdf.InterRDF",
     "rmsd": "rms.RMSD",
     "rmsf": "rms.RMSF",
+    "sasa": "sasa.SASA",
 }
 #: Parameters that take atoms, in a file as a selection.
 ATOMS = ("atomgroup", "mobile", "reference", "g1", "g2", "ag1", "ag2", "atoms", "surface", "u")
@@ -41,6 +42,7 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "rmsd": {"select": "backbone"},
         "rmsf": {"select": "protein and name CA", "align": True},
         "gyration": {"select": "protein"},
+        "sasa": {"select": "protein", "n_points": 100},
         "dssp": {"select": "protein"},
         "ramachandran": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},

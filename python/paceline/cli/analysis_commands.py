@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from paceline.cli.options import add_analysis_arguments, positive
+from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
 from paceline.cli.parser import CommandParser
 
 RMSD_EXAMPLES = """\
@@ -19,7 +19,8 @@ examples:
 RMSF_EXAMPLES = """\
 examples:
   paceline rmsf adk.psf fitted.dcd
-  paceline rmsf md.tpr md.xtc --unwrap --fit
+  paceline rmsf md.tpr md.xtc --unwrap --align
+  paceline rmsf md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv
   paceline rmsf md.tpr fitted.xtc --select "backbone" -o rmsf.tsv --plot rmsf.png
 """
 
@@ -100,6 +101,16 @@ def add_rmsf(commands: Any) -> CommandParser:
         epilog=RMSF_EXAMPLES,
     )
     add_analysis_arguments(parser, select="protein and name CA")
+    parser.section("calculation").add_argument(
+        "--align",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="TEXT",
+        help="superpose each frame on the average structure, which a first pass finds, by these "
+        "atoms [those of --select]",
+    )
+    add_memory_argument(parser)
     parser.set_defaults(run=run_rmsf, analysis_of=rmsf_of)
     return parser
 
@@ -117,7 +128,7 @@ def rmsf_of(args: argparse.Namespace) -> tuple[Any, Any]:
     from paceline.cli.analysis_steps import open_universe, selected
 
     universe = open_universe(args)
-    return universe, RMSF(selected(universe, args.select))
+    return universe, RMSF(selected(universe, args.select), align=args.align)
 
 
 def add_rdf(commands: Any) -> CommandParser:

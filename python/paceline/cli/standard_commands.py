@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.cli.options import add_analysis_arguments, add_memory_argument
+from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
 from paceline.cli.parser import CommandParser
 
 
@@ -124,5 +124,69 @@ COMMANDS = (
         "Secondary structure of each residue in each frame: helix (H), strand (E) or neither (-), "
         "by hydrogen bonds between backbone atoms.",
         ("adk.psf adk.dcd -o dssp.csv --plot dssp.png",),
+    ),
+    Command(
+        "sasa",
+        "sasa.SASA",
+        "protein",
+        "solvent-accessible surface area",
+        "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
+        "Rupley), of the selected atoms as if there were no others.",
+        (
+            "adk.psf adk.dcd -o sasa.csv --plot sasa.png",
+            "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",
+        ),
+        {
+            "n_points": {
+                "type": positive,
+                "default": 960,
+                "metavar": "N",
+                "help": "points on each sphere [%(default)s]",
+            },
+            "probe_radius": {
+                "type": float,
+                "default": 1.4,
+                "metavar": "Å",
+                "help": "radius of the solvent, Å [%(default)s]",
+            },
+            "compound": {
+                "choices": ("group", "residues", "atoms"),
+                "default": "group",
+                "help": "area of all atoms together, of each residue, or of each atom "
+                "[%(default)s]",
+            },
+        },
+    ),
+    Command(
+        "pca",
+        "pca.PCA",
+        "protein and name CA",
+        "principal components of the motion",
+        "Principal components of the positions, in decreasing order of their variance (Å²): a "
+        "table of variances, or as .npz all components, and projections of all frames on some.",
+        (
+            "adk.psf adk.dcd --align -o pca.csv --plot pca.png",
+            "md.tpr md.xtc --unwrap --align --n-components 10 --n-projected 3 -o pca.npz",
+        ),
+        {
+            "align": {
+                "action": "store_true",
+                "default": False,
+                "help": "superpose each frame on the first one before",
+            },
+            "n_components": {
+                "type": positive,
+                "default": None,
+                "metavar": "N",
+                "help": "components to keep [all]",
+            },
+            "n_projected": {
+                "type": positive,
+                "default": 0,
+                "metavar": "N",
+                "help": "components that all frames are projected on [none]",
+            },
+        },
+        stages=True,
     ),
 )
