@@ -23,8 +23,16 @@ ROOT = Path(__file__).parents[1]
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
 #: One of each way to measure, and those that take long.
-EXPERIMENTS = ["distances", "mpi_io", "oversubscription"]
-LONG = ["splitting", "chunking", "access", "snapshot_methods", "snapshot_runs"]
+EXPERIMENTS = ["mpi_io"]
+LONG = [
+    "distances",
+    "oversubscription",
+    "splitting",
+    "chunking",
+    "access",
+    "snapshot_methods",
+    "snapshot_runs",
+]
 
 needs_mpi = pytest.mark.skipif(
     not (find_spec("mpi4py") and any(map(shutil.which, ("mpiexec", BESIDE / "mpiexec")))),

@@ -108,7 +108,7 @@ def test_what_is_kept_is_not_done_again(atoms, broken, tmp_path, monkeypatch):
     done = []
     compute = RMSF(atoms).prepare().__class__.compute
     monkeypatch.setattr(
-        "paceline.analysis.rms._Moments.compute",
+        "paceline.analysis.kernels.CoreMoments.compute",
         lambda self, block: done.extend(block.frames) or compute(self, block),
     )
     go_on(atoms, broken, backend="serial")
@@ -525,7 +525,7 @@ def test_a_resumed_run_is_kept_once_there_is_room(atoms, broken, whole, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full_at_first)
-        patch.setattr("paceline.analysis.rms._Moments.compute", enough)
+        patch.setattr("paceline.analysis.kernels.CoreMoments.compute", enough)
         with (
             pytest.warns(PacelineWarning, match="No space left on device: the run goes on"),
             pytest.raises(AnalysisError) as caught,

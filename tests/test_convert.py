@@ -343,7 +343,9 @@ def test_a_full_disk_leaves_nothing(ending, backend, adk, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ending", [".xtc", ".nc", ".h5md"])
+@pytest.mark.parametrize(
+    "ending", [".xtc", *(pytest.param(one, marks=pytest.mark.full) for one in (".nc", ".h5md"))]
+)
 def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(ending, adk, tmp_path):
     out = tmp_path / f"out{ending}"
     code = f"""

@@ -840,7 +840,9 @@ def test_ctrl_c_while_a_process_starts_ends_a_command(adk, tmp_path):
 
 
 @needs_proc
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.full), signal.SIGKILL]
+)
 def test_workers_end_with_their_parent(number, adk, tmp_path):
     marker = tmp_path / "begun"
     argv = ["rmsd", *adk, "-o", str(tmp_path / "a.csv"), "--backend", "processes"]

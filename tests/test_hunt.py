@@ -118,6 +118,7 @@ class Bad(TrajectoryTrial):
         return "unseen", str(len(bytes(b"1" * 2 * mutations.MEMORY)))
 
 
+@pytest.mark.full
 def test_crashes_hangs_and_memory_are_found(monkeypatch):
     monkeypatch.setitem(mutations.TRIALS, "dcd", Bad)
     monkeypatch.setattr(mutations, "MEMORY", 64 << 20)

@@ -79,7 +79,14 @@ def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ranks copy results elsewhere")
 @pytest.mark.parametrize(
-    "how", ["shared", "kept in a file", "no file", "cannot open", "another process"]
+    "how",
+    [
+        *("shared", "another process"),
+        *(
+            pytest.param(how, marks=pytest.mark.full)
+            for how in ("kept in a file", "no file", "cannot open")
+        ),
+    ],
 )
 def test_ranks_of_a_host_share_large_results(how, adk):
     found = mpirun(4, SCRIPTS / "shared_results.py", *adk, how)

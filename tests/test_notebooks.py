@@ -109,7 +109,9 @@ def leftovers():
 class TestStopButton:
     """A run that is interrupted leaves a kernel in which the next one works."""
 
-    @pytest.mark.parametrize("backend", ["threads", "processes"])
+    @pytest.mark.parametrize(
+        "backend", [pytest.param("threads", marks=pytest.mark.full), "processes"]
+    )
     def test_next_run_works(self, backend, kernel, adk_xtc):
         assert kernel(SETUP.format(**adk_xtc._asdict())) == ""
         assert (

@@ -48,7 +48,9 @@ def assert_same(found, wanted):
         assert np.array_equal(ours, others, equal_nan=True)
 
 
-@pytest.fixture(scope="module", params=["DCD", "XTC", "damaged XTC"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("DCD", marks=pytest.mark.full), "XTC", "damaged XTC"]
+)
 def system(request, adk, adk_xtc, damaged):
     """A Universe, options of all runs of it, and what one thread computes, one by one."""
     files = {"DCD": adk, "XTC": adk_xtc, "damaged XTC": damaged[0]}[request.param]

@@ -189,6 +189,7 @@ def test_both_scalings_of_threads(adk, tmp_path, run):
     assert "weak scaling" in svg.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_pairs_of_two_groups(adk, tmp_path, run):
     runs = tmp_path / "runs.csv"
     groups = ("--select", "name CA", "--select-2", "name CA CB", "--norm", "none")

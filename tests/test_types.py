@@ -56,6 +56,7 @@ def test_package_has_the_marker_of_types():
     assert files("paceline").joinpath("py.typed").is_file()
 
 
+@pytest.mark.full
 def test_types_of_results_are_revealed(check):
     checked = check(SCRIPT)
     assert checked.returncode == 0, checked.stdout

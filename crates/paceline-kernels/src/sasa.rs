@@ -789,6 +789,32 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn wider_registers_count_the_same_points() {
+        if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1")) {
+            return;
+        }
+        let (frame, radii) = atoms(&mut Random(5));
+        let columns: Vec<usize> = (0..N_ATOMS).collect();
+        let output: Vec<[u32; 2]> = (0..N_ATOMS as u32).map(|k| [k, k]).collect();
+        for dimensions in CELLS {
+            for n_points in [7, 100, 961] {
+                let sasa = Sasa::new(&columns, &radii, 1.4, n_points, &output, N_ATOMS).unwrap();
+                let mut grid = Grid::default();
+                let cell = Cell::new(dimensions).ok();
+                let positions = frame.as_chunks().0;
+                grid.sort(positions, &sasa.radii, cell.as_ref()).unwrap();
+                let (mut wide, mut plain) = (Scratch::default(), Scratch::default());
+                // SAFETY: the processor has what the function is compiled for.
+                unsafe { sasa.count_by_avx2(&grid, &mut wide) };
+                sasa.count_plainly(&grid, &mut plain);
+                assert_eq!(wide.counts, plain.counts);
+                assert!(plain.counts.iter().any(|&n| n > 0));
+            }
+        }
+    }
+
+    #[test]
     fn patches_hold_each_point_once() {
         for n_points in [1, 7, 8, 9, 100, 960, 1001] {
             let patches = patches(n_points);

@@ -305,7 +305,8 @@ def advise(
     Raises
     ------
     UnsupportedError
-        Another backend, several Universes, or an analysis that writes a file.
+        Another backend, several Universes, or an analysis that writes a file or passes over the
+        frames several times.
     ValueError
         No frames, or fewer than one worker.
 

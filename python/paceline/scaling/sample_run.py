@@ -171,6 +171,12 @@ class SampleRun:
         *,
         skip_damaged: bool,
     ):
+        for analysis in analyses:
+            if analysis.stages > 1:
+                raise UnsupportedError(
+                    f"{analysis.name} passes over the frames {analysis.stages} times, and advice "
+                    "is about one pass; ask for it without what needs another"
+                )
         begun = time.perf_counter()
         self._run = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
         self._t_open = time.perf_counter() - begun
