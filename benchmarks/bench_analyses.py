@@ -386,7 +386,7 @@ def _together(asked: Options, data: Dataset) -> Table:
     import paceline
 
     universe = paceline.Universe(data.topology, data.trajectory("xtc"))
-    n = max(min(4 * FRAMES["adk"], data.n_frames), 1)
+    n = max(min(FRAMES["adk"], data.n_frames), 1)
 
     def seconds(names: list[str], n_workers: int) -> float:
         analyses = [CASES[case].ours(universe) for case in names]
