@@ -25,6 +25,17 @@ def files(request, adk_xtc, damaged):
 
 
 @pytest.mark.parametrize("name", ANALYSES)
+@pytest.mark.parametrize(
+    "where",
+    [
+        "processes-2",
+        *(
+            pytest.param(one, marks=pytest.mark.full)
+            for one in ("threads-2", "ProcessPoolExecutor", "dask")
+        ),
+    ],
+    indirect=True,
+)
 def test_same_bits(name, files, where):
     universe, options = files
     wanted, _ = run(name, universe, backend="serial", block_frames=16, **options)

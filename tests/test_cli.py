@@ -528,6 +528,7 @@ def test_info_lists_the_groups_of_a_topology(adk, tmp_path, run):
     assert "-n needs a topology" in run("info", adk.trajectory, "-n", index)[2]
 
 
+@pytest.mark.full
 def test_index_split_and_advise_as_json(adk, adk_in_water, tmp_path, run):
     path = shutil.copy(adk_in_water.trajectory, tmp_path)
     (made,) = document(run("index", "--json", path)[1], "index")["files"]

@@ -102,6 +102,7 @@ def index_file(tmp_path):
     return path
 
 
+@pytest.mark.full
 def test_groups_of_an_index_file(index_file, run, adk):
     files = (*adk, "-n", index_file, "--end", "3")
     wanted = run("rmsd", *adk, "--end", "3", "--select", "index 0:5")[1]

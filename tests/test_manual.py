@@ -50,7 +50,7 @@ OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "pre
 #: Commands that take seconds with any file run on one page; on others their words are parsed.
 ONCE = {"advise": "docs/advise.md", "bench": "docs/scaling.md"}
 #: Pages whose blocks take longest, and are left to `make test-all`.
-SLOW = ("docs/advise.md", "docs/backends.md", "docs/scaling.md")
+SLOW = ("docs/advise.md", "docs/backends.md", "docs/drop-in.md", "docs/scaling.md")
 #: A script for MDAnalysis.
 SCRIPT = """
 import MDAnalysis as mda

@@ -163,6 +163,7 @@ def run(capsys):
     return run
 
 
+@pytest.mark.full
 def test_both_scalings_of_threads(adk, tmp_path, run):
     runs, png, svg = (tmp_path / name for name in ("runs.csv", "a.png", "a.svg"))
     status, out, err = run(

@@ -98,7 +98,7 @@ def peak_of_gathering(n_atoms, buffer):
     [
         ("CONFIG", "ordered", nacl.LARGE, 8),
         pytest.param("NetCDF", "ordered", nacl.LARGE, 8, marks=pytest.mark.full),
-        ("H5MD", "permuted", 48, 2),
+        pytest.param("H5MD", "permuted", 48, 2, marks=pytest.mark.full),
     ],
 )
 def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells, buffer):

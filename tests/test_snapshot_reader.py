@@ -274,7 +274,11 @@ def test_examples_run_on_a_rank():
 
 @pytest.mark.parametrize(
     ("n_ranks", "name"),
-    [(8, "md.nc"), pytest.param(16, "md.nc", marks=pytest.mark.full), (8, "md.h5md")],
+    [
+        (8, "md.nc"),
+        pytest.param(16, "md.nc", marks=pytest.mark.full),
+        pytest.param(8, "md.h5md", marks=pytest.mark.full),
+    ],
 )
 def test_ranks_that_agree_do_not_gather_what_each_says(n_ranks, name, tmp_path):
     status, said, errors = mpirun(n_ranks, SCRIPTS / "snapshot_agreements.py", tmp_path / name)

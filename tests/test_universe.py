@@ -438,6 +438,7 @@ def test_chains_with_other_formats(adk):
     np.testing.assert_allclose(result[:, 2], expected[:, 2], atol=2e-5)
 
 
+@pytest.mark.full
 def test_transformations(adk):
     results = []
     for kind in (paceline.Universe, MDAnalysis.Universe):
