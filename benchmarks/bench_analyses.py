@@ -12,6 +12,7 @@ sum of each alone, and two workers beside one.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -102,25 +103,20 @@ def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
     return 10 * mdtraj.compute_distances(trajectory, pairs, periodic=False)
 
 
-def theirs(module: str, name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-    """Make MDAnalysis's class, of groups that selections name."""
-    return _of_class("MDAnalysis", module, name, arguments, options)
-
-
-def ours(module: str, name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-    """Make paceline's class, of groups that selections name."""
-    return _of_class("paceline", module, name, arguments, options)
-
-
-def _of_class(
-    package: str, module: str, name: str, arguments: Any, options: Any
+def of_class(
+    package: str, module: str, name: str, *arguments: Any, **options: Any
 ) -> Callable[[Any], Any]:
+    """Make an analysis of a package; `arguments` may be functions of the Universe."""
+
     def make(universe: Any) -> Any:
         made = getattr(import_module(f"{package}.analysis.{module}"), name)
         given = [value(universe) if callable(value) else value for value in arguments]
         return made(*given, **options)
 
     return make
+
+
+ours, theirs = partial(of_class, "paceline"), partial(of_class, "MDAnalysis")
 
 
 def group(selection: str) -> Callable[[Any], Any]:

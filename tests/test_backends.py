@@ -12,6 +12,7 @@ from helpers.barrier import meet
 
 import paceline
 import paceline._util.machine
+from paceline._util.machine import free_memory_fraction
 from paceline.backends import available_cpus, make_backend
 
 SCRIPT = """
@@ -158,6 +159,42 @@ def test_affinity_and_slurm_and_quota_limit(machine):
     machine.setenv("SLURM_CPUS_PER_TASK", "0")
     assert available_cpus() == 1
     assert make_backend("processes").n_workers == 1
+
+
+def memory(root, own, *, total=1000, available=800):
+    meminfo = root / "meminfo"
+    meminfo.write_text(f"MemTotal: {total} kB\nMemFree: 10 kB\nMemAvailable: {available} kB\n")
+    return free_memory_fraction(meminfo, root, own)
+
+
+def test_free_memory_of_the_machine(tmp_path):
+    assert memory(tmp_path, tmp_path / "none") == 0.8
+    assert free_memory_fraction(tmp_path / "none", tmp_path, tmp_path / "none") == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "limit", "used"),
+    [
+        ("0::/job/step\n", "job", "memory.max", "memory.current"),
+        ("4:memory:/job/step\n", "memory/job", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_free_memory_of_a_cgroup(line, folder, limit, used, tmp_path):
+    own = tmp_path / "own"
+    own.write_text(line)
+    job = tmp_path / folder
+    job.mkdir(parents=True)
+    (job / limit).write_text("max\n")
+    (job / used).write_text("300000\n")
+    assert memory(tmp_path, own) == 0.8
+    (job / limit).write_text("400000\n")
+    assert memory(tmp_path, own) == pytest.approx(0.25)
+    # What only holds files in the page cache gives way.
+    (job / "memory.stat").write_text("anon 100000\ninactive_file 100000\n")
+    assert memory(tmp_path, own) == pytest.approx(0.5)
+    (job / used).write_text("600000\n")
+    assert memory(tmp_path, own) == 0
 
 
 def quotas(root, own):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.analysis.battery import DEFAULTS, Battery
+from paceline.analysis.battery import DEFAULTS, NAMES, Battery
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import SelectionError, UnsupportedError
@@ -102,7 +102,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
         (
             "[rmds]",
             UnsupportedError,
-            r"\[rmds\]: there is no analysis 'rmds'; a battery takes .*rmsd",
+            r"\[rmds\]: there is no analysis 'rmds'; expected .*rmsd",
         ),
         ("[a]\nanalysis = 3", UnsupportedError, "there is no analysis 3"),
         ("[a]\nanalysis = 'rms.Table'", UnsupportedError, "there is no analysis"),
@@ -119,6 +119,30 @@ def test_what_a_file_cannot_say(text, error, message, universe, tmp_path):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(error, match=message):
         Battery.from_file(path, universe)
+
+
+#: Parameters of analyses that need more than a selection.
+NEEDED = {
+    "contacts": {
+        "select": ["name OE*", "name NZ"],
+        "refgroup": ["name OE*", "name NZ"],
+        "method": "soft_cut",
+    },
+    "rdf": {"g1": "name OW", "g2": "name HW1"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_can_be_described(name, adk_in_water):
+    """By selections alone."""
+    universe = paceline.Universe(*adk_in_water)
+    universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
+    given = NEEDED.get(name, {"select": "protein and resid 1-40"})
+    battery = Battery({name: given}, universe).run(stop=2)
+    assert battery.analyses[name].results
+    if name not in NEEDED:
+        atoms = battery.analyses[name].indices
+        assert set(atoms) <= set(universe.select_atoms("protein and resid 1-41").indices)
 
 
 def test_commands(file, adk_xtc, tmp_path, run):

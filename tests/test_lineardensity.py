@@ -11,6 +11,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 import paceline
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.schedule.worker import Worker
 
 #: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
 VOLUME = 6.02214129e23 * 1e-24
@@ -163,6 +164,33 @@ def test_same_bits_on_every_backend(where, tmp_path_factory):
             )
         ]
         assert bits[0] == bits[1] == bits[2]
+
+
+def test_it_resumes(tmp_path, monkeypatch):
+    random = np.random.default_rng(9)
+    files = make(tmp_path, random.uniform(0, 50, (70, 30, 3)), [[52, 52, 52, 90, 90, 90]] * 70)
+
+    def density(**options):
+        atoms = paceline.Universe(*files).atoms
+        results = LinearDensity(atoms, binsize=1.0).run(backend="serial", **options).results
+        return results.y.mass_density_stddev.tobytes()
+
+    wanted, path = density(), tmp_path / "checkpoint"
+    do_block, done = Worker.run, []
+
+    def failing(self, task):
+        if len(done) == 2:
+            raise KeyError("interrupted")
+        done.append(task)
+        return do_block(self, task)
+
+    monkeypatch.setattr("paceline.checkpoint.INTERVAL", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "run", failing)
+        with pytest.raises(KeyError, match="interrupted"):
+            density(block_frames=16, checkpoint=path)
+    assert path.exists()
+    assert density(checkpoint=path) == wanted
 
 
 def test_what_is_touched_after_a_run(tmp_path):

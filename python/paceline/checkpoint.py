@@ -293,7 +293,8 @@ class Checkpoint:
             kept = "nothing was done yet"
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
-            n_all = sum(len(one.plan.frames) for one in self._runs)
+            # Of stages that have not begun, too.
+            n_all = sum(len(one.plan.frames) * one.n_stages for one in self._runs if not one.stage)
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
             print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)

@@ -51,7 +51,7 @@ def run(
     max_memory: int | str | None = None,
     checkpoint: str | os.PathLike | Checkpoint | None = None,
 ) -> Any:
-    """Run analyses, in one pass over each trajectory, or as few as their stages need.
+    """Run analyses, in one pass over each trajectory, or in as many as their stages need.
 
     Parameters
     ----------

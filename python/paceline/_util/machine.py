@@ -94,18 +94,18 @@ def available_cpus() -> int:
     return max(1, min(counts))
 
 
-def free_memory(
+def free_memory_fraction(
     meminfo: Path = Path("/proc/meminfo"),
     root: Path = Path("/sys/fs/cgroup"),
     own: Path = Path("/proc/self/cgroup"),
 ) -> float:
-    """Part of the memory that is free, of the machine or of this process's cgroup: 0 to 1.
+    """Fraction of the memory that is free: the least of the machine's and of its cgroups'.
 
-    It is 0 where the system does not say.
+    It is 0 where the system does not tell.
 
     Examples
     --------
-    >>> 0 <= free_memory() <= 1
+    >>> 0 <= free_memory_fraction() <= 1
     True
     """
     sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}

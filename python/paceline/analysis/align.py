@@ -9,7 +9,7 @@ import numpy as np
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
-from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
+from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
@@ -389,7 +389,7 @@ class AverageStructure(AnalysisBase):
         positions = reference_positions(self.ref_atoms, self.ref_frame, transforms)
         return CoreMoments(positions.astype(np.float64), self._weights)
 
-    def finish(self, value: MomentSums) -> None:
+    def finish(self, value: Moments) -> None:
         """Make a Universe of the mean positions, and write it."""
         from MDAnalysis import Merge, Writer
 

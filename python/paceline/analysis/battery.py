@@ -35,7 +35,10 @@ NAMES = {
     "sasa": "sasa.SASA",
 }
 #: Parameters that take atoms, in a file as a selection.
-ATOMS = ("atomgroup", "mobile", "reference", "g1", "g2", "ag1", "ag2", "atoms", "surface", "u")
+ATOMS = (
+    *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
+    *("g1", "g2", "ag1", "ag2", "ag3"),
+)
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "protein and name CA": {
@@ -182,7 +185,7 @@ class Battery:
         return cls(descriptions, universe)
 
     def run(self, **options: Any) -> Self:
-        """Run all analyses in one pass over the frames, or as few as their stages need.
+        """Run all analyses in one pass over the frames, or in as many as their stages need.
 
         Parameters
         ----------
@@ -232,7 +235,7 @@ class Battery:
         Returns
         -------
         list of Path
-            Those of which the results decide included.
+            Names of tables and of arrays, of which `save` writes one for each analysis.
         """
         names = ["index.html", "timings.html", "battery.toml"]
         names += [
@@ -316,13 +319,13 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
     if Path(name).name != name or name in ("", ".", ".."):
         raise UnsupportedError(f"[{name}]: the name is that of files, and cannot be so")
     given = dict(description)
-    cls = _class_of(name, given.pop("analysis", name))
+    cls = class_of(given.pop("analysis", name), f"[{name}]: ")
     known = inspect.signature(cls).parameters
     first = next(iter(known))
-    if first in ATOMS and first not in given and "select" not in known:
+    atoms = {first, *ATOMS} if first == "select" else set(ATOMS)
+    if first in atoms and (first == "select" or "select" not in known) and first not in given:
         given[first] = given.pop("select", "all")
-    elif first not in given:
-        given[first] = universe
+    given.setdefault(first, universe)
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise UnsupportedError(
@@ -330,10 +333,10 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
             f"{', '.join(key for key in known if key not in ('verbose', 'kwargs'))}"
         )
     for key, value in given.items():
-        if key in ATOMS and isinstance(value, str):
+        if key in atoms and isinstance(value, str):
             given[key] = _select(name, key, value, universe)
-        elif key in ATOMS and isinstance(value, list):
-            given[key] = [_select(name, key, one, universe) for one in value]
+        elif key in atoms and isinstance(value, list):
+            given[key] = tuple(_select(name, key, one, universe) for one in value)
     try:
         return cls(**given)
     except (TypeError, ValueError) as error:
@@ -341,8 +344,8 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
         raise
 
 
-def _class_of(name: str, analysis: Any) -> type[AnalysisBase]:
-    """Find a class by a short name, or by module and class."""
+def class_of(analysis: Any, where: str = "") -> Any:
+    """Find a class by a short name, or by module and class; `where` begins an error's message."""
     path = NAMES.get(analysis, analysis) if isinstance(analysis, str) else ""
     module, _, words = path.rpartition(".")
     try:
@@ -351,8 +354,8 @@ def _class_of(name: str, analysis: Any) -> type[AnalysisBase]:
         found = None
     if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
         raise UnsupportedError(
-            f"[{name}]: there is no analysis {analysis!r}; a battery takes "
-            f"{', '.join(sorted(NAMES))}, or module and class below paceline.analysis"
+            f"{where}there is no analysis {analysis!r}; expected {', '.join(sorted(NAMES))}, "
+            "or module and class below paceline.analysis"
         )
     return found
 

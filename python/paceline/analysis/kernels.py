@@ -1,6 +1,6 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -75,38 +75,30 @@ class CoreSuperposed:
         return self._bound
 
 
-#: Number of frames; mean (Å) and sum of squared deviations (Å²) of each coordinate; sum of the
-#: frames' RMSDs (Å).
-MomentSums = tuple[int, np.ndarray, np.ndarray, float]
+#: Number of frames; mean, and sum of squared deviations from it, of each of some numbers; sum of
+#: the frames' RMSDs (Å) where positions are superposed. A plain tuple, for checkpoints.
+Moments = tuple[int, np.ndarray, np.ndarray, float]
+
+
+def merge_moments(left: Moments, right: Moments) -> Moments:
+    """Add the moments of the frames that follow, to the arrays of the left."""
+    count = _core.merge_moments(*left[:3], *right[:3])
+    return count, left[1], left[2], left[3] + right[3]
 
 
 class CoreMoments(CoreSuperposed):
-    """Moments of each coordinate, and the sum of the RMSDs of what is superposed."""
+    """Moments of each coordinate (Å, Å²), and the sum of the RMSDs of what is superposed."""
 
-    def compute(self, block: Block) -> MomentSums:
+    def compute(self, block: Block) -> Moments:
         """Accumulate the frames of a leaf."""
         core, n_atoms = self.bind(block)
         mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
         count, rmsd = core.add_to_moments(block.raw[0], mean, squares)
         return count, mean, squares, rmsd
 
-    def merge(self, left: MomentSums, right: MomentSums) -> MomentSums:
+    def merge(self, left: Moments, right: Moments) -> Moments:
         """Merge the moments of neighbours."""
-        count = _core.merge_moments(*left[:3], *right[:3])
-        return count, left[1], left[2], left[3] + right[3]
-
-
-class Moments(NamedTuple):
-    """Number of frames; mean, and sum of squared deviations from it, of each of some numbers."""
-
-    n_frames: int
-    mean: np.ndarray
-    squares: np.ndarray
-
-    @property
-    def variance(self) -> np.ndarray:
-        """Mean squared deviation; NaN without frames."""
-        return self.squares / self.n_frames if self.n_frames else np.full_like(self.squares, np.nan)
+        return merge_moments(left, right)
 
 
 class RowMoments:
@@ -119,11 +111,11 @@ class RowMoments:
         """Compute the moments of a leaf, of shape (1, n_columns)."""
         rows = self._rows.compute(block)
         mean, squares = np.zeros((1, rows.shape[1])), np.zeros((1, rows.shape[1]))
-        return Moments(_core.accumulate_rows(rows, mean, squares), mean, squares)
+        return _core.accumulate_rows(rows, mean, squares), mean, squares, 0.0
 
     def merge(self, left: Moments, right: Moments) -> Moments:
-        """Merge the moments of two neighbours, into the left ones."""
-        return Moments(_core.merge_moments(*left, *right), left.mean, left.squares)
+        """Merge the moments of neighbours."""
+        return merge_moments(left, right)
 
 
 #: Number of frames; mean of each coordinate (Å); sums of the products of deviations (Å²), the upper

@@ -156,7 +156,8 @@ class LinearDensity(AnalysisBase):
         """Divide the moments by the number of frames."""
         from MDAnalysis.units import constants
 
-        mean, deviation = value.mean[0], np.sqrt(value.variance[0])
+        count, means, squares, _ = value
+        mean, deviation = means[0], np.sqrt(squares[0] / count if count else np.nan * squares[0])
         (end, *slices), split = mean[6 * self.nbins :], (3, 2, self.nbins)
         densities, deviations = (
             values[: 6 * self.nbins].reshape(split)

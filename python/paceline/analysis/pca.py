@@ -13,6 +13,9 @@ from paceline.analysis.results import Results, Table
 from paceline.errors import SelectionError
 from paceline.transform.base import choose_atoms, first_positions
 
+#: Components that figures show, at most.
+DRAWN = 20
+
 
 class PCA(AnalysisBase):
     r"""Principal component analysis of the positions of atoms.
@@ -220,7 +223,10 @@ class PCA(AnalysisBase):
             "cumulated variance": fractions[:n],
         }
         label = "cumulated variance"
-        table = Table(columns, "component", {label: label}, label)
+        # The others add so little that their curve is flat.
+        first = {title: values[:DRAWN] for title, values in columns.items()}
+        drawn = Table(first, "component", {label: label}, "cumulated fraction of the variance")
+        table = Table(columns, "component", {label: label}, label, drawn)
         arrays = {"projection": self.results.projection} if self.n_projected else {}
         self.results = Results(
             table=table,

@@ -8,7 +8,7 @@ import numpy as np
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
-from paceline.analysis.kernels import CoreMoments, CoreRows, MomentSums
+from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results, Table
 from paceline.errors import SelectionError
 from paceline.transform.base import (
@@ -278,12 +278,12 @@ class RMSF(AnalysisBase):
         reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
         return CoreMoments(reference, moved=slice(len(self._fitted)))
 
-    def next_stage(self, value: MomentSums) -> Reduction:
+    def next_stage(self, value: Moments) -> Reduction:
         """Superpose on the mean positions that were found."""
         mean = value[1]
         return CoreMoments(mean, moved=slice(0 if self.align is True else len(mean), None))
 
-    def finish(self, value: MomentSums) -> None:
+    def finish(self, value: Moments) -> None:
         """Fluctuations from the merged moments."""
         count, _, squares, _ = value
         if count == 0:

@@ -15,8 +15,8 @@ class Command:
 
     Attributes
     ----------
-    name, analysis : str
-        Of the command; and module and class below `paceline.analysis`.
+    name : str
+        Name of the command, and of the analysis in a battery.
     select : str
         Atoms by default.
     summary, description : str
@@ -30,7 +30,6 @@ class Command:
     """
 
     name: str
-    analysis: str
     select: str
     summary: str
     description: str
@@ -50,10 +49,9 @@ class Command:
         add_analysis_arguments(parser, select=self.select)
         if self.stages:
             add_memory_argument(parser)
-        section = parser.section("calculation") if self.options else None
         for keyword, given in self.options.items():
-            assert section is not None
-            section.add_argument(f"--{keyword.replace('_', '-')}", **given)
+            option = f"--{keyword.replace('_', '-')}"
+            parser.section("calculation").add_argument(option, **given)
         parser.set_defaults(run=self.run, analysis_of=self.analysis_of)
         return parser
 
@@ -65,27 +63,17 @@ class Command:
 
     def analysis_of(self, args: argparse.Namespace) -> tuple[Any, Any]:
         """Open the Universe, and make the analysis of it, that arguments ask for."""
-        from importlib import import_module
-
+        from paceline.analysis.battery import class_of
         from paceline.cli.analysis_steps import open_universe, selected
 
-        module, _, name = self.analysis.rpartition(".")
-        made = getattr(import_module(f"paceline.analysis.{module}"), name)
         universe = open_universe(args)
-        atoms = selected(universe, args.select or "all")
-        return universe, made(atoms, **{name: getattr(args, name) for name in self.options})
+        options = {name: getattr(args, name) for name in self.options}
+        return universe, class_of(self.name)(selected(universe, args.select), **options)
 
-
-COMPOUND = {
-    "choices": ("group", "residues", "segments", "fragments"),
-    "default": "group",
-    "help": "all atoms together, or each residue, segment or molecule by itself [%(default)s]",
-}
 
 COMMANDS = (
     Command(
         "gyration",
-        "gyration.Gyration",
         "protein",
         "radius of gyration and shape",
         "Radius of gyration (Å), also about x, y and z, moments of the gyration tensor (Å²), "
@@ -95,11 +83,17 @@ COMMANDS = (
             "adk.psf adk.dcd -o gyration.csv --plot gyration.png",
             "md.tpr md.xtc --select protein --unwrap --compound segments -o gyration.npz",
         ),
-        {"compound": COMPOUND},
+        {
+            "compound": {
+                "choices": ("group", "residues", "segments", "fragments"),
+                "default": "group",
+                "help": "all atoms together, or each residue, segment or molecule by itself "
+                "[%(default)s]",
+            },
+        },
     ),
     Command(
         "ramachandran",
-        "dihedrals.Ramachandran",
         "protein",
         "backbone dihedrals φ and ψ of each residue",
         "Dihedral angles φ and ψ (degrees) of each residue that has both, and their plot.",
@@ -110,7 +104,6 @@ COMMANDS = (
     ),
     Command(
         "chi",
-        "dihedrals.ChiAngles",
         "protein",
         "side-chain dihedrals χ1 to χ5 of each residue",
         "Dihedral angles χ1 to χ5 (degrees) of the side chains of all residues that have them.",
@@ -118,7 +111,6 @@ COMMANDS = (
     ),
     Command(
         "dssp",
-        "dssp.DSSP",
         "protein",
         "secondary structure of each residue",
         "Secondary structure of each residue in each frame: helix (H), strand (E) or neither (-), "
@@ -127,7 +119,6 @@ COMMANDS = (
     ),
     Command(
         "sasa",
-        "sasa.SASA",
         "protein",
         "solvent-accessible surface area",
         "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
@@ -159,7 +150,6 @@ COMMANDS = (
     ),
     Command(
         "pca",
-        "pca.PCA",
         "protein and name CA",
         "principal components of the motion",
         "Principal components of the positions, in decreasing order of their variance (Å²): a "

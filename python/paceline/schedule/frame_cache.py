@@ -4,11 +4,11 @@ import threading
 from collections.abc import Collection
 from typing import ClassVar, NamedTuple
 
-from paceline._util.machine import free_memory
+from paceline._util.machine import free_memory_fraction
 from paceline.block import FrameBuffer
 from paceline.schedule.tasks import FrameCaching
 
-#: Without a limit of the user's, frames are kept while a larger part of the memory is free.
+#: Without a limit of the user's, frames are kept while a larger fraction of the memory is free.
 LEAST_FREE = 0.5
 
 
@@ -60,7 +60,9 @@ class FrameCache:
                 self._n_bytes = n_bytes
 
     def _has_room(self, n_bytes: int) -> bool:
-        return free_memory() > LEAST_FREE if self._limit is None else n_bytes <= self._limit
+        if self._limit is None:
+            return free_memory_fraction() > LEAST_FREE
+        return n_bytes <= self._limit
 
     def get(self, number: int) -> DecodedBlock | None:
         """Get a block if it was kept."""
