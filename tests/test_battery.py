@@ -4,6 +4,7 @@ import csv
 import re
 import tomllib
 
+import MDAnalysis
 import numpy as np
 import pytest
 
@@ -110,7 +111,10 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
         ("[rmsd]\nselect_='name CA'", UnsupportedError, "RMSD has no parameter select_; it has "),
         ("[rmsf]\nselect='name XX'", SelectionError, r"\[rmsf\]: atomgroup: no atoms match"),
         ("['../rmsd']\nanalysis='rmsd'", UnsupportedError, "the name is that of files"),
-        ("[rdf]\ng1='name CA'", TypeError, "g2"),
+        ("[rdf]\ng1='name CA'", UnsupportedError, r"\[rdf\]: InterRDF needs g2, too"),
+        ("[contacts]", UnsupportedError, "Contacts needs select and refgroup, too"),
+        ("[pca]\nalign='no'", TypeError, "align must be True or False, not 'no'"),
+        ("[pca]\nn_components=-3", ValueError, "n_components must be at least 1"),
         ("[rdf]\ng1='name CA'\ng2='name CB'\nnbins='a'", ValueError, "nbins"),
     ],
 )
@@ -119,6 +123,12 @@ def test_what_a_file_cannot_say(text, error, message, universe, tmp_path):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(error, match=message):
         Battery.from_file(path, universe)
+
+
+def test_an_error_names_the_table(universe):
+    with pytest.raises(MDAnalysis.SelectionError, match="nam") as caught:
+        Battery({"core": {"analysis": "rmsd", "select": "nam CA"}}, universe)
+    assert caught.value.__notes__ == ["in [core] of the battery"]
 
 
 #: Parameters of analyses that need more than a selection.

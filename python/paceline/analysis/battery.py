@@ -15,6 +15,7 @@ from paceline._util.files import new_file
 from paceline.analysis.base import AnalysisBase, describe_frames
 from paceline.analysis.results import kind_of
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import joined
 from paceline.performance.timings import Timings
 from paceline.runner import run
 
@@ -332,6 +333,13 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
             f"[{name}]: {cls.__name__} has no parameter {', '.join(unknown)}; it has "
             f"{', '.join(key for key in known if key not in ('verbose', 'kwargs'))}"
         )
+    lacking = [
+        key
+        for key, one in known.items()
+        if one.default is one.empty and one.kind == one.POSITIONAL_OR_KEYWORD and key not in given
+    ]
+    if lacking:
+        raise UnsupportedError(f"[{name}]: {cls.__name__} needs {joined(lacking)}, too")
     for key, value in given.items():
         if key in atoms and isinstance(value, str):
             given[key] = _select(name, key, value, universe)
@@ -339,7 +347,7 @@ def _make(name: str, description: Description, universe: Any) -> AnalysisBase:
             given[key] = tuple(_select(name, key, one, universe) for one in value)
     try:
         return cls(**given)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         error.add_note(f"in [{name}] of the battery")
         raise
 

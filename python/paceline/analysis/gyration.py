@@ -180,10 +180,12 @@ class Gyration(AnalysisBase):
         firsts = np.cumsum(self._sizes) - self._sizes
         few = np.flatnonzero(np.add.reduceat(heavy, firsts, dtype=np.int64) < 2)
         if len(few):
-            one = "the group" if self.compound == "group" else f"{len(few)} of the {self.compound}"
+            one, verb = "the group", "has"
+            if self.compound != "group":
+                one, verb = f"{len(few)} of the {self.compound}", "have"
             first = self.atomgroup[self._order[firsts[few[0]]]]
             with_mass = "" if self._weights is None else " with a mass"
             raise SelectionError(
-                f"Gyration: {one} (the first is that of {first}) has less than two atoms{with_mass}"
+                f"Gyration: {one} (the first is that of {first}) {verb} less than two atoms{with_mass}"
                 " and so no shape; select others"
             )

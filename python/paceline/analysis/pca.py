@@ -120,6 +120,10 @@ class PCA(AnalysisBase):
                 f"in the selection ({len(atoms)}): mean must have the shape ({len(atoms)}, 3), "
                 f"found {self._given.shape}"
             )
+        if not isinstance(align, bool | np.bool_):
+            raise TypeError(f"align must be True or False, not {align!r}")
+        if n_components is not None and n_components < 1:
+            raise ValueError(f"n_components must be at least 1, not {n_components}")
         if not 0 <= n_projected <= 3 * len(atoms):
             raise ValueError(f"n_projected must be from 0 to {3 * len(atoms)}, found {n_projected}")
         self.n_projected = n_projected
