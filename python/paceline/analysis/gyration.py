@@ -186,6 +186,7 @@ class Gyration(AnalysisBase):
             first = self.atomgroup[self._order[firsts[few[0]]]]
             with_mass = "" if self._weights is None else " with a mass"
             raise SelectionError(
-                f"Gyration: {one} (the first is that of {first}) {verb} less than two atoms{with_mass}"
+                f"Gyration: {one} (the first is that of {first}) {verb} less than two "
+                f"atoms{with_mass}"
                 " and so no shape; select others"
             )
