@@ -46,8 +46,9 @@ def test_memory_of_a_writer_does_not_grow_with_its_atoms(tmp_path, format):
         np.array(found_by("snapshot_memory.py", tmp_path / f"{cells}", format, cells, "4 MiB", 2))
         for cells in (nacl.LARGE, 93)
     ]
-    # Of 2.4 million ions more on each rank an index alone would take 19 MB.
-    assert (growth[1] - growth[0]).max() < 8
+    # Of 2.4 million ions more on each rank an index alone would take 19 MB; up to 8.7 MB
+    # have been seen while other tests ran.
+    assert (growth[1] - growth[0]).max() < 13
 
 
 def test_static_properties_are_gathered_within_the_buffer():
