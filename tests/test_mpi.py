@@ -42,8 +42,8 @@ def script(name):
 
 
 @pytest.mark.parametrize("n_ranks", [1, 4, pytest.param(8, marks=pytest.mark.full)])
-def test_same_bits(n_ranks, damaged, tmp_path):
-    found = mpirun(n_ranks, *script("same_bits"), *damaged[0], tmp_path)
+def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
+    found = mpirun(n_ranks, *script("same_bits"), *damaged[0], tmp_path, *adk_in_water)
     assert found == (0, "same bits\n", "")
 
 

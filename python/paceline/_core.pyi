@@ -23,6 +23,7 @@ __all__ = [
     "HistoryHeader",
     "NetcdfHeader",
     "NetcdfVariable",
+    "NoJump",
     "Rdf",
     "Reader",
     "RowKernel",
@@ -599,6 +600,27 @@ class Transform:
     def apply(
         self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
     ) -> tuple[list[tuple[int, str]], list[_LongBonds]]: ...
+
+@final
+class NoJump:
+    """Atoms followed across the faces of the cell."""
+
+    def __new__(cls, n_atoms: int, atoms: NDArray[np.int64]) -> NoJump: ...
+    def check(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> list[tuple[int, str]]: ...
+    def scan(
+        self,
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+        rows: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16], NDArray[np.int16]]: ...
+    def move_to(
+        self,
+        images: NDArray[np.int16],
+        positions: NDArray[np.float32],
+        dimensions: NDArray[np.float32],
+    ) -> list[tuple[int, str]]: ...
 
 @final
 class Voxels:

@@ -159,7 +159,7 @@ class Checkpoint:
         """Begin the journal, or check that it is of this run."""
         _check_resumable(runs)
         found = facts(runs)
-        sizes = [one.plan.block_frames for one in runs]
+        sizes = [one.planned.plan.block_frames for one in runs]
         self._header = json.dumps({"facts": found, "block_frames": sizes}).encode()
         if self._found is None:
             self._journal.append(self._header)
@@ -294,7 +294,7 @@ class Checkpoint:
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             # Of stages that have not begun, too.
-            n_all = sum(len(one.plan.frames) * one.n_stages for one in self._runs if not one.stage)
+            n_all = sum(one.n_frames for one in self._runs if one.is_first)
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
             print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)
@@ -305,7 +305,7 @@ class Checkpoint:
 def _check_resumable(runs: Sequence[TrajectoryRun]) -> None:
     """Raise `UnsupportedError` for analyses and trajectories of which no checkpoint can be kept."""
     for one in runs:
-        for analysis in one.job.analyses:
+        for analysis in one.planned.job.analyses:
             if analysis.per_block:
                 raise UnsupportedError(
                     f"{analysis.name} writes a file as blocks come, and that cannot be resumed: "
@@ -421,7 +421,7 @@ def facts(runs: Sequence[TrajectoryRun]) -> list[Fact]:
     ]
     for k, one in enumerate(runs):
         which = f" of trajectory {k}" if len(runs) > 1 else ""
-        found += [(what + which, shown, value) for what, shown, value in _facts_of(one)]
+        found += [(what + which, shown, value) for what, shown, value in _facts_of(one.planned)]
     return found
 
 

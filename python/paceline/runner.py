@@ -28,8 +28,8 @@ from paceline.performance.timings import Timings
 from paceline.schedule.frame_cache import FrameCache
 from paceline.schedule.plan import choose_frames
 from paceline.schedule.tasks import BlockResult, CollectedResult, FrameCaching
-from paceline.schedule.trajectory_run import TrajectoryRun
-from paceline.transform.base import Transform
+from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
+from paceline.transform.base import Transform, find_scan
 
 #: Attributes of an analysis that a run sets.
 RUN_ATTRIBUTES = ("frames", "times", "damaged", "timings", "provenance", "results")
@@ -174,7 +174,7 @@ def run(
                         max_memory=limit,
                     )
             else:
-                for _ in range(max(one.stages for one in given)):
+                for _ in range(n_passes(given, transforms)):
                     collective.work()
             _broadcast_results(collective, given)
     if theirs:
@@ -220,8 +220,10 @@ def _run(
             streamed=checkpoint is not None,
             caching=FrameCaching(keys[number], max_memory) if keys else None,
         )
+    if find_scan(transforms) is not None:
+        runs = [one.scanning() for one in runs]
     timings = _timings(workers, runs, begun)
-    n_frames = sum(len(one.plan.frames) * one.n_stages for one in runs)
+    n_frames = sum(one.n_frames for one in runs)
     stages: list[list[TrajectoryRun]] = []
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
         receivers.callback(FrameCache.drop, keys)

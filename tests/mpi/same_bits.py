@@ -10,9 +10,11 @@ import paceline
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import MPI
+from paceline.transform import nojump
 
 universe = paceline.Universe(*sys.argv[1:3])
 folder = Path(sys.argv[3])
+oxygens = paceline.Universe(*sys.argv[4:6]).select_atoms("name OW")
 ca = universe.select_atoms("name CA")
 HARD = {"on_error": "skip", "frames": [*range(97, 0, -2), *range(0, 98, 2), 5, 5, -1]}
 
@@ -43,6 +45,13 @@ def numbers(where, **options):
     ]
 
 
+def followed(where, **options):
+    """Positions in two passes: what one rank finds in the first, others go on from."""
+    series = paceline.TimeSeries(lambda block: block.positions, oxygens)
+    series.run(backend=where, transforms=[nojump()], start=1, block_frames=2, **options)
+    return series.results.timeseries.tobytes()
+
+
 def written(where, name):
     path = folder / name
     paceline.run([paceline.Write(ca, path), RMSF(ca)], backend=where, on_error="skip")
@@ -62,6 +71,7 @@ def written_as_h5md(where, name):
 
 wanted, wanted_bytes = numbers("serial"), written("serial", "serial.xtc")
 wanted_h5md = written_as_h5md("serial", "serial")
+wanted_followed = followed("serial")
 for schedule in ("dynamic", "static"):
     for collect in ("gather", "one-sided"):
         for n_workers in (1, 2):
@@ -74,6 +84,8 @@ for schedule in ("dynamic", "static"):
                     assert found.shape == one.shape
                     assert found.tobytes() == one.tobytes()
             where = MPI(schedule=schedule, collect=collect, n_workers=n_workers)
+            options = {"checkpoint": folder / "checkpoint"} if n_workers == 2 else {}
+            assert followed(where, **options) == wanted_followed
             kept = numbers(where, checkpoint=folder / "checkpoint")
             assert [one.tobytes() for one in kept] == [one.tobytes() for one in wanted]
             assert written(where, f"{schedule}-{collect}-{n_workers}.xtc") == wanted_bytes

@@ -178,7 +178,7 @@ impl Cell {
     }
 
     /// A position in units of the vectors.
-    fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
+    pub fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let w = x[2] / c[2];
         let v = (x[1] - w * c[1]) / b[1];

@@ -49,6 +49,7 @@ pub mod fit_group;
 pub mod gyration;
 mod histogram;
 pub mod moments;
+pub mod nojump;
 pub mod projection;
 pub mod qcp;
 pub mod rdf;

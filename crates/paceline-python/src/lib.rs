@@ -140,7 +140,7 @@ mod _core {
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]
-    use super::transforms::{Transform, fragments};
+    use super::transforms::{NoJump, Transform, fragments};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

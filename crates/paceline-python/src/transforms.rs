@@ -1,8 +1,8 @@
 //! Transformations of frames on NumPy arrays.
 
 use numpy::{
-    PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray3, PyUntypedArrayMethods,
-    ToPyArray,
+    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyReadwriteArray3, PyUntypedArrayMethods, ToPyArray,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use super::{OrRaise, indices};
 use paceline_kernels::center_group::Center;
 use paceline_kernels::fit_group::{Fit, Freedom};
+use paceline_kernels::nojump;
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
@@ -102,17 +103,96 @@ impl Transform {
         mut positions: PyReadwriteArray3<'_, f32>,
         dimensions: PyReadonlyArray2<'_, f32>,
     ) -> PyResult<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
-        let n_atoms = self.0.n_atoms();
-        if positions.shape()[1..] != [n_atoms, 3] {
-            return Err(PyValueError::new_err(format!(
-                "expected positions of {n_atoms} atoms, found an array of shape {:?}",
-                positions.shape()
-            )));
-        }
+        check_atoms(positions.shape(), self.0.n_atoms())?;
         let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
         let mut long = Vec::new();
         let refused = py.detach(|| self.0.apply_noting(positions, dimensions, &mut long));
         Ok((refused.or_raise(py)?, long))
+    }
+}
+
+fn check_atoms(shape: &[usize], n_atoms: usize) -> PyResult<()> {
+    if shape[1..] == [n_atoms, 3] {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "expected positions of {n_atoms} atoms, found an array of shape {shape:?}"
+    )))
+}
+
+/// Atoms followed across the faces of the cell.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct NoJump(nojump::NoJump);
+
+/// Positions in the first and in the last frame in units of the cell's vectors, images in the last
+/// frame, and images in the frames that were asked for.
+type Scanned<'py> = (
+    Bound<'py, PyArray2<f64>>,
+    Bound<'py, PyArray2<f64>>,
+    Bound<'py, PyArray2<i16>>,
+    Bound<'py, PyArray3<i16>>,
+);
+
+#[pymethods]
+impl NoJump {
+    #[new]
+    fn new(py: Python<'_>, n_atoms: usize, atoms: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
+        let atoms = indices(atoms.as_slice()?)?;
+        nojump::NoJump::new(n_atoms, &atoms).map(Self).or_raise(py)
+    }
+
+    /// Refuse rows without a cell or with positions that are not finite, which become NaN.
+    fn check(
+        &self,
+        py: Python<'_>,
+        mut positions: PyReadwriteArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Vec<transform::Refused>> {
+        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
+        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
+        let refused = py.detach(|| transform::Transform::apply(&self.0, positions, dimensions));
+        refused.or_raise(py)
+    }
+
+    /// Count images over frames, relative to the first of them; note them in some rows.
+    fn scan<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+        dimensions: PyReadonlyArray2<'py, f32>,
+        rows: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<Scanned<'py>> {
+        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let rows = indices(rows.as_slice()?)?;
+        let scan = py.detach(|| self.0.scan(positions, dimensions, &rows));
+        let scan = scan.or_raise(py)?;
+        let n = self.0.n_followed();
+        Ok((
+            scan.first.as_flattened().to_pyarray(py).reshape([n, 3])?,
+            scan.last.as_flattened().to_pyarray(py).reshape([n, 3])?,
+            scan.moved.as_flattened().to_pyarray(py).reshape([n, 3])?,
+            scan.noted
+                .as_flattened()
+                .to_pyarray(py)
+                .reshape([rows.len(), n, 3])?,
+        ))
+    }
+
+    /// Move atoms (Å) to their images, which are those of each frame or of the first; the rows that
+    /// could not be changed, and why.
+    fn move_to(
+        &self,
+        py: Python<'_>,
+        images: PyReadonlyArray3<'_, i16>,
+        mut positions: PyReadwriteArray3<'_, f32>,
+        dimensions: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Vec<transform::Refused>> {
+        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
+        let (images, _) = images.as_slice()?.as_chunks();
+        let (positions, dimensions) = (positions.as_slice_mut()?, dimensions.as_slice()?);
+        let refused = py.detach(|| self.0.move_to(images, positions, dimensions));
+        refused.or_raise(py)
     }
 }
 

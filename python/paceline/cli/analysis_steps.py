@@ -83,6 +83,8 @@ def transforms_of(args: argparse.Namespace) -> list[Any]:
     chosen: list[Any] = []
     if args.unwrap:
         chosen.append(transform.unwrap())
+    if args.nojump:
+        chosen.append(transform.nojump())
     if args.center is not None:
         chosen.append(transform.center(args.center))
     if args.wrap:

@@ -69,6 +69,7 @@ _KEYWORD = re.compile(
 )
 #: Advice that no option can follow.
 _FOR_SCRIPTS = (
+    " follow fewer atoms, as nojump('name OW'), or",
     ", or name with sub= the indices that the topology's atoms have in the trajectory",
     "; tol_mass allows more",
     ", or guess them with universe.atoms.guess_bonds()",

@@ -333,6 +333,11 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add = parser.section("transformations").add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
+        "--nojump",
+        action="store_true",
+        help="then keep atoms from jumping across the cell, from the first frame of the file on",
+    )
+    add(
         "--center",
         nargs="?",
         const="protein",

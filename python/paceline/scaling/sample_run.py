@@ -26,7 +26,7 @@ from paceline.schedule.trajectory_run import TrajectoryRun
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_files
 from paceline.trajectory.source import IndexedFile, TrajectoryFile
-from paceline.transform.base import Transform
+from paceline.transform.base import Transform, find_scan
 
 #: Bytes that one reader reads, at the most, and in one call; and for how long, s.
 _BYTES, _CALL, _SECONDS = 64 << 20, 4 << 20, 0.25
@@ -177,6 +177,10 @@ class SampleRun:
                     f"{analysis.name} passes over the frames {analysis.stages} times, and advice "
                     "is about one pass; ask for it without what needs another"
                 )
+        if find_scan(transforms) is not None:
+            raise UnsupportedError(
+                "nojump needs all frames, and advice is about some; ask for it without"
+            )
         begun = time.perf_counter()
         self._run = TrajectoryRun([copy.copy(analysis) for analysis in analyses], transforms)
         self._t_open = time.perf_counter() - begun

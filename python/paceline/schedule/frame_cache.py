@@ -13,10 +13,14 @@ LEAST_FREE = 0.5
 
 
 class DecodedBlock(NamedTuple):
-    """Frames of a block, transformed; number of each frame that was left out, and why."""
+    """Frames of a block; number of each frame that was left out, and why.
+
+    The first `n_transforms` transformations of the run were applied.
+    """
 
     frames: FrameBuffer
     damaged: list[tuple[int, str]]
+    n_transforms: int
 
 
 class FrameCache:

@@ -135,6 +135,8 @@ class Task:
         Byte ranges of these frames.
     ahead : Extents or None
         Byte ranges of the block that this worker is likely to do next.
+    state : numpy.ndarray or None
+        What a transformation that follows atoms from frame to frame begins with.
     """
 
     job: int
@@ -143,6 +145,7 @@ class Task:
     frames: np.ndarray
     extents: Extents
     ahead: Extents | None
+    state: np.ndarray | None = None
 
     #: A single block is a subtree of level 0.
     level: ClassVar[int] = 0

@@ -5,17 +5,20 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from paceline.analysis.interfaces import Analysis, Receiver
+from paceline.block import Block
 from paceline.errors import MissingDataError, UnsupportedError
+from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames, check_room
-from paceline.schedule.plan import Plan, make_plan
+from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan
 from paceline.schedule.tasks import (
     FrameCaching,
     Job,
@@ -25,7 +28,10 @@ from paceline.schedule.tasks import (
     sum_long_bonds,
 )
 from paceline.trajectory.open import warn
-from paceline.transform.base import Transform, prepare_transforms
+from paceline.transform.base import Transform, WorkerScan, find_scan, prepare_transforms
+
+#: States of all blocks, at most, bytes.
+STATES_BYTES = 2**31
 
 if TYPE_CHECKING:
     from paceline.trajectory.universe_trajectory import Trajectory
@@ -50,7 +56,12 @@ class TrajectoryRun:
     collected : Collected
         Set by `start_collecting`.
     stage : int
-        Number of the pass: analyses may need several, each with what the last one found.
+        Number of the pass: analyses may need several, each with what the last one found; -1 for one
+        before these, for a transformation that follows atoms from frame to frame.
+    is_first : bool
+        True for the first pass over the trajectory.
+    planned : TrajectoryRun
+        The first pass of the analyses.
     """
 
     trajectory: "Trajectory"
@@ -66,7 +77,10 @@ class TrajectoryRun:
         self.transforms = transforms
         self.trajectory = open_trajectory([analysis.atomgroup for analysis in analyses])
         self.stage = 0
+        self.is_first = True
+        self.planned = self
         self._damaged: list[tuple[int, str]] = []
+        self._states: _States | None = None
 
     def prepare(
         self,
@@ -92,16 +106,20 @@ class TrajectoryRun:
         self._atoms = atoms
         check_room([(one.name, one.row_bytes * len(frames)) for one in self.analyses])
         row_bytes = sum(one.row_bytes for one in self.analyses)
-        self.plan = make_plan(
-            frames,
+        self._make_plan = partial(
+            make_plan,
             n_atoms=self.trajectory.n_atoms,
             n_wanted=len(atoms),
             frame_bytes=max(self.trajectory.frame_bytes(atoms), row_bytes),
             n_workers=n_workers,
-            block_frames=block_frames,
             chunk_frames=self.trajectory.chunk_frames,
             frames_together=math.lcm(*(one.frames_together for one in self.analyses)),
         )
+        self.plan = self._make_plan(frames, block_frames=block_frames)
+        scan = find_scan(transforms)
+        if scan is not None:
+            self._states = _States.of(self.plan, cast(WorkerScan, transforms[scan]), len(atoms))
+            self.plan = self._make_plan(frames, block_frames=self._states.block_frames)
         if block_frames is None:
             self.trajectory.warn_of_rereading(self.plan)
         for analysis in self.analyses:
@@ -123,9 +141,38 @@ class TrajectoryRun:
             self.plan.leaves,
             skip_damaged,
             streamed or any(half.per_block for half in halves),
-            caching if self.n_stages > 1 else None,
+            caching if self.n_stages > 1 or scan is not None else None,
             row_bytes,
         )
+
+    def scanning(self) -> "TrajectoryRun":
+        """Make the pass before the first one, for the transformation that needs it.
+
+        It passes over all frames, from the trajectory's first one on.
+        """
+        scan = find_scan(self.job.transforms)
+        assert scan is not None
+        assert self._states is not None
+        before = copy.copy(self)
+        before.stage, self.is_first = -1, False
+        frames = np.arange(self.plan.frames[-1] + 1)
+        same = np.array_equal(frames, self.plan.frames)
+        before.plan = self.plan if same else self._make_plan(frames)
+        followed = cast(WorkerScan, self.job.transforms[scan])
+        before.job = replace(
+            self.job,
+            transforms=self.job.transforms[: scan + 1],
+            analyses=[WorkerAnalysis("nojump", _Scan(followed, self._states.frames), None)],
+            leaves=before.plan.leaves,
+            caching=self.job.caching if same else None,
+        )
+        return before
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames to be read in this pass and all that follow."""
+        following = (self.n_stages - max(self.stage, 0)) * len(self.planned.plan.frames)
+        return following + (len(self.plan.frames) if self.stage < 0 else 0)
 
     @property
     def n_stages(self) -> int:
@@ -141,6 +188,8 @@ class TrajectoryRun:
 
         It has the same frames, blocks and decoded atoms.
         """
+        if self.stage < 0:
+            return self._scanned()
         stage = self.stage + 1
         found = [
             (analysis, value)
@@ -150,7 +199,7 @@ class TrajectoryRun:
         if not found:
             return None
         following = copy.copy(self)
-        following.stage = stage
+        following.stage, following.is_first = stage, False
         following.analyses = [analysis for analysis, _ in found]
         following._damaged = self._all_damaged
         halves = [
@@ -166,6 +215,25 @@ class TrajectoryRun:
         if caching is not None and following.n_stages == stage + 1:
             caching = replace(caching, last=True)
         following.job = replace(self.job, analyses=halves, caching=caching)
+        return following
+
+    def _scanned(self) -> "TrajectoryRun":
+        """Make the first pass of the analyses, from the states that the one before it found."""
+        following = self.planned
+        following._damaged = self.collected.damaged
+        states = following._states
+        assert states is not None
+        states.found = states.scan.states(self.collected.values[0], states.frames)
+        caching = following.job.caching
+        if caching is not None and following.n_stages == 1:
+            following.job = replace(following.job, caching=replace(caching, last=True))
+        if following._damaged:
+            numbers = sorted(frame for frame, _ in following._damaged)
+            warn(
+                f"{self.trajectory.provenance()['trajectory']}: {len(numbers)} frames were left "
+                f"out, the first is {numbers[0]}; nojump went on from the frame before, as if no "
+                "atom had moved by more than half the cell meanwhile"
+            )
         return following
 
     def _fields(self) -> tuple[list[str], list[str]]:
@@ -204,8 +272,9 @@ class TrajectoryRun:
         `number` is that of this trajectory in the run.
         """
         receivers: list[Receiver | None] = []
-        for analysis, half in zip(self.analyses, self.job.analyses, strict=True):
+        for k, half in enumerate(self.job.analyses):
             if half.per_block:
+                analysis = self.analyses[k]
                 manager: AbstractContextManager[Receiver] = analysis.receiver()  # type: ignore[attr-defined]
                 receivers.append(stack.enter_context(manager))
             else:
@@ -218,13 +287,15 @@ class TrajectoryRun:
         `job` is the number of this job among those that are run together. Each task has the extents
         of its worker's next one, if tasks are assigned to `n_workers` in turn.
         """
+        states = self._states
 
         def located() -> Iterator[Task]:
             for number in self.collected.missing().tolist():
                 rows = self.plan.rows(number)
                 frames = self.plan.frames[rows]
                 extents = self.trajectory.extents(frames)
-                yield Task(job, number, rows.start, frames, extents, None)
+                state = states.of_block(number, rows) if states and self.stage >= 0 else None
+                yield Task(job, number, rows.start, frames, extents, None, state)
 
         tasks = located()
         coming = deque(islice(tasks, n_workers))
@@ -236,13 +307,14 @@ class TrajectoryRun:
 
     def finish(self, timings: Timings) -> None:
         """Set the results of every analysis, once all blocks are done."""
-        for analysis, value in zip(self.analyses, self.collected.values, strict=True):
+        found = zip(self.analyses, self.collected.values, strict=True) if self.stage >= 0 else ()
+        for analysis, value in found:
             if analysis.stages == self.stage + 1:
                 analysis.times = self.collected.times
                 analysis.damaged = DamagedFrames(sorted(self._all_damaged))
                 analysis.timings = timings
                 analysis.finish(value)
-        if self.collected.long_bonds and self.stage == 0:
+        if self.collected.long_bonds and self.is_first:
             self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
 
     @property
@@ -269,6 +341,79 @@ class TrajectoryRun:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
         return provenance
+
+
+def n_passes(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> int:
+    """Number of passes over the frames that a run makes."""
+    return max(one.stages for one in analyses) + (find_scan(transforms) is not None)
+
+
+class _Scan:
+    """Worker's half of the pass that finds states."""
+
+    def __init__(self, scan: WorkerScan, wanted: np.ndarray):
+        self._scan, self._wanted = scan, wanted
+
+    def compute(self, block: Block) -> Any:
+        """Scan a leaf."""
+        return self._scan.scan(block.frames, block.raw[0], block.dimensions, self._wanted)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Join neighbours."""
+        return self._scan.merge(left, right, self._wanted)
+
+
+@dataclass
+class _States:
+    """States in which blocks begin, or those of each frame if there are others between them.
+
+    Attributes
+    ----------
+    scan : WorkerScan
+        Finds them.
+    frames : numpy.ndarray of int64, shape (n_states,)
+        Their frames.
+    block_frames : int
+        Frames in a block.
+    of_blocks : bool
+        True if they are those of blocks.
+    found : numpy.ndarray, shape (n_states, …)
+        Set when all frames were scanned.
+    """
+
+    scan: WorkerScan
+    frames: np.ndarray
+    block_frames: int
+    of_blocks: bool
+    found: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def of(cls, plan: Plan, scan: WorkerScan, n_atoms: int) -> "_States":
+        """Choose the frames, and blocks so large that there is room for their states."""
+        steps = np.diff(plan.frames)
+        if (steps < 1).any():
+            raise UnsupportedError(
+                "nojump follows atoms from frame to frame: give frames in increasing order"
+            )
+        largest = STATES_BYTES // max(scan.state_bytes, 1)
+        of_blocks, frames = bool((steps == 1).all()), plan.frames
+        if of_blocks:
+            room = LARGEST_BLOCK_BYTES // (12 * n_atoms)
+            while len(plan) > largest and 2 * plan.block_frames <= room:
+                plan = replace(plan, block_frames=2 * plan.block_frames)
+            frames = frames[[rows.start for rows in plan.blocks()]]
+        if len(frames) > largest:
+            raise UnsupportedError(
+                f"nojump would keep the images of {n_atoms} atoms in {len(frames)} frames, "
+                f"{amount(len(frames) * scan.state_bytes)} and more than "
+                f"{amount(STATES_BYTES)}: follow fewer atoms, as nojump('name OW'), or analyse "
+                "fewer frames"
+            )
+        return cls(scan, frames, plan.block_frames, of_blocks)
+
+    def of_block(self, number: int, rows: slice) -> np.ndarray:
+        """Get the states for a block."""
+        return self.found[number : number + 1] if self.of_blocks else self.found[rows]
 
 
 def _columns(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:

@@ -42,7 +42,8 @@ from paceline.schedule.tasks import (
     WorkerAnalysis,
     sum_long_bonds,
 )
-from paceline.trajectory.source import Extents, ReadStats
+from paceline.trajectory.source import ReadStats
+from paceline.transform.base import find_scan
 
 #: Values, times, damaged frames, long bonds, and parts of the block's time and its traffic.
 _Computed = tuple[list[Any], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
@@ -140,7 +141,7 @@ class Worker:
         asked_ahead = time.monotonic_ns()
         decoded, cost = self._read(task)
         read = time.monotonic_ns()
-        untransformed, long_bonds = self._transform(task.extents, decoded)
+        untransformed, long_bonds = self._transform(task, decoded)
         decoded.seal()
         transformed = time.monotonic_ns()
         values = [self._compute(analysis, task, decoded) for analysis in self._job.analyses]
@@ -157,15 +158,28 @@ class Worker:
         failed = [*cost.damaged, *untransformed]
         damaged = [(int(decoded.frames[row]), reason) for row, reason in failed]
         if self._cache is not None:
-            self._cache.put(task.number, DecodedBlock(decoded, damaged))
+            self._cache.put(task.number, DecodedBlock(decoded, damaged, self._n_applied(task)))
         return values, decoded.times, damaged, long_bonds, parts
+
+    def _n_applied(self, task: Task) -> int:
+        """Number of transformations that have changed the frames of a block."""
+        scan = find_scan(self._job.transforms) if task.state is None else None
+        return len(self._job.transforms) if scan is None else scan
 
     def _compute_cached(self, task: Task, block: DecodedBlock) -> _Computed:
         """Compute one block whose frames are here from an earlier stage."""
+        parts, frames, damaged = dict(_NO_PARTS), block.frames, block.damaged
+        long_bonds: list[LongBonds] = []
         begun = time.monotonic_ns()
-        values = [self._compute(analysis, task, block.frames) for analysis in self._job.analyses]
-        parts = {**_NO_PARTS, "compute": time.monotonic_ns() - begun}
-        return values, block.frames.times, block.damaged, [], parts
+        if block.n_transforms < len(self._job.transforms):
+            frames = frames[np.arange(task.n_frames)]  # a copy: what is kept stays as it is
+            failed, long_bonds = self._transform(task, frames, block.n_transforms)
+            damaged = damaged + [(int(task.frames[row]), reason) for row, reason in failed]
+            frames.seal()
+            parts["transform"] = time.monotonic_ns() - begun
+        values = [self._compute(analysis, task, frames) for analysis in self._job.analyses]
+        parts["compute"] = time.monotonic_ns() - begun - parts["transform"]
+        return values, frames.times, damaged, long_bonds, parts
 
     def _read(self, task: Task) -> tuple[FrameBuffer, ReadStats]:
         """Read the frames of a block, and measure the cost."""
@@ -181,22 +195,28 @@ class Worker:
         return decoded, cost
 
     def _transform(
-        self, extents: Extents, decoded: FrameBuffer
+        self, task: Task, decoded: FrameBuffer, done: int = 0
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
-        """Transform a block in place; blank and return the rows that cannot be transformed."""
+        """Transform a block in place; blank and return the rows that cannot be transformed.
+
+        The first `done` transformations were applied before.
+        """
         failed: dict[int, str] = {}
         noted = []
         if decoded.positions is None:
             return [], []
-        for transform in self._job.transforms:
+        for transform in self._job.transforms[done:]:
             apply: Any = getattr(transform, "apply_noting", None)
-            if apply is not None:
+            if task.state is not None and getattr(transform, "scans", False):
+                follow: Any = transform
+                refused = follow.apply_from(task.state, decoded.positions, decoded.dimensions)
+            elif apply is not None:
                 refused, rows = apply(decoded.positions, decoded.dimensions)
                 noted += rows
             else:
                 refused = transform.apply(decoded.positions, decoded.dimensions)
             for row, reason in refused:
-                failed.setdefault(row, f"{self._job.source.name_of(extents, row)}: {reason}")
+                failed.setdefault(row, f"{self._job.source.name_of(task.extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
             raise TransformError(failed[min(failed)])
         for row in failed:

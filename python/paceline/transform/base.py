@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -22,8 +22,48 @@ class WorkerTransform(Protocol):
         """Transform a block in place; return rows that cannot be transformed, with the reason."""
 
 
+class WorkerScan(WorkerTransform, Protocol):
+    """Worker's half of a transformation that follows atoms from frame to frame.
+
+    A first pass over all frames, from the first of the trajectory on, finds the states in which
+    blocks begin (`apply`, `scan`, `merge`, `states`); in the next one each block goes on from its
+    state (`apply_from`). States must merge exactly. `apply` changes nothing, and returns rows that
+    cannot be followed.
+
+    Attributes
+    ----------
+    scans : bool
+        True.
+    """
+
+    scans: bool
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state in one frame."""
+
+    def apply_from(
+        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+    ) -> list[tuple[int, str]]:
+        """Transform a block in place, given its states: of every frame, or of the first."""
+
+    def scan(
+        self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
+    ) -> Any:
+        """Find the states of some frames of a leaf, relative to its first frame."""
+
+    def merge(self, left: Any, right: Any, wanted: np.ndarray) -> Any:
+        """Join what was found in neighbours."""
+
+    def states(self, scanned: Any, wanted: np.ndarray) -> np.ndarray:
+        """Make the states of frames from what was found in all: shape (n_wanted, …)."""
+
+
 class Transform(Protocol):
-    """User's half of a transformation; it serves any number of runs."""
+    """User's half of a transformation; it serves any number of runs.
+
+    With an attribute `scans` that is true, `prepare` makes a `WorkerScan`.
+    """
 
     @property
     def turns(self) -> bool:
@@ -97,6 +137,11 @@ def prepare_transforms(
     for transform in transforms:
         prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
     return atoms, prepared
+
+
+def find_scan(transforms: Sequence[Any]) -> int | None:
+    """Find the transformation that follows atoms from frame to frame; None if there is none."""
+    return next((k for k, one in enumerate(transforms) if getattr(one, "scans", False)), None)
 
 
 class CoreTransform:
@@ -238,7 +283,8 @@ def read_frame(
 ) -> np.ndarray:
     """Read positions in one frame, after transformations that are prepared for these atoms.
 
-    The trajectory does not move. Returns float32, shape (n_atoms, 3), Å.
+    The trajectory does not move. Where atoms are followed from frame to frame, all frames before
+    are read too. Returns float32, shape (n_atoms, 3), Å.
 
     Raises
     ------
@@ -247,18 +293,29 @@ def read_frame(
     """
     trajectory = universe.trajectory
     current = trajectory.ts.frame
+    scans = find_scan(before) is not None
+    wanted, scanned = np.array([frame]), cast(Any, ())
     try:
-        ts = trajectory[frame]
-        positions = ts.positions[np.newaxis, atoms]
-        cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
-        dimensions = np.array([cell], dtype=np.float32)
+        for number in range(0 if scans else frame, frame + 1):
+            ts = trajectory[number]
+            positions = ts.positions[np.newaxis, atoms]
+            cell = np.zeros(6) if ts.dimensions is None else ts.dimensions
+            dimensions = np.array([cell], dtype=np.float32)
+            for step in before:
+                refused = step.apply(positions, dimensions)
+                if getattr(step, "scans", False) and not refused:
+                    scan: Any = step
+                    part = scan.scan(np.array([number]), positions, dimensions, wanted)
+                    scanned = scan.merge(scanned, part, wanted)
+                    if number < frame:
+                        break
+                    refused = scan.apply_from(scan.states(scanned, wanted), positions, dimensions)
+                for _, reason in refused:
+                    raise TransformError(
+                        f"frame {number} cannot be the reference: {reason}; give another reference"
+                    )
     finally:
         trajectory[current]
-    for step in before:
-        for _, reason in step.apply(positions, dimensions):
-            raise TransformError(
-                f"frame {frame} cannot be the reference: {reason}; give another reference"
-            )
     return positions[0]
 
 

@@ -1,0 +1,157 @@
+"""Atoms followed across the faces of the cell, from frame to frame: a scan of all frames."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline import _core
+from paceline.errors import UnsupportedError
+from paceline.transform.base import Transform, WorkerTransform, describe, select
+
+
+def nojump(atomgroup: Any = None) -> Transform:
+    """Keep atoms from jumping across the cell: undo that a simulation wraps them.
+
+    As `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes the image
+    that is nearest, along each vector of the cell, to where it was, w + n·L with whole numbers n
+    that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory
+    Comput. 18, 6161, equation B6). Each frame up to the last one that is analysed is read,
+    whatever `step` is, so that an atom moves by less than half a cell between two of them; the run
+    passes over the file twice, or once if memory holds the decoded frames.
+
+    Where the cell varies, n·L moves an atom that has crossed it by the changes of the whole way:
+    right for a molecule's shape and its distances, but not for its diffusion (von Bülow,
+    Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or str, optional
+        The atoms, or their selection; by default all that are analysed.
+
+    Returns
+    -------
+    Transform
+        For `paceline.run(…, transforms=[…])`. The run raises `TransformError` at a frame without a
+        cell, and `UnsupportedError` where frames are not in order, or their images take more than
+        2 GiB. Frames that are left out by ``on_error="skip"`` are named in a warning: an atom may
+        move by more than half a cell meanwhile.
+
+    Examples
+    --------
+    >>> from paceline.transform import nojump
+    >>> nojump("name OW").parameters()
+    "nojump('name OW')"
+    """
+    return _NoJump(atomgroup)
+
+
+@dataclass(frozen=True)
+class _NoJump:
+    atomgroup: Any
+    turns = False
+    scans = True
+
+    def atoms(self, wanted: np.ndarray, universe: Any) -> np.ndarray:
+        return wanted
+
+    def prepare(
+        self, atoms: np.ndarray, universe: Any, before: Sequence[WorkerTransform]
+    ) -> WorkerTransform:
+        if any(getattr(one, "scans", False) for one in before):
+            raise UnsupportedError("nojump is given twice: once is enough, for all atoms")
+        followed = np.arange(len(atoms))
+        if self.atomgroup is not None:
+            group = select(self.atomgroup, universe, "nojump")
+            followed = np.flatnonzero(np.isin(atoms, group.indices))
+        return CoreNoJump(len(atoms), followed)
+
+    def parameters(self) -> str:
+        return describe("nojump", self.atomgroup)
+
+
+#: Number of the first and of the last frame; positions in them in units of the cell's vectors;
+#: images in the last one; frames of which images are noted, and these, all relative to the first.
+#: Empty if there was no frame.
+Images = tuple[()] | tuple[int, int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+class CoreNoJump:
+    """Images of atoms, counted by the core: worker's half of `nojump`."""
+
+    scans = True
+
+    def __init__(self, n_atoms: int, followed: np.ndarray):
+        self._made_of = n_atoms, followed
+        self._core = _core.NoJump(n_atoms, followed)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return CoreNoJump, self._made_of
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the images in one frame."""
+        return 6 * len(self._made_of[1])
+
+    def apply(self, positions: np.ndarray, dimensions: np.ndarray) -> list[tuple[int, str]]:
+        """Refuse frames that cannot be followed; no atom moves."""
+        return self._core.check(positions, dimensions)
+
+    def apply_from(
+        self, state: np.ndarray, positions: np.ndarray, dimensions: np.ndarray
+    ) -> list[tuple[int, str]]:
+        """Move atoms to their images.
+
+        `state` has those in each frame, or in the first that can be read: int16, shape
+        (n_frames, n_followed, 3) or (1, n_followed, 3).
+        """
+        return self._core.move_to(state, positions, dimensions)
+
+    def scan(
+        self, frames: np.ndarray, positions: np.ndarray, dimensions: np.ndarray, wanted: np.ndarray
+    ) -> Images:
+        """Count images over neighbouring frames; note them in those of `wanted`, which increase.
+
+        Of a frame that was left out, those in the next one are noted.
+        """
+        if len(frames) == 0:
+            return ()
+        noted = wanted[(wanted > frames[0]) & (wanted <= frames[-1])]
+        rows = np.searchsorted(frames, noted).astype(np.int64)
+        first, last, moved, images = self._core.scan(positions, dimensions, rows)
+        return int(frames[0]), int(frames[-1]), first, last, moved, noted, images
+
+    def merge(self, left: Images, right: Images, wanted: np.ndarray) -> Images:
+        """Join the counts of neighbours, in which whole numbers add up exactly."""
+        if not left or not right:
+            return left or right
+        begin, left_end, first, left_last, left_moved, left_noted, left_images = left
+        right_begin, end, right_first, last, right_moved, right_noted, right_images = right
+        between = left_moved - np.rint(right_first - left_last).astype(np.int64)
+        crossed = wanted[(wanted > left_end) & (wanted <= right_begin)]
+        found = (
+            left_images,
+            np.broadcast_to(_counted(between), (len(crossed), *between.shape)),
+            _counted(right_images + between),
+        )
+        noted = np.concatenate([left_noted, crossed, right_noted])
+        moved = _counted(right_moved + between)
+        return begin, end, first, last, moved, noted, np.concatenate(found)
+
+    def states(self, images: Images, wanted: np.ndarray) -> np.ndarray:
+        """Images in each frame of `wanted`, int16, shape (n_wanted, n_followed, 3).
+
+        They are 0 until the first frame that can be read, and after the last one.
+        """
+        found = np.zeros((len(wanted), len(self._made_of[1]), 3), np.int16)
+        if images:
+            found[np.searchsorted(wanted, images[5])] = images[6]
+        return found
+
+
+def _counted(images: np.ndarray) -> np.ndarray:
+    """Images as int16; `OverflowError` where an atom has moved by more cells."""
+    if images.size and np.abs(images).max() > np.iinfo(np.int16).max:
+        raise OverflowError(f"nojump: an atom has moved by {np.abs(images).max()} cells")
+    return images.astype(np.int16)

@@ -1,0 +1,257 @@
+"""Atoms followed across the faces of the cell: transformations that pass over all frames first."""
+
+import pickle
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.lib.mdamath import triclinic_vectors
+from MDAnalysis.transformations import NoJump
+from MDAnalysis.transformations import unwrap as unwrap_of_mdanalysis
+from MDAnalysisTests import datafiles
+
+import paceline
+from paceline import checkpoint
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.errors import PacelineWarning, TransformError, UnsupportedError
+from paceline.schedule import trajectory_run
+from paceline.schedule.worker import Worker
+from paceline.transform import nojump, unwrap, wrap
+
+N_FRAMES, N_ATOMS = 150, 40
+
+
+def cells():
+    """Leaning cells whose lengths and angles vary."""
+    t = np.arange(N_FRAMES)[:, None]
+    lengths = [30, 33, 28] + 2 * np.sin(0.1 * t + [0, 1, 2])
+    angles = [75, 100, 62] + 3 * np.cos(0.07 * t + [2, 1, 0])
+    return np.hstack([lengths, angles]).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    """Files of atoms that walk through many cells, and where they are without any jump, Å."""
+    folder = tmp_path_factory.mktemp("walk")
+    steps = np.random.default_rng(11).uniform(-0.45, 0.45, (N_FRAMES, N_ATOMS, 3))
+    along = 0.5 + np.cumsum(steps, axis=0)
+    images = np.floor(along) - np.floor(along[0])
+    universe = MDAnalysis.Universe.empty(N_ATOMS, trajectory=True)
+    universe.add_TopologyAttr("names", ["A"] * 30 + ["B"] * 10)
+    expected = np.empty(along.shape)
+    with MDAnalysis.Writer(str(folder / "walk.dcd"), N_ATOMS) as writer:
+        for frame, cell in enumerate(cells()):
+            vectors = triclinic_vectors(cell).astype(float)
+            inside = ((along[frame] - np.floor(along[frame])) @ vectors).astype(np.float32)
+            universe.atoms.positions, universe.dimensions = inside, cell
+            writer.write(universe.atoms)
+            expected[frame] = inside + images[frame] @ vectors
+    universe.dimensions = cells()[0]
+    universe.atoms.write(folder / "walk.pdb")
+    return (str(folder / "walk.pdb"), str(folder / "walk.dcd")), expected
+
+
+@pytest.fixture
+def atoms(walk):
+    return paceline.Universe(*walk[0]).atoms
+
+
+def positions(block):
+    return block.positions
+
+
+def followed(atoms, transform=None, *, before=(), after=(), **options):
+    """Positions in each frame, without jumps."""
+    series = paceline.TimeSeries(positions, atoms)
+    series.run(transforms=[*before, transform or nojump(), *after], **options)
+    return series.results.timeseries
+
+
+def test_atoms_go_on_where_they_would(walk, atoms):
+    found = followed(atoms)
+    np.testing.assert_allclose(found, walk[1], atol=2e-3)
+    assert np.abs(found - np.array([ts.positions for ts in atoms.universe.trajectory])).max() > 200
+
+
+@pytest.mark.parametrize("kind", ["rectangular", "leaning and varying"])
+def test_nojump_is_mdanalysis_s(kind, walk):
+    files = walk[0] if kind != "rectangular" else (datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX)
+    universe = MDAnalysis.Universe(*files)
+    universe.trajectory.add_transformations(NoJump())
+    theirs = np.array([ts.positions.copy() for ts in universe.trajectory])
+    found = followed(paceline.Universe(*files).atoms)
+    np.testing.assert_allclose(found, theirs, atol=1e-3)
+
+
+def test_molecules_stay_whole():
+    files = datafiles.TPR, datafiles.XTC
+    theirs = MDAnalysis.Universe(*files)
+    theirs.trajectory.add_transformations(unwrap_of_mdanalysis(theirs.atoms), NoJump())
+    water = theirs.select_atoms("resname SOL and index 0-9000")
+    expected = np.array([water.positions.copy() for _ in theirs.trajectory])
+    ours = paceline.Universe(*files).atoms[water.indices]
+    np.testing.assert_allclose(followed(ours, before=[unwrap()]), expected, atol=1e-3)
+
+
+def test_bits_are_the_same_everywhere(everywhere, atoms):
+    wanted = followed(atoms, backend="serial", max_memory=0)
+    assert np.array_equal(followed(atoms, **everywhere), wanted)
+
+
+@pytest.mark.parametrize("block_frames", [1, 32, 10**6])
+@pytest.mark.parametrize("max_memory", [0, None])
+def test_bits_depend_neither_on_blocks_nor_on_memory(block_frames, max_memory, atoms):
+    wanted = followed(atoms, backend="serial")
+    options = {"block_frames": block_frames, "max_memory": max_memory}
+    assert np.array_equal(followed(atoms, **options), wanted)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [{"step": 7}, {"start": 40}, {"start": 3, "stop": 90, "step": 2}, {"frames": [5, 6, 80, 149]}],
+    ids=str,
+)
+def test_every_frame_is_followed_whatever_is_analysed(frames, walk, atoms):
+    series = paceline.TimeSeries(positions, atoms).run(transforms=[nojump()], **frames)
+    np.testing.assert_allclose(series.results.timeseries, walk[1][series.frames], atol=2e-3)
+
+
+def test_frames_are_decoded_once_where_memory_allows(atoms):
+    rmsd = RMSD(atoms).run(transforms=[nojump()], backend="serial")
+    assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 10 + [False] * 10
+    rmsd.run(transforms=[nojump()], backend="serial", max_memory=0)
+    assert all(block.bytes > 0 for block in rmsd.timings.blocks)
+
+
+def test_a_group_is_followed_and_the_others_stay(walk, atoms):
+    found = followed(atoms, nojump("name B"))
+    np.testing.assert_allclose(found[:, 30:], walk[1][:, 30:], atol=2e-3)
+    inside = [ts.positions.copy() for ts in atoms.universe.trajectory]
+    assert np.array_equal(found[:, :30], np.array(inside)[:, :30])
+    # None of the atoms that are analysed is followed.
+    assert np.array_equal(followed(atoms[:5], nojump("name B")), np.array(inside)[:, :5])
+
+
+def test_wrapped_again_they_are_where_they_were(atoms):
+    inside = followed(atoms, wrap())
+    np.testing.assert_allclose(followed(atoms, after=[wrap()]), inside, atol=2e-2)
+
+
+def test_several_stages_and_analyses(walk, atoms):
+    rmsd, rmsf = RMSD(atoms, superposition=False), RMSF(atoms, align=True)
+    paceline.run([rmsd, rmsf], transforms=[nojump()], max_memory="1 kB")
+    offsets = walk[1] - walk[1][0]
+    expected = np.sqrt((offsets**2).sum(axis=2).mean(axis=1))
+    np.testing.assert_allclose(rmsd.results.rmsd[:, 2], expected, rtol=1e-4)
+    kept = RMSF(atoms, align=True).run(transforms=[nojump()])
+    assert kept.results.rmsf.tobytes() == rmsf.results.rmsf.tobytes()
+
+
+def test_a_reference_frame_is_followed_too(walk, atoms):
+    found = RMSD(atoms, ref_frame=70, superposition=False).run(transforms=[nojump()], start=60)
+    assert found.results.rmsd[10, 2] < 1e-3
+    offsets = walk[1][60:] - walk[1][70]
+    expected = np.sqrt((offsets**2).sum(axis=2).mean(axis=1))
+    np.testing.assert_allclose(found.results.rmsd[:, 2], expected, rtol=1e-4, atol=1e-3)
+
+
+def without_cells(walk, folder, frames):
+    """The same files, with frames that have no cell."""
+    universe = MDAnalysis.Universe(*walk[0])
+    path = str(folder / "gaps.trr")
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for ts in universe.trajectory:
+            if ts.frame in frames:
+                ts.dimensions = None
+            writer.write(universe.atoms)
+    return paceline.Universe(walk[0][0], path).atoms
+
+
+@pytest.mark.parametrize("block_frames", [1, 16, 64])
+def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
+    # The first ones, a whole leaf and more, and the last one: but walks of two steps may be long.
+    gaps = [0, 1, *range(15, 40), 60, 64, 149]
+    atoms = without_cells(walk, tmp_path, gaps)
+    options = {"backend": "serial", "on_error": "skip", "block_frames": block_frames}
+    with pytest.warns(PacelineWarning, match=r"30 frames were left out, the first is 0; nojump"):
+        found = followed(atoms, **options)
+    assert np.flatnonzero(np.isnan(found).all(axis=(1, 2))).tolist() == gaps
+    kept = np.setdiff1d(np.arange(N_FRAMES), gaps)
+    universe = MDAnalysis.Universe(*walk[0])
+    last, images = None, 0
+    for frame in kept:
+        ts = universe.trajectory[frame]
+        now = ts.positions.astype(float) @ np.linalg.inv(ts.triclinic_dimensions.astype(float))
+        images = images - np.rint(now - last) if last is not None else np.zeros_like(now)
+        expected = ts.positions + images @ ts.triclinic_dimensions.astype(float)
+        np.testing.assert_allclose(found[frame], expected, atol=1e-2)
+        last = now
+    for backend in ("threads", "processes"):
+        with pytest.warns(PacelineWarning, match="30 frames"):
+            again = followed(atoms, **{**options, "backend": backend})
+        assert np.array_equal(again, found, equal_nan=True)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("n_done", [4, 9, 10, 14])
+def test_a_run_resumes_in_either_pass(n_done, atoms, tmp_path, monkeypatch):
+    wanted = followed(atoms)
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0)
+    do_block, done = Worker.run, []
+
+    def failing(self, task):
+        if len(done) == n_done:
+            raise Interrupted
+        done.append(task)
+        return do_block(self, task)
+
+    path = tmp_path / "checkpoint"
+    monkeypatch.setattr(Worker, "run", failing)
+    with pytest.raises(Interrupted):
+        followed(atoms, backend="serial", checkpoint=path, block_frames=16)
+    assert path.exists()
+    done.clear()
+    monkeypatch.setattr(Worker, "run", lambda self, task: done.append(task) or do_block(self, task))
+    assert np.array_equal(followed(atoms, checkpoint=path, backend="threads"), wanted)
+    assert len(done) <= 20 - n_done + 1
+    assert not path.exists()
+
+
+def test_progress_counts_both_passes(atoms, capsys):
+    RMSD(atoms).run(transforms=[nojump()], verbose=True, start=50)
+    assert "250/250" in capsys.readouterr().err
+
+
+def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch):
+    monkeypatch.setattr(trajectory_run, "STATES_BYTES", 3 * 6 * N_ATOMS)
+    rmsd = RMSD(atoms, superposition=False).run(transforms=[nojump()])
+    assert len([block for block in rmsd.timings.blocks if block.job == 1]) == 3
+    monkeypatch.setattr(trajectory_run, "LARGEST_BLOCK_BYTES", 20 * 12 * N_ATOMS)
+    with pytest.raises(UnsupportedError, match=r"images of 40 atoms in 10 frames, 2\.4 kB"):
+        followed(atoms)
+    with pytest.raises(UnsupportedError, match="in 75 frames"):
+        followed(atoms, step=2)
+
+
+def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):
+    gaps = without_cells(walk, tmp_path, [20])
+    with pytest.raises(TransformError, match=r"frame 20.*: the frame has no cell, which nojump"):
+        followed(gaps)
+    with pytest.raises(TransformError, match="frame 20 cannot be the reference: the frame has no"):
+        RMSD(gaps, ref_frame=30).run(transforms=[nojump()])
+    with pytest.raises(UnsupportedError, match="in increasing order"):
+        followed(atoms, frames=[3, 2])
+    with pytest.raises(UnsupportedError, match="nojump is given twice"):
+        followed(atoms, before=[nojump()])
+    with pytest.raises(UnsupportedError, match="nojump needs all frames, and advice is about some"):
+        paceline.advise(RMSD(atoms), transforms=[nojump()])
+
+
+def test_the_worker_s_half_can_be_pickled(atoms):
+    prepared = nojump("name B").prepare(np.arange(35), atoms.universe, [])
+    again = pickle.loads(pickle.dumps(prepared))
+    assert again.state_bytes == prepared.state_bytes == 30
