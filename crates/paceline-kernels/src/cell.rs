@@ -177,8 +177,21 @@ impl Cell {
         (home, images)
     }
 
+    /// The function that gives positions in units of the vectors: for many positions, since it
+    /// multiplies by inverses.
+    pub fn to_fractional(&self) -> impl Fn([f64; 3]) -> [f64; 3] + use<> {
+        let [a, b, c] = self.vectors;
+        let [over_a, over_b, over_c] = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
+        move |[x, y, z]| {
+            let w = z * over_c;
+            let v = (y - w * c[1]) * over_b;
+            let u = (x - w * c[0] - v * b[0]) * over_a;
+            [u, v, w]
+        }
+    }
+
     /// A position in units of the vectors.
-    pub fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
+    fn fractional(&self, x: [f64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let w = x[2] / c[2];
         let v = (x[1] - w * c[1]) / b[1];

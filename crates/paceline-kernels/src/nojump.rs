@@ -75,19 +75,22 @@ impl NoJump {
         };
         let mut rows = rows.iter().peekable();
         let (cells, _) = dimensions.as_chunks();
+        let mut last: Option<(&[f32], Cell)> = None;
         for (row, (frame, &cell)) in positions.chunks_exact(frame_len).zip(cells).enumerate() {
             let cell = Cell::new(cell).map_err(|no_cell| refusal(&no_cell.reason("nojump")))?;
-            if row == 0 {
-                scan.first = self.fractional(frame, &cell);
-                scan.last.clone_from(&scan.first);
-            } else {
-                self.follow(frame, &cell, &mut scan.last, &mut scan.moved)
+            if let Some(last) = last {
+                self.follow(last, (frame, cell), &mut scan.moved)
                     .map_err(|reason| refusal(&reason))?;
+            } else {
+                scan.first = self.fractional(frame, &cell);
             }
+            last = Some((frame, cell));
             while rows.next_if(|&&wanted| wanted == row).is_some() {
                 scan.noted.extend_from_slice(&scan.moved);
             }
         }
+        let (frame, cell) = last.ok_or_else(|| refusal("there are no frames"))?;
+        scan.last = self.fractional(frame, &cell);
         Ok(scan)
     }
 
@@ -109,15 +112,18 @@ impl NoJump {
             check_len("images", images.len(), n_followed)?;
         }
         let mut now = images[..n_followed].to_vec();
-        let mut last: Vec<Fractional> = Vec::new();
+        let (mut last, mut last_cell) = (Vec::new(), None);
         each_row(positions, self.n_atoms, dimensions, |row, frame, cell| {
             let cell = self.check(frame, cell)?;
             if in_every_frame {
                 now.copy_from_slice(&images[row * n_followed..][..n_followed]);
-            } else if last.is_empty() {
-                last = self.fractional(frame, &cell);
             } else {
-                self.follow(frame, &cell, &mut last, &mut now)?;
+                if let Some(last_cell) = last_cell {
+                    self.follow((&last, last_cell), (frame, cell), &mut now)?;
+                }
+                last.clear();
+                last.extend_from_slice(frame);
+                last_cell = Some(cell);
             }
             for (&atom, images) in self.atoms.iter().zip(&now) {
                 if *images != [0; 3] {
@@ -137,6 +143,9 @@ impl NoJump {
         cell: std::result::Result<Cell, super::cell::NoCell>,
     ) -> std::result::Result<Cell, String> {
         let cell = cell.map_err(|no_cell| no_cell.reason("nojump"))?;
+        if frame.iter().all(|x| x.is_finite()) {
+            return Ok(cell);
+        }
         let lost = |atom: &&usize| !position(frame, **atom).iter().all(|x| x.is_finite());
         match self.atoms.iter().find(lost) {
             None => Ok(cell),
@@ -151,35 +160,74 @@ impl NoJump {
     }
 
     fn fractional(&self, frame: &[f32], cell: &Cell) -> Vec<Fractional> {
-        let of_atom = |&atom: &usize| cell.fractional(position(frame, atom).map(f64::from));
+        let fractional = cell.to_fractional();
+        let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
         self.atoms.iter().map(of_atom).collect()
     }
 
     /// Go on from the last frame to this one.
+    ///
+    /// Few atoms move far enough to cross a face: those that do not are found by comparing
+    /// coordinates.
     fn follow(
         &self,
-        frame: &[f32],
-        cell: &Cell,
-        last: &mut [Fractional],
+        last: (&[f32], Cell),
+        now: (&[f32], Cell),
         images: &mut [Images],
     ) -> std::result::Result<(), String> {
-        for ((&atom, last), images) in self.atoms.iter().zip(last).zip(images) {
-            let now = cell.fractional(position(frame, atom).map(f64::from));
-            for axis in 0..3 {
-                // Of two whole numbers the even one, as NumPy and MDAnalysis have it.
-                let jump = (now[axis] - last[axis]).round_ties_even();
-                if jump != 0.0 {
-                    let image = f64::from(images[axis]) - jump;
-                    if image.abs() > f64::from(i16::MAX) {
-                        return Err(format!("atom {atom} moves by {image} cells"));
-                    }
-                    images[axis] = image as i16;
-                }
+        let near = nearness(last, now);
+        let ((last, last_cell), (now, cell)) = (last, now);
+        let (before, after) = (last_cell.to_fractional(), cell.to_fractional());
+        let ((last, _), (now, _)) = (last.as_chunks::<3>(), now.as_chunks::<3>());
+        for (&atom, images) in self.atoms.iter().zip(images) {
+            let (from, to) = (last[atom], now[atom]);
+            let is_near = |axis: usize| (to[axis] - from[axis]).abs() <= near;
+            if is_near(0) & is_near(1) & is_near(2) {
+                continue;
             }
-            *last = now;
+            let (from, to) = (before(from.map(f64::from)), after(to.map(f64::from)));
+            for axis in 0..3 {
+                let image = nearest(to[axis] - from[axis])
+                    .and_then(|jump| i16::try_from(i32::from(images[axis]) - jump).ok());
+                images[axis] = image.ok_or_else(|| {
+                    format!("atom {atom} moves by more cells than can be counted, 32,767")
+                })?;
+            }
         }
         Ok(())
     }
+}
+
+/// The nearest whole number, of two the even one, as NumPy and MDAnalysis have it; None if it is
+/// too large to be counted.
+///
+/// Without SSE4.1, `round_ties_even` is a call. Here the spacing of the sum's numbers is 1, and its
+/// last bits are the whole number.
+#[inline]
+fn nearest(x: f64) -> Option<i32> {
+    const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
+    (x.abs() <= 32_768.0).then(|| (x + LARGE).to_bits() as i32)
+}
+
+/// Å that each coordinate of an atom may change by, so that it surely moves by less than half a
+/// cell along each vector; less than 0 if the cell changes too much.
+fn nearness((last, last_cell): (&[f32], Cell), (_, cell): (&[f32], Cell)) -> f32 {
+    const UNIT: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    let now = UNIT.map(cell.to_fractional());
+    let change = if cell == last_cell {
+        [[0.0; 3]; 3]
+    } else {
+        let before = UNIT.map(last_cell.to_fractional());
+        std::array::from_fn(|i| std::array::from_fn(|j| now[i][j] - before[i][j]))
+    };
+    let largest = if cell == last_cell {
+        0.0
+    } else {
+        f64::from(last.iter().fold(0.0, |most: f32, x| most.max(x.abs())))
+    };
+    let along = |axis: usize, of: &[[f64; 3]; 3]| of.iter().map(|row| row[axis].abs()).sum::<f64>();
+    let near = |axis| (0.499 - largest * along(axis, &change)) / along(axis, &now);
+    near(0).min(near(1)).min(near(2)) as f32
 }
 
 fn refusal(reason: &str) -> Error {
@@ -275,10 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn halves_go_to_the_even_number() {
+        for x in [
+            0.5, 1.5, -0.5, -1.5, -2.5, 0.499_999, 7.0, -32_768.0, 32_767.4, 0.0, -0.0,
+        ] {
+            assert_eq!(nearest(x), Some(x.round_ties_even() as i32), "{x}");
+        }
+        assert_eq!([nearest(4e4), nearest(f64::NAN)], [None, None]);
+    }
+
+    #[test]
     fn an_image_beyond_what_can_be_counted_is_an_error() {
         let task = NoJump::new(1, &[0]).expect("an atom");
         let (positions, cells) = one_atom(&[0.0, 1e6]);
         let error = task.scan(&positions, &cells, &[]).expect_err("too far");
-        assert!(error.to_string().contains("-100000 cells"), "{error}");
+        assert!(error.to_string().contains("more cells than"), "{error}");
     }
 }
