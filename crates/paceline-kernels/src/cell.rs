@@ -179,7 +179,7 @@ impl Cell {
 
     /// The function that gives positions in units of the vectors: for many positions, since it
     /// multiplies by inverses.
-    pub fn to_fractional(&self) -> impl Fn([f64; 3]) -> [f64; 3] + use<> {
+    pub fn fractions(&self) -> impl Fn([f64; 3]) -> [f64; 3] + use<> {
         let [a, b, c] = self.vectors;
         let [over_a, over_b, over_c] = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
         move |[x, y, z]| {

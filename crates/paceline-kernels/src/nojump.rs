@@ -160,7 +160,7 @@ impl NoJump {
     }
 
     fn fractional(&self, frame: &[f32], cell: &Cell) -> Vec<Fractional> {
-        let fractional = cell.to_fractional();
+        let fractional = cell.fractions();
         let of_atom = |&atom: &usize| fractional(position(frame, atom).map(f64::from));
         self.atoms.iter().map(of_atom).collect()
     }
@@ -177,7 +177,7 @@ impl NoJump {
     ) -> std::result::Result<(), String> {
         let near = nearness(last, now);
         let ((last, last_cell), (now, cell)) = (last, now);
-        let (before, after) = (last_cell.to_fractional(), cell.to_fractional());
+        let (before, after) = (last_cell.fractions(), cell.fractions());
         let ((last, _), (now, _)) = (last.as_chunks::<3>(), now.as_chunks::<3>());
         for (&atom, images) in self.atoms.iter().zip(images) {
             let (from, to) = (last[atom], now[atom]);
@@ -213,11 +213,11 @@ fn nearest(x: f64) -> Option<i32> {
 /// cell along each vector; less than 0 if the cell changes too much.
 fn nearness((last, last_cell): (&[f32], Cell), (_, cell): (&[f32], Cell)) -> f32 {
     const UNIT: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-    let now = UNIT.map(cell.to_fractional());
+    let now = UNIT.map(cell.fractions());
     let change = if cell == last_cell {
         [[0.0; 3]; 3]
     } else {
-        let before = UNIT.map(last_cell.to_fractional());
+        let before = UNIT.map(last_cell.fractions());
         std::array::from_fn(|i| std::array::from_fn(|j| now[i][j] - before[i][j]))
     };
     let largest = if cell == last_cell {
