@@ -252,6 +252,25 @@ def test_contact_maps_are_mdtraj_s(scheme, pbc, trajectory, adk_in_water):
     np.testing.assert_array_equal(found.frequencies, found.counts / 10)
 
 
+@pytest.mark.parametrize(
+    "names", [("H", "HA2", "HA3", "OXT"), ("HN", "HA1", "HA2", "OT2"), ("HT1", "HA1", "HA2", "O2")]
+)
+@pytest.mark.parametrize("scheme", ["sidechain", "sidechain-heavy"])
+def test_names_of_the_backbone_s_hydrogen_and_oxygen(names, scheme, tmp_path):
+    # Of two glycines the first's hydrogen at N is near the second's last oxygen, the side chains
+    # are not.
+    made = MDAnalysis.Universe.empty(8, 2, atom_resindex=[0] * 4 + [1] * 4, trajectory=True)
+    made.add_TopologyAttr("names", names * 2)
+    made.add_TopologyAttr("resnames", ["GLY", "GLY"])
+    made.add_TopologyAttr("resids", [1, 2])
+    made.atoms.positions = [[x, 0, 0] for x in (10, 0, 1, 2, 20, 21, 22, 11)]
+    path = str(tmp_path / "glycines.xtc")
+    made.atoms.write(path)
+    universe = paceline.Universe(made._topology, path)
+    assert ContactMap(universe, 5.0, scheme=scheme).run().results.counts[0, 1] == 0
+    assert ContactMap(universe, 5.0, scheme="closest").run().results.counts[0, 1] == 1
+
+
 def test_maps_of_alpha_carbons_are_mdanalysis_s_contact_matrices(universe, theirs):
     atoms = theirs.select_atoms("name CA")
     distances = MDAnalysis.analysis.distances.distance_array

@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 import paceline
 import paceline.analysis.contacts
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
@@ -199,6 +200,34 @@ def test_radius_of_gyration_of_mdtraj():
         f"{ours:.2f} Å",
         "paceline and MDAnalysis",
     )
+
+
+def glycines(positions):
+    """Two glycines with the names of the PDB, the second the last of its chain, as MDTraj's."""
+    topology = mdtraj.Topology()
+    chain = topology.add_chain()
+    names = ("N", "H", "CA", "HA2", "HA3", "C", "O", "OXT")
+    for n_atoms in (7, 8):
+        residue = topology.add_residue("GLY", chain)
+        for name in names[:n_atoms]:
+            topology.add_atom(name, mdtraj.element.get_by_symbol(name[0]), residue)
+    return mdtraj.Trajectory(np.array([positions], dtype=np.float32) / 10, topology)
+
+
+@pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis", "ignore:Reader has no dt")
+def test_side_chains_at_the_ends_of_a_chain(tmp_path):
+    # The first's HA3 is at the origin, the second's OXT 3 Å away; all else is far from the other.
+    positions = np.zeros((15, 3))
+    positions[:, 0] = [-14, -15, -12, -11, 0, -20, -21, 30, 31, 32, 34, 35, 40, 41, 3]
+    theirs = glycines(positions)
+    path = tmp_path / "glycines.pdb"
+    theirs.save_pdb(path)
+    distances, _ = mdtraj.compute_contacts(theirs, [(0, 1)], scheme="sidechain", periodic=False)
+    ours = ContactMap(paceline.Universe(str(path)), 4.5, scheme="sidechain").run(backend="serial")
+    n_theirs, n_ours = int(10 * distances[0, 0] <= 4.5), ours.results.counts[0, 1]
+    check_row("contacts of side chains", f"–, MDTraj {n_theirs}", f"{n_ours}", "paceline")
+    closest = ContactMap(paceline.Universe(str(path)), 4.5, scheme="closest").run(backend="serial")
+    assert closest.results.counts[0, 1] == 1
 
 
 @pytest.mark.filterwarnings("ignore")

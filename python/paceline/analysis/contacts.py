@@ -294,8 +294,13 @@ def q1q2(u: Any, select: str = "all", radius: float = 4.5) -> Contacts:
 #: Ways to choose the atoms of a residue, as MDTraj's `compute_contacts` does.
 SCHEMES = ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy")
 
-#: Atoms of a residue that are not of its side chain.
-BACKBONE = ("C", "CA", "N", "O", "HA", "H")
+#: Atoms of a residue that are not of its side chain, those at the ends of the chain too, by the
+#: names that they have in the PDB, CHARMM, Amber and GROMACS.
+BACKBONE = (
+    *("C", "CA", "N", "O", "HA", "H", "HN", "OXT", "OT"),
+    *(name for k in "123" for name in (f"H{k}", f"{k}H", f"HN{k}", f"HT{k}")),
+    *(name for k in "12" for name in (f"O{k}", f"OT{k}", f"OC{k}", f"OCT{k}")),
+)
 
 
 class ContactMap(AnalysisBase):
@@ -309,10 +314,11 @@ class ContactMap(AnalysisBase):
     | ca | CA |
     | closest | all |
     | closest-heavy | all but hydrogens |
-    | sidechain | all but C, CA, N, O, HA, H |
+    | sidechain | all but C, CA, N, O, HA, H, and the other H and O at the ends of the chain |
     | sidechain-heavy | these without hydrogens; of glycine with them |
 
-    They are those of MDTraj's `compute_contacts`. Hydrogens are known by their elements, or by
+    They are those of MDTraj's `compute_contacts`, but for the ends of the chain, of which MDTraj
+    counts H2, H3 and OXT as side chain. Hydrogens are known by their elements, or by
     names that begin with H if the topology has no elements.
 
     Parameters
