@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import MDAnalysis
+import MDAnalysis.analysis.rms
 import numpy as np
 import pytest
 from MDAnalysis.coordinates.memory import MemoryReader
@@ -110,3 +111,19 @@ def test_frames_must_be_there_in_every_member(ensemble):
     analyses = [RMSF(universe.select_atoms("name CA")) for universe in ensemble]
     with pytest.raises(IndexError, match="frame 50 is out of range for 10 frames"):
         paceline.run(analyses, frames=[50])
+
+
+def test_frames_may_be_chosen_in_each_member(ensemble):
+    """By a function, as for replicas of other lengths."""
+    analyses = [RMSF(universe.select_atoms("name CA")) for universe in ensemble]
+    paceline.run(analyses, frames=lambda them: range(them.n_frames // 2, them.n_frames, 30))
+    assert [list(one.frames) for one in analyses] == [[49, 79], [5], [49, 79]]
+    alone = RMSF(ensemble[1].select_atoms("name CA")).run(frames=[5])
+    np.testing.assert_array_equal(analyses[1].results.rmsf, alone.results.rmsf)
+
+
+def test_mdanalysis_has_no_function_as_frames(adk):
+    universe = MDAnalysis.Universe(*adk)
+    theirs = MDAnalysis.analysis.rms.RMSF(universe.select_atoms("name CA"))
+    with pytest.raises(paceline.errors.UnsupportedError, match="no function as frames"):
+        paceline.run(theirs, frames=lambda trajectory: [0])

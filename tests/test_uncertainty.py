@@ -2,9 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.signal import lfilter
 
-from paceline.analysis.uncertainty import mean_of_series
+from paceline.analysis.uncertainty import (
+    difference_of_groups,
+    mean_of_replicas,
+    mean_of_series,
+)
 
 
 def autoregressive(rng, correlation, n):
@@ -78,3 +83,40 @@ def test_the_scale_does_not_matter():
     one, other = mean_of_series(series), mean_of_series(1e8 * series)
     assert other.inefficiency == pytest.approx(one.inefficiency)
     assert other.error == pytest.approx(1e8 * one.error)
+
+
+@pytest.mark.parametrize("n_replicas", [2, 3, 8])
+def test_the_interval_between_replicas_holds_in_95_of_100(n_replicas):
+    """Each replica is a short series that wanders about a mean of its own: frames tell nothing."""
+    rng = np.random.default_rng(4)
+    of_replicas = rng.normal(0, 1, (n_replicas, 4000))
+    means = of_replicas + rng.normal(0, 0.01, (50, n_replicas, 4000)).mean(axis=0)
+    found = mean_of_replicas(means)
+    assert found.mean.shape == (4000,)
+    assert 0.94 <= np.mean(np.abs(found.mean) <= found.interval) <= 0.96
+
+
+def test_differences_are_welch_s():
+    rng = np.random.default_rng(8)
+    first, second = rng.normal(1, 1, (3, 500)), rng.normal(1, 4, (6, 500))
+    found = difference_of_groups(mean_of_replicas(first), mean_of_replicas(second))
+    wanted = stats.ttest_ind(second, first, equal_var=False)
+    low, high = wanted.confidence_interval(0.95)
+    np.testing.assert_allclose(found.difference - found.interval, low)
+    np.testing.assert_allclose(found.difference + found.interval, high)
+    np.testing.assert_allclose(found.n_free, wanted.df)
+    assert 0.93 <= np.mean(np.abs(found.difference) <= found.interval) <= 0.97
+
+
+def test_replicas_that_are_few_missing_or_alike():
+    values = np.array([[1.0, np.nan, np.nan], [3.0, 2.0, np.nan], [5.0, np.nan, np.nan]])
+    found = mean_of_replicas(values)
+    assert found.n_replicas.tolist() == [3, 1, 0]
+    np.testing.assert_array_equal(found.mean, [3.0, 2.0, np.nan])
+    np.testing.assert_allclose(found.interval, [stats.t.ppf(0.975, 2) * 2 / 3**0.5, np.nan, np.nan])
+    one = mean_of_replicas([2.0])
+    assert "no interval" in str(one)
+    assert "no interval" in str(difference_of_groups(one, mean_of_replicas([1.0, 2.0])))
+    alike = mean_of_replicas([2.0, 2.0])
+    both = difference_of_groups(alike, mean_of_replicas([3.0, 3.0]))
+    assert (alike.interval, both.difference, both.interval) == (0, 1, 0)

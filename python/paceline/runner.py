@@ -43,7 +43,7 @@ def run(
     start: int | None = None,
     stop: int | None = None,
     step: int | None = None,
-    frames: Sequence[int] | np.ndarray | None = None,
+    frames: Sequence[int] | np.ndarray | Callable[[Any], Sequence[int] | np.ndarray] | None = None,
     transforms: Sequence[Transform] = (),
     on_error: str = "raise",
     progress: bool | None = None,
@@ -70,8 +70,9 @@ def run(
         of computing threads per rank.
     start, stop, step : int, optional
         Frames, as in a slice.
-    frames : sequence of int or of bool, optional
-        Frames one by one, in any order, instead of a slice.
+    frames : sequence of int or of bool, or callable, optional
+        Frames one by one, in any order, instead of a slice; or a function that returns them for
+        a Universe's trajectory, as for replicas of other lengths.
     transforms : sequence of transformations
         From `paceline.transform`, applied to positions in this order before any analysis sees
         them.
@@ -148,12 +149,13 @@ def run(
     theirs, given = _sort(analyses)
     if theirs:
         options = {"transforms": transforms, "block_frames": block_frames, "checkpoint": checkpoint}
-        refused = [name for name, value in options.items() if value]
-        refused += ["on_error"] if on_error != "raise" else []
+        refused = [f"{name}=" for name, value in options.items() if value]
+        refused += ["on_error="] if on_error != "raise" else []
+        refused += ["function as frames="] if callable(frames) else []
         if refused:
             raise UnsupportedError(
                 f"{type(theirs[0]).__name__} is an analysis of MDAnalysis, for which there is no "
-                f"{refused[0]}=; leave it out, or run that analysis by itself"
+                f"{refused[0]}; leave it out, or run that analysis by itself"
             )
     if given:
         with collective_run_of(workers) as collective:
@@ -165,7 +167,7 @@ def run(
                     _run(
                         workers,
                         given,
-                        partial(choose_frames, **chosen),
+                        partial(_choose, **chosen),
                         opened,
                         transforms=transforms,
                         skip_damaged=on_error == "skip",
@@ -196,7 +198,7 @@ def _sort(given: Any) -> tuple[list[Any], list[Analysis]]:
 def _run(
     workers: Backend,
     analyses: Sequence[Analysis],
-    choose: Callable[[int], np.ndarray],
+    choose: Callable[[TrajectoryRun], np.ndarray],
     checkpoint: Checkpoint | None,
     *,
     transforms: Sequence[Transform],
@@ -205,13 +207,13 @@ def _run(
     progress: bool | None,
     max_memory: int | None,
 ) -> None:
-    """Run analyses from this process; `choose` selects frames out of a trajectory's number."""
+    """Run analyses from this process; `choose` selects the frames of each trajectory."""
     begun = time.monotonic_ns()
     runs = [TrajectoryRun(some, transforms) for some in _by_universe(analyses)]
     keys = [uuid.uuid4().hex for _ in runs] if getattr(workers, "keeps_frames", False) else []
     for number, one in enumerate(runs):
         one.prepare(
-            choose(one.trajectory.n_frames),
+            choose(one),
             skip_damaged=skip_damaged,
             n_workers=workers.n_workers / len(runs),
             block_frames=(
@@ -242,6 +244,13 @@ def _run(
     timings.end = time.monotonic_ns()
     for one in chain.from_iterable(stages):
         one.finish(timings)
+
+
+def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndarray:
+    """Choose the frames of one trajectory."""
+    if callable(frames):
+        frames = frames(one.analyses[0].atomgroup.universe.trajectory)
+    return choose_frames(one.trajectory.n_frames, **bounds, frames=frames)
 
 
 def _compute(

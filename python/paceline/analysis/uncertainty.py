@@ -1,6 +1,7 @@
-"""Mean of a series in time, and how well it is known."""
+"""Means of series in time and between replicas, and how well they are known."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -109,8 +110,143 @@ def mean_of_series(values: np.ndarray) -> SeriesMean:
     # That of so few independent values, about a mean that is made of them.
     variance /= 1 - min(inefficiency / n, 0.5)
     error = float(np.sqrt(variance * inefficiency / n))
-    interval = _students_t(n / inefficiency - 1) * error
+    interval = float(_students_t(n / inefficiency - 1)) * error
     return SeriesMean(mean, n, inefficiency, error, interval, _block_error(deviations))
+
+
+@dataclass(frozen=True)
+class ReplicaMean:
+    """Mean over replicas, each of which counts as one value, and how well it is known.
+
+    Attributes
+    ----------
+    mean : numpy.ndarray of float64
+        Arithmetic mean of the replicas' values, in their unit; of any shape.
+    n_replicas : numpy.ndarray of int64
+        Number of replicas that have a value.
+    deviation : numpy.ndarray of float64
+        Standard deviation between replicas; NaN for less than two.
+    """
+
+    mean: np.ndarray
+    n_replicas: np.ndarray
+    deviation: np.ndarray
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard error of the mean; NaN for less than two replicas."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.deviation / np.sqrt(self.n_replicas)
+
+    @property
+    def interval(self) -> np.ndarray:
+        """Half of the width of the 95 % interval, by Student's t of n - 1 degrees of freedom."""
+        return _students_t(self.n_replicas - 1) * self.error
+
+    def __str__(self) -> str:
+        if np.isnan(self.interval):
+            return f"{self.mean:.4g}, one replica: no interval between replicas"
+        found = _with_error(float(self.mean), float(self.interval))
+        return f"{found} (95 % between {self.n_replicas} replicas)"
+
+
+def mean_of_replicas(values: np.ndarray) -> ReplicaMean:
+    r"""Estimate a mean over replicas, independent simulations of one system.
+
+    $$\bar x \pm t_{n-1} \, s / \sqrt n$$
+
+    with the mean $\bar x$ and the standard deviation $s$ of the n replicas' values, and Student's t
+    of two-sided 95 %. Frames of a replica do not count one by one: give its mean over frames.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (n_replicas, ...)
+        A number of each replica, or arrays of them. NaN stands for a replica that has no value.
+
+    Returns
+    -------
+    ReplicaMean
+        Of shape (...); NaN where no replica has a value.
+
+    Examples
+    --------
+    >>> print(mean_of_replicas([2.1, 2.5, 2.3]))
+    2.30 ± 0.50 (95 % between 3 replicas)
+    >>> print(mean_of_replicas([2.1]))
+    2.1, one replica: no interval between replicas
+    """
+    values = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(values)
+    n = known.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(known, values, 0).sum(axis=0) / n
+        squares = np.where(known, values - mean, 0) ** 2
+        deviation = np.sqrt(squares.sum(axis=0) / np.where(n > 1, n - 1.0, np.nan))
+    return ReplicaMean(mean, n, deviation)
+
+
+@dataclass(frozen=True)
+class GroupDifference:
+    """Difference of the means of two groups of replicas, and how well it is known.
+
+    Attributes
+    ----------
+    difference : numpy.ndarray of float64
+        Mean of the second group minus that of the first.
+    error : numpy.ndarray of float64
+        Its standard error; NaN where a group has less than two replicas.
+    n_free : numpy.ndarray of float64
+        Degrees of freedom.
+    """
+
+    difference: np.ndarray
+    error: np.ndarray
+    n_free: np.ndarray
+
+    @property
+    def interval(self) -> np.ndarray:
+        """Half of the width of the 95 % interval, by Welch's t."""
+        return _students_t(self.n_free) * self.error
+
+    def __str__(self) -> str:
+        if np.isnan(self.interval):
+            return f"{self.difference:.4g}, no interval: a group has one replica"
+        return f"{_with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
+
+
+def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDifference:
+    r"""Estimate the difference of two groups, whose replicas may vary by different amounts.
+
+    $$\bar x_2 - \bar x_1 \pm t_\nu \sqrt{s_1^2 / n_1 + s_2^2 / n_2}$$
+
+    with the degrees of freedom $\nu$ of Welch (1947, Biometrika 34, 28) and Satterthwaite (1946,
+    Biometrics Bull. 2, 110).
+
+    Parameters
+    ----------
+    first, second : ReplicaMean
+        Means of one shape.
+
+    Returns
+    -------
+    GroupDifference
+        The second minus the first.
+
+    Examples
+    --------
+    >>> wild_type, mutant = mean_of_replicas([2.1, 2.5, 2.3]), mean_of_replicas([3.0, 3.1, 3.3])
+    >>> print(difference_of_groups(wild_type, mutant))
+    0.83 ± 0.41 (95 %, Welch's t)
+    """
+    squares = first.error**2, second.error**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        free = sum(squares) ** 2 / (
+            squares[0] ** 2 / (first.n_replicas - 1) + squares[1] ** 2 / (second.n_replicas - 1)
+        )
+    # Both may be without any variance.
+    smaller = np.minimum(first.n_replicas, second.n_replicas) - 1
+    free = np.where(sum(squares) == 0, smaller, free)
+    return GroupDifference(second.mean - first.mean, np.sqrt(sum(squares)), free)
 
 
 def _inefficiency(deviations: np.ndarray) -> float:
@@ -125,11 +261,11 @@ def _inefficiency(deviations: np.ndarray) -> float:
     return max(1.0, float(1 + 2 * np.sum((1 - lags / n) * correlation[1:stop])))
 
 
-def _students_t(n_free: float) -> float:
+def _students_t(n_free: Any) -> Any:
     """Student's t of the two-sided interval; of less than one degree of freedom as of one."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(max(1.0, n_free), (1 + LEVEL) / 2))
+    return stdtrit(np.maximum(1.0, n_free), (1 + LEVEL) / 2)
 
 
 def _block_error(deviations: np.ndarray) -> float:
