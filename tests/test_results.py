@@ -10,8 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import paceline
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.table import Table
 from paceline.errors import UnsupportedError
 
 mpl.use("Agg")

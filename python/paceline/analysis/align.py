@@ -10,7 +10,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
 from paceline.transform.base import (

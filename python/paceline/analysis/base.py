@@ -16,7 +16,8 @@ import numpy as np
 from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.block import AtomAttributes, Block, field_bits
 from paceline.errors import UnsupportedError
 from paceline.performance.timings import Timings

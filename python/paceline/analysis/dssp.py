@@ -8,7 +8,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
-from paceline.analysis.results import Results, States, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import States, Table, along_residues
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
 
@@ -194,7 +195,13 @@ class DSSP(AnalysisBase):
         numbers[left_out] = -1
         states = States(numbers, residues.resids, "residue", STATES)
         y = {f"{name} (residues)": name for name, _ in STATES}
-        table = Table(columns, "time (ps)", y, "residues", states=states)
+        n_known = np.count_nonzero(~left_out)
+        fractions = {
+            f"{name} (fraction of frames)": (numbers == k).sum(axis=0) / (n_known or np.nan)
+            for k, (name, _) in enumerate(STATES)
+        }
+        profile = along_residues(residues, fractions, "fraction of frames")
+        table = Table(columns, "time (ps)", y, "residues", states=states, profile=profile)
         self.results = Results(
             table=table,
             provenance=self.record(),

@@ -7,7 +7,8 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import known_weights, masses_of
 

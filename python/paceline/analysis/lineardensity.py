@@ -10,7 +10,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.errors import SelectionError, UnsupportedError
 
 #: Groups of atoms whose centers of mass may stand for them, and the attributes that number them.

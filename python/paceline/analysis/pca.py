@@ -9,7 +9,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.errors import SelectionError
 from paceline.transform.base import choose_atoms, first_positions
 

@@ -3,8 +3,7 @@
 import csv
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,75 +11,15 @@ import numpy as np
 
 from paceline._util.files import new_file
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.uncertainty import SeriesMean, mean_of_series
+from paceline.analysis.table import FIGURE_STYLE, Table, draw
+from paceline.analysis.uncertainty import SeriesMean
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import shortened
 
-#: Style of a figure for one column of a journal: inches, and points.
-FIGURE_STYLE: dict[Any, Any] = {
-    "figure.figsize": (3.5, 2.6),
-    "figure.constrained_layout.use": True,
-    "font.size": 8,
-    "lines.linewidth": 1,
-    "savefig.dpi": 300,
-    # Text stays text, so that a journal can set it in its own type.
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-}
-#: Points from which on a series in time is drawn with a running mean, and windows in all of them.
-MANY_POINTS, WINDOWS = 2000, 100
-#: Points from which on they are drawn as an image, also in figures of lines, and the most of a
-#: cloud: of more, some at equal distances.
-LARGE, MOST_POINTS = 20_000, 200_000
-#: Series of a figure, at most, whose means are in its legend.
-NAMED = 4
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
 SHOWN = 10
 #: Rows of a table that are formatted at a time.
 ROWS = 2**16
-
-
-@dataclass(frozen=True)
-class States:
-    """States of residues, or of other parts, in each row of a table, to be drawn as colours.
-
-    `numbers`, shape (n_rows, n_parts), are indices in `names`, pairs of a name and its colour, or
-    -1 for none. `parts` are the numbers of the parts, and `label` is that of the ordinate.
-    """
-
-    numbers: np.ndarray
-    parts: np.ndarray
-    label: str
-    names: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of equal length by title, and those that make a figure.
-
-    `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
-    `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
-    that table, and where `states` are, these. With `points`, they have points instead of lines.
-    Angles of a full turn are `cyclic`: they have no arithmetic mean.
-    """
-
-    columns: Mapping[str, np.ndarray]
-    x: str
-    y: Mapping[str, str]
-    y_label: str
-    drawn: "Table | None" = None
-    points: bool = False
-    states: States | None = None
-    cyclic: bool = False
-
-    def means(self) -> dict[str, SeriesMean]:
-        """Mean of each series in time, by title; none where frames are in no order."""
-        if self.cyclic or not self.x.startswith("time"):
-            return {}
-        times = np.asarray(self.columns[self.x], dtype=float)
-        if not np.all(np.diff(times[~np.isnan(times)]) > 0):
-            return {}
-        return {title: mean_of_series(self.columns[title]) for title in self.y}
 
 
 class Results(dict[str, Any]):
@@ -153,6 +92,11 @@ class Results(dict[str, Any]):
         the order of time.
         """
         return self._table_or_none.means() if self._table_or_none else {}
+
+    @property
+    def table(self) -> Table | None:
+        """The results as columns, where they make a table."""
+        return self._table_or_none
 
     @property
     def _table(self) -> Table:
@@ -323,11 +267,11 @@ class Results(dict[str, Any]):
             With labels and units.
         """
         if ax is not None:
-            return _draw(self._table, ax)
+            return draw(self._table, ax)
         from matplotlib import pyplot
 
         with pyplot.rc_context(FIGURE_STYLE):
-            return _draw(self._table, pyplot.figure().subplots())
+            return draw(self._table, pyplot.figure().subplots())
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
@@ -347,7 +291,7 @@ class Results(dict[str, Any]):
         caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
         with rc_context(FIGURE_STYLE):
             figure = Figure()
-            _draw(table, figure.subplots())
+            draw(table, figure.subplots())
             image = notebook_image(figure, f"{table.y_label} against {table.x}")
         means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
         return notebook_page(
@@ -380,109 +324,9 @@ class Results(dict[str, Any]):
         check_figure_ending(path)
         with rc_context(FIGURE_STYLE):
             figure = Figure()
-            _draw(self._table, figure.subplots())
+            draw(self._table, figure.subplots())
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 figure.savefig(file, format=_ending(path)[1:])
-
-
-def _draw(table: Table, ax: Any) -> Any:
-    """Draw a table into `matplotlib.axes.Axes`."""
-    table = table.drawn or table
-    if table.states is not None:
-        return _draw_states(table.columns[table.x], table.x, table.states, ax)
-    x = table.columns[table.x]
-    width = len(x) // WINDOWS | 1
-    points = table.points or table.cyclic  # lines would go through all of a turn
-    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
-    is_large = len(x) > LARGE
-    means = table.means() if len(table.y) <= NAMED else {}
-    for title, name in table.y.items():
-        values = table.columns[title]
-        if title in means:
-            name = f"{name}, {means[title].short}"
-        if points:
-            some = slice(None, None, -(-len(x) // MOST_POINTS))
-            ax.plot(x[some], values[some], ".", markersize=1, label=name, rasterized=is_large)
-        elif has_mean:
-            (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
-            ax.plot(x, _running_mean(values, width), color=line.get_color(), label=name)
-        else:
-            ax.plot(x, values, label=name)
-    ax.set_xlabel(table.x)
-    ax.set_ylabel(table.y_label)
-    ax.margins(x=0)
-    # Times of many digits have room side by side.
-    ax.locator_params(axis="x", nbins=6)
-    ax.spines[["top", "right"]].set_visible(False)
-    if len(table.y) > 1 or has_mean or means:
-        # Above the axes: nowhere else is sure to be free of lines.
-        ax.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            frameon=False,
-            borderaxespad=0,
-            ncols=2 if len(table.y) > NAMED else 1,
-            markerscale=5 if points else None,
-            title=f"running mean of {width} frames" if has_mean else None,
-            alignment="left",
-        )
-    return ax
-
-
-def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
-    """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.patches import Patch
-
-    rows = np.arange(len(x))
-    known = ~np.isnan(x)
-    # Frames that were left out have no time, and stay white.
-    x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
-    order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
-    x, numbers = x[order], np.ma.masked_less(states.numbers[order], 0)
-    middles = (x[1:] + x[:-1]) / 2
-    first, last = (middles[0], middles[-1]) if len(middles) else (x[0] - 0.5, x[0] + 0.5)
-    ends = (2 * x[0] - first, 2 * x[-1] - last) if len(middles) else (first, last)
-    edges = np.concatenate([[ends[0]], middles, [ends[1]]])
-    names, colours = zip(*states.names, strict=True)
-    n_parts = len(states.parts)
-    ax.pcolormesh(
-        edges,
-        np.arange(n_parts + 1) - 0.5,
-        numbers.T,
-        cmap=ListedColormap(colours),
-        norm=BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names)),
-        rasterized=True,
-    )
-    ax.set_xlabel(x_label)
-    ax.set_ylabel(states.label)
-    ax.locator_params(axis="x", nbins=6)
-    ax.yaxis.get_major_locator().set_params(integer=True)
-    # Parts of several chains have the same numbers: rows are counted, and labelled by these.
-    ax.yaxis.set_major_formatter(
-        lambda row, _: f"{states.parts[int(row)]}" if 0 <= row < n_parts else ""
-    )
-    ax.legend(
-        handles=[Patch(color=colour, label=name) for name, colour in states.names],
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        frameon=False,
-        borderaxespad=0,
-        ncols=len(names),
-    )
-    return ax
-
-
-def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Average over a window around each point, shorter at the ends; NaN values are left out."""
-    known = ~np.isnan(values)
-    sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
-    counts = np.cumsum(np.concatenate([[0], known]))
-    places = np.arange(len(values))
-    first = np.maximum(places - width // 2, 0)
-    stop = np.minimum(places + width // 2 + 1, len(values))
-    with np.errstate(invalid="ignore"):
-        return (sums[stop] - sums[first]) / (counts[stop] - counts[first])
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:

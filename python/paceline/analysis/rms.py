@@ -9,7 +9,8 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table, along_residues
 from paceline.errors import SelectionError
 from paceline.transform.base import (
     check_masses,
@@ -300,7 +301,8 @@ class RMSF(AnalysisBase):
         )
         of_residues = np.bincount(rows, weights=rmsf) / n_atoms
         label = "RMSF (Å)" if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
-        drawn = _along_residues(self.atomgroup.universe.residues[residues], of_residues, label)
+        where = self.atomgroup.universe.residues[residues]
+        drawn = along_residues(where, {"RMSF (Å)": of_residues}, label)
         table = Table(columns, "atom index", {"RMSF (Å)": "RMSF"}, "RMSF (Å)", drawn)
         self.results = Results(
             table=table,
@@ -309,22 +311,6 @@ class RMSF(AnalysisBase):
             residue_rmsf=of_residues,
             resindices=residues,
         )
-
-
-def _along_residues(residues: Any, values: np.ndarray, label: str) -> Table | None:
-    """Put values of residues along their numbers; None for a single residue.
-
-    A row of NaN is where numbers do not increase, as between chains: lines end there.
-    """
-    if not hasattr(residues, "resids") or len(residues) < 2:
-        return None
-    numbers = residues.resids.astype(float)
-    ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
-    columns = {
-        "residue": np.insert(numbers, ends, np.nan),
-        "RMSF (Å)": np.insert(values, ends, np.nan),
-    }
-    return Table(columns, "residue", {"RMSF (Å)": "RMSF"}, label)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,8 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame
 from paceline.analysis.kernels import CoreRows
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table, along_residues
 from paceline.errors import SelectionError
 from paceline.transform.base import check_static
 
@@ -169,7 +170,15 @@ class SASA(AnalysisBase):
         is_group = self.compound == "group"
         total = value[:, 0] if is_group else value.sum(axis=1)
         columns = {"frame": self.frames, "time (ps)": self.times, "SASA (Å²)": total}
-        table = Table(columns, "time (ps)", {"SASA (Å²)": "SASA"}, "SASA (Å²)")
+        profile = None
+        if self.compound == "residues":
+            with np.errstate(invalid="ignore"):
+                known = ~np.isnan(total)
+                means = value[known].sum(axis=0) / known.sum()
+            title = "SASA of residue, mean of frames (Å²)"
+            profile = along_residues(self.atomgroup.residues, {title: means}, title)
+        y = {"SASA (Å²)": "SASA"}
+        table = Table(columns, "time (ps)", y, "SASA (Å²)", profile=profile)
         sasa = total.copy() if is_group else value
         self.results = Results(table=table, provenance=self.record(), sasa=sasa, total=total)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.files import escaped, new_file
-from paceline.analysis.results import FIGURE_STYLE, Table
+from paceline.analysis.table import FIGURE_STYLE, Table
 from paceline.performance.components import (
     ABANDONED,
     AROUND,

@@ -1,0 +1,248 @@
+"""Tables of results: columns by title, and how figures show them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.uncertainty import SeriesMean, mean_of_series
+
+#: Style of a figure for one column of a journal: inches, and points.
+FIGURE_STYLE: dict[Any, Any] = {
+    "figure.figsize": (3.5, 2.6),
+    "figure.constrained_layout.use": True,
+    "font.size": 8,
+    "lines.linewidth": 1,
+    "savefig.dpi": 300,
+    # Text stays text, so that a journal can set it in its own type.
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+#: Points from which on a series in time is drawn with a running mean, and windows in all of them.
+MANY_POINTS, WINDOWS = 2000, 100
+#: Points from which on they are drawn as an image, also in figures of lines, and the most of a
+#: cloud: of more, some at equal distances.
+LARGE, MOST_POINTS = 20_000, 200_000
+#: Series of a figure, at most, whose means are in its legend.
+NAMED = 4
+
+
+@dataclass(frozen=True)
+class States:
+    """States of residues, or of other parts, in each row of a table, to be drawn as colours.
+
+    `numbers`, shape (n_rows, n_parts), are indices in `names`, pairs of a name and its colour, or
+    -1 for none. `parts` are the numbers of the parts, and `label` is that of the ordinate.
+    """
+
+    numbers: np.ndarray
+    parts: np.ndarray
+    label: str
+    names: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Numbers on a grid, to be drawn as colours.
+
+    `values`, shape (n_x, n_y), lie between `x_edges` and `y_edges`; those that are NaN stay white.
+    `x_label`, `y_label` and `label`, that of the colours, have units. Rows and columns that are
+    atoms or residues have numbers of these as `parts`, and `x_edges` count them. `note` stands
+    above the figure. `limits` are those of the colours.
+    """
+
+    values: np.ndarray
+    x_edges: np.ndarray
+    y_edges: np.ndarray
+    x_label: str
+    y_label: str
+    label: str
+    parts: tuple[np.ndarray, np.ndarray] | None = None
+    note: str = ""
+    colours: str = "viridis"
+    limits: tuple[float | None, float | None] = (None, None)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length by title, and those that make a figure.
+
+    `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
+    `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
+    that table, and where `states` or an `image` are, these. With `points`, they have points instead
+    of lines. Angles of a full turn are `cyclic`: they have no arithmetic mean. `profile` is the
+    table of means over frames, such as those of residues. Rows of several runs are compared by
+    `keys`, by default `x`.
+    """
+
+    columns: Mapping[str, np.ndarray]
+    x: str
+    y: Mapping[str, str]
+    y_label: str
+    drawn: "Table | None" = None
+    points: bool = False
+    states: States | None = None
+    cyclic: bool = False
+    image: Image | None = None
+    profile: "Table | None" = None
+    keys: Sequence[str] = ()
+
+    @property
+    def is_series(self) -> bool:
+        """True if rows are frames."""
+        return self.x.startswith("time")
+
+    def means(self) -> dict[str, SeriesMean]:
+        """Mean of each series in time, by title; none where frames are in no order."""
+        if self.cyclic or not self.is_series:
+            return {}
+        times = np.asarray(self.columns[self.x], dtype=float)
+        if not np.all(np.diff(times[~np.isnan(times)]) > 0):
+            return {}
+        return {title: mean_of_series(self.columns[title]) for title in self.y}
+
+
+def along_residues(residues: Any, values: Mapping[str, np.ndarray], label: str) -> Table | None:
+    """Put values of residues, by title, along their numbers; None for a single residue.
+
+    A row of NaN is where numbers do not increase, as between chains: lines end there.
+    """
+    if not hasattr(residues, "resids") or len(residues) < 2:
+        return None
+    numbers = residues.resids.astype(float)
+    ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
+    columns = {"residue": numbers, **values}
+    columns = {title: np.insert(column, ends, np.nan) for title, column in columns.items()}
+    return Table(columns, "residue", {title: title.partition(" (")[0] for title in values}, label)
+
+
+def draw(table: Table, ax: Any) -> Any:
+    """Draw a table into `matplotlib.axes.Axes`."""
+    table = table.drawn or table
+    if table.states is not None:
+        return _draw_states(table.columns[table.x], table.x, table.states, ax)
+    if table.image is not None:
+        return _draw_image(table.image, ax)
+    x = table.columns[table.x]
+    width = len(x) // WINDOWS | 1
+    points = table.points or table.cyclic  # lines would go through all of a turn
+    has_mean = table.x.startswith("time") and len(x) >= MANY_POINTS and not points
+    is_large = len(x) > LARGE
+    means = table.means() if len(table.y) <= NAMED else {}
+    for title, name in table.y.items():
+        values = table.columns[title]
+        if title in means:
+            name = f"{name}, {means[title].short}"
+        if points:
+            some = slice(None, None, -(-len(x) // MOST_POINTS))
+            ax.plot(x[some], values[some], ".", markersize=1, label=name, rasterized=is_large)
+        elif has_mean:
+            (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large)
+            ax.plot(x, running_mean(values, width), color=line.get_color(), label=name)
+        else:
+            ax.plot(x, values, label=name)
+    ax.set_xlabel(table.x)
+    ax.set_ylabel(table.y_label)
+    ax.margins(x=0)
+    # Times of many digits have room side by side.
+    ax.locator_params(axis="x", nbins=6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(table.y) > 1 or has_mean or means:
+        # Above the axes: nowhere else is sure to be free of lines.
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            frameon=False,
+            borderaxespad=0,
+            ncols=2 if len(table.y) > NAMED else 1,
+            markerscale=5 if points else None,
+            title=f"running mean of {width} frames" if has_mean else None,
+            alignment="left",
+        )
+    return ax
+
+
+def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
+    """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Patch
+
+    rows = np.arange(len(x))
+    known = ~np.isnan(x)
+    # Frames that were left out have no time, and stay white.
+    x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
+    order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
+    x, numbers = x[order], np.ma.masked_less(states.numbers[order], 0)
+    middles = (x[1:] + x[:-1]) / 2
+    first, last = (middles[0], middles[-1]) if len(middles) else (x[0] - 0.5, x[0] + 0.5)
+    ends = (2 * x[0] - first, 2 * x[-1] - last) if len(middles) else (first, last)
+    edges = np.concatenate([[ends[0]], middles, [ends[1]]])
+    names, colours = zip(*states.names, strict=True)
+    n_parts = len(states.parts)
+    ax.pcolormesh(
+        edges,
+        np.arange(n_parts + 1) - 0.5,
+        numbers.T,
+        cmap=ListedColormap(colours),
+        norm=BoundaryNorm(np.arange(len(names) + 1) - 0.5, len(names)),
+        rasterized=True,
+    )
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(states.label)
+    ax.locator_params(axis="x", nbins=6)
+    number_parts(ax.yaxis, states.parts)
+    ax.legend(
+        handles=[Patch(color=colour, label=name) for name, colour in states.names],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        frameon=False,
+        borderaxespad=0,
+        ncols=len(names),
+    )
+    return ax
+
+
+def _draw_image(image: Image, ax: Any) -> Any:
+    """Draw numbers as colours, beside a bar that explains them."""
+    low, high = image.limits
+    mesh = ax.pcolormesh(
+        image.x_edges,
+        image.y_edges,
+        np.ma.masked_invalid(image.values.T),
+        cmap=image.colours,
+        vmin=low,
+        vmax=high,
+        rasterized=True,
+    )
+    bar = ax.figure.colorbar(mesh, ax=ax, label=image.label)
+    bar.outline.set_linewidth(0.5)
+    ax.set_xlabel(image.x_label)
+    ax.set_ylabel(image.y_label)
+    if image.parts is not None:
+        ax.set_aspect("equal")
+        for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
+            number_parts(axis, parts)
+    if image.note:
+        ax.text(0, 1.02, image.note, transform=ax.transAxes, fontsize="small", va="bottom")
+    return ax
+
+
+def number_parts(axis: Any, parts: np.ndarray) -> None:
+    """Label rows that are counted from 0 by numbers, which parts of several chains share."""
+    axis.get_major_locator().set_params(integer=True, nbins=6)
+    axis.set_major_formatter(
+        lambda row, _: f"{parts[round(row)]}" if 0 <= round(row) < len(parts) else ""
+    )
+
+
+def running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Average over a window around each point, shorter at the ends; NaN values are left out."""
+    known = ~np.isnan(values)
+    sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
+    counts = np.cumsum(np.concatenate([[0], known]))
+    places = np.arange(len(values))
+    first = np.maximum(places - width // 2, 0)
+    stop = np.minimum(places + width // 2 + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[stop] - sums[first]) / (counts[stop] - counts[first])
