@@ -159,6 +159,8 @@ def test_commands(file, adk_xtc, tmp_path, run):
     folder = tmp_path / "out"
     status, out, err = run("battery", *adk_xtc, "-o", folder, "-e", "20")
     assert (status, out, err) == (0, f"{folder / 'index.html'}\n", "")
+    # Projections are there for a free-energy surface.
+    assert np.load(folder / "pca.npz")["projection"].shape == (20, 2)
     status, out, err = run("run", folder / "battery.toml", *adk_xtc, "-o", folder)
     assert status == 2
     assert "exists" in err

@@ -286,7 +286,7 @@ def test_ctrl_c_ends_with_status_130(adk, run, monkeypatch):
     def interrupt(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(analysis_commands, "run_rmsd", interrupt)
+    monkeypatch.setattr(analysis_commands, "run_analysis_command", interrupt)
     status, out, err = run("rmsd", *adk)
     assert (status, out, err) == (130, "", "paceline: interrupted\n")
 

@@ -111,6 +111,7 @@ def files(tmp_path_factory) -> Path:
         (protein, "md.part1.xtc", {"stop": 63}),
         (protein, "md.part2.xtc", {"start": 60}),
         (protein, "md.xtc", {}),
+        (protein, "short.xtc", {"stop": 5}),
         (protein, "md.h5md", {}),
         (adk, "adk.xtc", {}),
         (adk, "adk.h5md", {}),
@@ -120,6 +121,11 @@ def files(tmp_path_factory) -> Path:
     for name in ("traj.xtc", "run0/md.xtc", "run1/md.xtc", "run2/md.xtc", "run3/md.xtc"):
         (folder / name).parent.mkdir(exist_ok=True)
         os.link(folder / "md.xtc", folder / name)
+    for group in ("wt", "mutant"):
+        shutil.copy(datafiles.TPR2020, folder / f"{group}.tpr")
+        for number in (1, 2):
+            (folder / group / f"{number}").mkdir(parents=True)
+            os.link(folder / "short.xtc", folder / group / f"{number}" / "md.xtc")
     for number in (1, 2):
         os.link(folder / f"md.part{number}.xtc", folder / f"part{number}.xtc")
         os.link(folder / "md.xtc", folder / f"run-{number}.xtc")

@@ -4,9 +4,9 @@ import importlib
 import inspect
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.performance.timings import Timings
 from paceline.runner import run
+from paceline.trajectory.open import files_named
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {
@@ -46,7 +47,7 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "rmsd": {"select": "backbone"},
         "rmsf": {"select": "protein and name CA", "align": True},
         "gyration": {"select": "protein"},
-        "sasa": {"select": "protein", "n_points": 100},
+        "sasa": {"select": "protein", "n_points": 100, "compound": "residues"},
         "dssp": {"select": "protein"},
         "ramachandran": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
@@ -140,19 +141,14 @@ class Battery:
         Raises
         ------
         UnsupportedError
-            The file is not TOML, or holds something else than tables.
+            The file is not TOML, holds something else than tables, or names systems of its own.
         """
-        with open(path, "rb") as file:
-            try:
-                found = tomllib.load(file)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise UnsupportedError(f"{os.fspath(path)}: expected TOML: {error}") from None
-        for name, value in found.items():
-            if not isinstance(value, dict):
-                raise UnsupportedError(
-                    f"{os.fspath(path)}: expected a table of each analysis, such as [rmsd], "
-                    f"found {name} = {value!r}"
-                )
+        found, groups = read_battery_file(path)
+        if groups:
+            raise UnsupportedError(
+                f"{os.fspath(path)} names its own systems, as [groups.{next(iter(groups))}]: "
+                "leave these tables out, or open it with paceline.analysis.replicas.Replicas"
+            )
         return cls(found, universe)
 
     @classmethod
@@ -219,11 +215,7 @@ class Battery:
         str
             TOML.
         """
-        tables = []
-        for name, description in self.descriptions.items():
-            lines = [f"{key} = {_toml(value)}" for key, value in description.items()]
-            tables.append("\n".join([f"[{_key(name)}]", *lines]))
-        return "\n\n".join(tables) + "\n"
+        return toml_of(self.descriptions)
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
         """List the files that `save` may write, before the run.
@@ -251,10 +243,41 @@ class Battery:
         ----------
         folder : path-like
             Made if it does not exist. Of each analysis it gets NAME.csv and NAME.svg, or NAME.npz
-            where the results are no table; index.html, timings.html, and battery.toml, which
-            repeats it.
+            where the results are no table, or hold more than that; index.html, timings.html, and
+            battery.toml, which repeats it.
         overwrite : bool
             Replace existing files.
+
+        Raises
+        ------
+        FileExistsError
+            One of the files exists and is not to be overwritten.
+        """
+        folder = Path(folder)
+        saved = self.save_tables(folder, overwrite=overwrite)
+        for name, analysis in self.analyses.items():
+            if analysis.results.has_table:
+                analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
+        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
+            file.write(self.to_toml())
+        self.timings.report(folder / "timings.html", overwrite=overwrite)
+        with new_file(folder / "index.html", overwrite=overwrite) as file:
+            file.write(self._page(saved))
+
+    def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
+        """Write the table of each analysis, or its arrays.
+
+        Parameters
+        ----------
+        folder : path-like
+            Made if it does not exist.
+        overwrite : bool
+            Replace existing files.
+
+        Returns
+        -------
+        dict of str to str
+            Names of the files: NAME.csv, or NAME.npz where the results are no table.
 
         Raises
         ------
@@ -265,17 +288,12 @@ class Battery:
         folder.mkdir(parents=True, exist_ok=True)
         saved = {}
         for name, analysis in self.analyses.items():
-            results = analysis.results
-            path = folder / f"{name}{'.csv' if results.has_table else '.npz'}"
-            results.save(path, overwrite=overwrite)
-            if results.has_table:
-                results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
-            saved[name] = path.name
-        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
-            file.write(self.to_toml())
-        self.timings.report(folder / "timings.html", overwrite=overwrite)
-        with new_file(folder / "index.html", overwrite=overwrite) as file:
-            file.write(self._page(saved))
+            table = analysis.results.table
+            saved[name] = f"{name}.npz" if table is None else f"{name}.csv"
+            analysis.results.save(folder / saved[name], overwrite=overwrite)
+            if table is not None and table.partial:
+                analysis.results.save(folder / f"{name}.npz", overwrite=overwrite)
+        return saved
 
     def _page(self, saved: Mapping[str, str]) -> str:
         """Make the page of all results, given the names of their files."""
@@ -310,9 +328,88 @@ class Battery:
             else:
                 lines = [(key, kind_of(value)) for key, value in results.items()]
             title = f"{name}: {type(analysis).__name__}"
-            sections.append(ResultSection(title, parameters, figure, lines, saved[name]))
+            figures = [] if figure is None else [figure]
+            sections.append(ResultSection(title, parameters, figures, lines, [saved[name]]))
         title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
-        return results_page(title, [fact for fact in facts.items() if fact[1]], sections)
+        return results_page(
+            title,
+            [fact for fact in facts.items() if fact[1]],
+            sections,
+            "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et "
+            "al. (2007); of fewer than 50 independent values a mean is not converged.",
+        )
+
+
+class Group(NamedTuple):
+    """A group of replicas: its topology, and the files of each replica's trajectory."""
+
+    topology: str
+    replicas: list[list[str]]
+
+
+def read_battery_file(
+    path: str | os.PathLike,
+) -> tuple[dict[str, Description], dict[str, Group]]:
+    """Read analyses, and groups of replicas where a file has any, from TOML."""
+    where = os.fspath(path)
+    with open(path, "rb") as file:
+        try:
+            found = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UnsupportedError(f"{where}: expected TOML: {error}") from None
+    groups = found.pop("groups", {})
+    for name, value in found.items():
+        if not isinstance(value, dict):
+            raise UnsupportedError(
+                f"{where}: expected a table of each analysis, such as [rmsd], "
+                f"found {name} = {value!r}"
+            )
+    if not isinstance(groups, dict):
+        raise UnsupportedError(f"{where}: expected tables [groups.NAME], found {groups!r}")
+    return found, {name: _group(f"{where}: [groups.{name}]", one) for name, one in groups.items()}
+
+
+def _group(where: str, described: Any) -> Group:
+    """Check the table of a group, and find its files."""
+    keys = {"topology", "trajectories"}
+    if not isinstance(described, dict) or described.keys() != keys:
+        raise UnsupportedError(f"{where}: expected topology and trajectories, found {described!r}")
+    topology, given = described["topology"], described["trajectories"]
+    given = [given] if isinstance(given, str) else given
+    texts = [topology, *(given if isinstance(given, list) else [given])]
+    flat = [one for text in texts for one in (text if isinstance(text, list) else [text])]
+    if not all(isinstance(one, str) for one in flat) or len(texts) == 1:
+        raise UnsupportedError(
+            f"{where}: expected the name of a topology, and trajectories as a pattern, or a list "
+            f"of files or of lists of them, found {described!r}"
+        )
+    return Group(topology, replicas_named(given))
+
+
+def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
+    """Find the files of each replica: those of patterns are one each, those of a list follow.
+
+    Examples
+    --------
+    >>> replicas_named(["1.xtc", ["2a.xtc", "2b.xtc"]])
+    [['1.xtc'], ['2a.xtc', '2b.xtc']]
+    """
+    replicas = []
+    for one in given:
+        if isinstance(one, str):
+            replicas += [[name] for name in files_named(one)]
+        else:
+            replicas.append([name for part in one for name in files_named(part)])
+    return replicas
+
+
+def toml_of(tables: Mapping[str, Mapping[str, Any]], parent: str = "") -> str:
+    """Write tables of TOML, whose names begin with a `parent`."""
+    texts = []
+    for name, values in tables.items():
+        lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
+        texts.append("\n".join([f"[{parent}{_key(name)}]", *lines]))
+    return "\n\n".join(texts) + "\n"
 
 
 def _make(name: str, description: Description, universe: Any) -> AnalysisBase:

@@ -231,7 +231,8 @@ class PCA(AnalysisBase):
         # The others add so little that their curve is flat.
         first = {title: values[:DRAWN] for title, values in columns.items()}
         drawn = Table(first, "component", {label: label}, "cumulated fraction of the variance")
-        table = Table(columns, "component", {label: label}, label, drawn)
+        some = bool(self.n_projected)  # projections are no columns
+        table = Table(columns, "component", {label: label}, label, drawn, partial=some)
         arrays = {"projection": self.results.projection} if self.n_projected else {}
         self.results = Results(
             table=table,

@@ -175,7 +175,7 @@ class SASA(AnalysisBase):
             with np.errstate(invalid="ignore"):
                 known = ~np.isnan(total)
                 means = value[known].sum(axis=0) / known.sum()
-            title = "SASA of residue, mean of frames (Å²)"
+            title = "SASA of residue (Å²)"
             profile = along_residues(self.atomgroup.residues, {title: means}, title)
         y = {"SASA (Å²)": "SASA"}
         table = Table(columns, "time (ps)", y, "SASA (Å²)", profile=profile)

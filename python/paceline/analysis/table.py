@@ -73,7 +73,7 @@ class Table:
     that table, and where `states` or an `image` are, these. With `points`, they have points instead
     of lines. Angles of a full turn are `cyclic`: they have no arithmetic mean. `profile` is the
     table of means over frames, such as those of residues. Rows of several runs are compared by
-    `keys`, by default `x`.
+    `keys`, by default `x`. Of a `partial` table, the results hold more.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -87,6 +87,7 @@ class Table:
     image: Image | None = None
     profile: "Table | None" = None
     keys: Sequence[str] = ()
+    partial: bool = False
 
     @property
     def is_series(self) -> bool:
@@ -224,7 +225,7 @@ def _draw_image(image: Image, ax: Any) -> Any:
         for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
             number_parts(axis, parts)
     if image.note:
-        ax.text(0, 1.02, image.note, transform=ax.transAxes, fontsize="small", va="bottom")
+        ax.set_title(image.note, loc="left", fontsize="small", fontweight="normal")
     return ax
 
 

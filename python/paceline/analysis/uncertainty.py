@@ -1,5 +1,6 @@
 """Means of series in time and between replicas, and how well they are known."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +150,15 @@ class ReplicaMean:
         found = _with_error(float(self.mean), float(self.interval))
         return f"{found} (95 % between {self.n_replicas} replicas)"
 
+    @property
+    def short(self) -> str:
+        """Mean and interval, as in a legend."""
+        if np.isnan(self.interval):
+            return f"mean {self.mean:.4g}, one replica"
+        return f"mean {_with_error(float(self.mean), float(self.interval))}"
 
-def mean_of_replicas(values: np.ndarray) -> ReplicaMean:
+
+def mean_of_replicas(values: Sequence[float] | np.ndarray) -> ReplicaMean:
     r"""Estimate a mean over replicas, independent simulations of one system.
 
     $$\bar x \pm t_{n-1} \, s / \sqrt n$$

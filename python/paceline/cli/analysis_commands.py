@@ -1,10 +1,22 @@
-"""Commands of analyses: rmsd, rmsf and rdf."""
+"""Commands of analyses: rmsd, rmsf and rdf, and surface of their results."""
 
 import argparse
+import csv
+import sys
+from pathlib import Path
 from typing import Any
 
-from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
+import numpy as np
+
+from paceline._util.files import check_distinct, check_output
+from paceline.cli.options import (
+    add_analysis_arguments,
+    add_memory_argument,
+    add_output_arguments,
+    positive,
+)
 from paceline.cli.parser import CommandParser
+from paceline.errors import UnsupportedError
 
 RMSD_EXAMPLES = """\
 examples:
@@ -35,6 +47,24 @@ examples:
 #: Atoms of the first group of pairs by default: the oxygens of water.
 RDF_SELECT = "name OW OH2"
 
+SURFACE_EXAMPLES = """\
+examples:
+  paceline surface rmsd.csv gyration.csv --plot surface.png
+  paceline surface rmsd.csv gyration.csv --temperature 310 --bins 40 -o surface.tsv
+  paceline surface pca.npz --plot surface.png     # of paceline pca --n-projected 2 -o pca.npz
+  paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
+"""
+
+#: Columns that say which frame a row is.
+OF_FRAMES = ("frame", "time (ps)")
+
+
+def run_analysis_command(args: argparse.Namespace) -> None:
+    """Run the analysis that `args.analysis_of` makes, and write its results."""
+    from paceline.cli.analysis_steps import run_and_report
+
+    run_and_report(args, args.analysis_of(args))
+
 
 def add_rmsd(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
@@ -62,25 +92,18 @@ def add_rmsd(commands: Any) -> CommandParser:
         metavar="TEXT",
         help="further atoms: their RMSD after the same superposition; may be repeated",
     )
-    parser.set_defaults(run=run_rmsd, analysis_of=rmsd_of)
+    parser.set_defaults(run=run_analysis_command, analysis_of=rmsd_of)
     return parser
 
 
-def run_rmsd(args: argparse.Namespace) -> None:
-    """Run the command."""
-    from paceline.cli.analysis_steps import run_and_report
-
-    run_and_report(args, *rmsd_of(args))
-
-
-def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """Open the Universe, and make the analysis of it, that arguments ask for."""
+def rmsd_of(args: argparse.Namespace) -> Any:
+    """Open the Universe, and make the analysis that arguments ask for."""
     from paceline.analysis.rms import RMSD
     from paceline.cli.analysis_steps import open_universe, reference_of
 
     universe = open_universe(args)
     is_frame = args.ref.lstrip("-").isdigit()
-    analysis = RMSD(
+    return RMSD(
         universe,
         None if is_frame else reference_of(universe, args.ref),
         select=args.select,
@@ -88,7 +111,6 @@ def rmsd_of(args: argparse.Namespace) -> tuple[Any, Any]:
         weights="mass" if args.mass else None,
         ref_frame=int(args.ref) if is_frame else 0,
     )
-    return universe, analysis
 
 
 def add_rmsf(commands: Any) -> CommandParser:
@@ -111,24 +133,17 @@ def add_rmsf(commands: Any) -> CommandParser:
         "atoms [those of --select]",
     )
     add_memory_argument(parser)
-    parser.set_defaults(run=run_rmsf, analysis_of=rmsf_of)
+    parser.set_defaults(run=run_analysis_command, analysis_of=rmsf_of)
     return parser
 
 
-def run_rmsf(args: argparse.Namespace) -> None:
-    """Run the command."""
-    from paceline.cli.analysis_steps import run_and_report
-
-    run_and_report(args, *rmsf_of(args))
-
-
-def rmsf_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """Open the Universe, and make the analysis of it, that arguments ask for."""
+def rmsf_of(args: argparse.Namespace) -> Any:
+    """Open the Universe, and make the analysis that arguments ask for."""
     from paceline.analysis.rms import RMSF
     from paceline.cli.analysis_steps import open_universe, selected
 
     universe = open_universe(args)
-    return universe, RMSF(selected(universe, args.select), align=args.align)
+    return RMSF(selected(universe, args.select), align=args.align)
 
 
 def add_rdf(commands: Any) -> CommandParser:
@@ -143,7 +158,7 @@ def add_rdf(commands: Any) -> CommandParser:
     )
     add_analysis_arguments(parser, select=RDF_SELECT)
     add_pair_arguments(parser.section("calculation"))
-    parser.set_defaults(run=run_rdf, analysis_of=rdf_analysis_of)
+    parser.set_defaults(run=run_analysis_command, analysis_of=rdf_analysis_of)
     return parser
 
 
@@ -184,19 +199,11 @@ def add_pair_arguments(section: Any) -> None:
     )
 
 
-def run_rdf(args: argparse.Namespace) -> None:
-    """Run the command."""
-    from paceline.cli.analysis_steps import run_and_report
-
-    run_and_report(args, *rdf_analysis_of(args))
-
-
-def rdf_analysis_of(args: argparse.Namespace) -> tuple[Any, Any]:
-    """Open the Universe, and make the analysis of it, that arguments ask for."""
+def rdf_analysis_of(args: argparse.Namespace) -> Any:
+    """Open the Universe, and make the analysis that arguments ask for."""
     from paceline.cli.analysis_steps import open_universe
 
-    universe = open_universe(args)
-    return universe, rdf_of(universe, args)
+    return rdf_of(open_universe(args), args)
 
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
@@ -217,3 +224,159 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
         exclusion_block=blocks,
         exclude_same=args.exclude_same,
     )
+
+
+def add_surface(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "surface",
+        help="free-energy surface of two series of saved tables",
+        description="Free energy -kT ln(p / p_max), kJ/mol, along two series in time, of which p "
+        "is how often their values occur together: columns of saved tables, or projections on "
+        "principal components. Bins without frames are nan. Series that are not converged are "
+        "named.",
+        epilog=SURFACE_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] TABLE [TABLE]"
+    add = parser.section("files").add_argument
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=".csv, .tsv or .npz, one or two")
+    add = parser.section("calculation").add_argument
+    for axis, which in (("x", "first"), ("y", "last")):
+        add(
+            f"--{axis}",
+            metavar="TITLE",
+            help=f"series of the {which} table, by its title or the beginning of that [its first"
+            f"{', or second if there is one table' if axis == 'y' else ''}]",
+        )
+    add(
+        "--temperature",
+        type=float,
+        default=300.0,
+        metavar="K",
+        help="temperature of the simulation, K [%(default)g]",
+    )
+    add(
+        "--bins",
+        nargs="+",
+        type=positive,
+        default=[50],
+        metavar="N",
+        help="bins along both, or along x and y [50]",
+    )
+    add(
+        "--range",
+        nargs=4,
+        type=float,
+        metavar=("X0", "X1", "Y0", "Y1"),
+        help="where bins begin and end [least and largest values]",
+    )
+    add_output_arguments(parser)
+    parser.set_defaults(run=run_surface)
+    return parser
+
+
+def run_surface(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.free_energy import free_energy_surface
+    from paceline.analysis.results import check_ending, check_figure_ending
+    from paceline.cli.analysis_steps import save_results
+
+    if len(args.tables) > 2 or len(args.bins) > 2:
+        raise UnsupportedError("expected one table or two, and one number of bins or two")
+    check_distinct(args.output, args.plot)
+    for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
+        if path is not None:
+            check(path)
+            check_output(path, overwrite=args.overwrite)
+    (x_label, x), (y_label, y) = _series(args)
+    bounds = None if args.range is None else (args.range[:2], args.range[2:])
+    results = free_energy_surface(
+        x,
+        y,
+        temperature=args.temperature,
+        bins=args.bins if len(args.bins) == 2 else args.bins[0],
+        range=bounds,
+        labels=(x_label, y_label),
+    )
+    results.provenance["command"] = args.command_line
+    results.provenance["tables"] = ", ".join(map(str, args.tables))
+    save_results(args, results)
+
+
+def _series(args: argparse.Namespace) -> list[tuple[str, np.ndarray]]:
+    """Find titles and values of both series, of the frames that both tables have."""
+    paths = [args.tables[0], args.tables[-1]]
+    tables = [read_columns(path) for path in paths]
+    alone = len(args.tables) == 1
+    titles = [
+        _title(columns, path, wanted, number)
+        for columns, path, wanted, number in zip(
+            tables, paths, (args.x, args.y), (0, int(alone)), strict=True
+        )
+    ]
+    values = [columns[title] for columns, title in zip(tables, titles, strict=True)]
+    if not alone:
+        for path, columns in zip(paths, tables, strict=True):
+            if "frame" not in columns:
+                raise UnsupportedError(f"{path} has no frames to compare with those of the other")
+        frames = [columns["frame"] for columns in tables]
+        both, *rows = np.intersect1d(frames[0], frames[1], return_indices=True)
+        if any(len(np.unique(one)) < len(one) for one in frames) or len(both) == 0:
+            raise UnsupportedError(f"{paths[0]} and {paths[1]} do not have the same frames, once")
+        if len(both) < max(map(len, frames)):
+            counts = f"{len(frames[0])} and {len(frames[1])}"
+            print(f"paceline: {len(both)} frames are in both tables, of {counts}", file=sys.stderr)
+        values = [one[row] for one, row in zip(values, rows, strict=True)]
+    return list(zip(titles, values, strict=True))
+
+
+def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
+    """Find a series by the beginning of its title, or by its number."""
+    titles = [title for title in columns if title not in OF_FRAMES]
+    if wanted is None:
+        if len(titles) <= number:
+            raise UnsupportedError(
+                f"{path} has one series, {', '.join(titles)}: give another table"
+            )
+        return titles[number]
+    found = [title for title in titles if title.startswith(wanted)]
+    if wanted in titles:
+        found = [wanted]
+    if len(found) != 1:
+        known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
+        several = f"has {len(found)} series" if found else "has no series"
+        raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
+    return found[0]
+
+
+def read_columns(path: Path) -> dict[str, np.ndarray]:
+    """Read the columns of a saved table that are numbers; of arrays, those of projections first."""
+    ending = path.suffix.lower()
+    if ending == ".npz":
+        return _columns_of_arrays(path)
+    if ending not in (".csv", ".tsv"):
+        raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = (line for line in file if not line.startswith("#"))
+        titles, *rows = csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
+    found = {}
+    for title, cells in zip(titles, zip(*rows, strict=True), strict=True):
+        try:
+            found[title] = np.array(cells, dtype=np.float64)
+        except ValueError:
+            continue  # letters
+    return found
+
+
+def _columns_of_arrays(path: Path) -> dict[str, np.ndarray]:
+    found = {}
+    with np.load(path) as arrays:
+        names = sorted(arrays.files, key=lambda name: name != "projection")
+        for name in names:
+            values = arrays[name]
+            if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
+                continue
+            for k, column in enumerate(np.atleast_2d(values.T), start=1):
+                title = name if values.ndim == 1 else f"{name} {k}"
+                found["frame" if title == "frames" else title] = column.astype(np.float64)
+    return found

@@ -171,7 +171,7 @@ def _times(trajectory: Any) -> np.ndarray:
     return times() if times else np.array([ts.time for ts in trajectory])
 
 
-def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> None:
+def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
     """Run an analysis and write the results that were asked for."""
     with contextlib.ExitStack() as stack:
         kept = None
@@ -179,9 +179,9 @@ def run_and_report(args: argparse.Namespace, universe: Any, analysis: Any) -> No
             # Until the results are where they were wanted: a disk may be full.
             kept = stack.enter_context(Checkpoint(args.checkpoint))
         memory = {"max_memory": args.max_memory} if "max_memory" in args else {}
-        run_analysis(args, universe, analysis, checkpoint=kept, **memory)
+        run_analysis(args, analysis, checkpoint=kept, **memory)
         with contextlib.suppress(BrokenPipeError):  # whoever read them has enough
-            _save(args, analysis.results)
+            save_results(args, analysis.results)
         save_report(args, analysis.timings)
         if kept is not None:
             kept.finish()
@@ -193,14 +193,15 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     check_distinct(args.report, args.checkpoint, *outputs)
     if args.output.exists() and not args.output.is_dir():
         raise UnsupportedError(f"{args.output} is a file: results go to a folder (-o)")
-    for path in outputs if args.output.exists() else ():
-        check_output(path, overwrite=args.overwrite)
+    for path in outputs:
+        if path.parent.exists():
+            check_output(path, overwrite=args.overwrite)
     check_report(args)
     with contextlib.ExitStack() as stack:
         kept = None
         if args.checkpoint is not None:
             kept = stack.enter_context(Checkpoint(args.checkpoint))
-        run_analysis(args, battery.universe, battery, checkpoint=kept, max_memory=args.max_memory)
+        run_analysis(args, battery, checkpoint=kept, max_memory=args.max_memory)
         battery.save(args.output, overwrite=args.overwrite)
         save_report(args, battery.timings)
         if kept is not None:
@@ -210,7 +211,6 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
 
 def run_analysis(
     args: argparse.Namespace,
-    universe: Any,
     analysis: Any,
     *,
     most_frames: int | None = None,
@@ -220,11 +220,10 @@ def run_analysis(
 
     `options` are further ones of `paceline.run`.
     """
-    frames = frames_of(universe.trajectory, args)
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
-        frames=frames[:most_frames],
+        frames=lambda trajectory: frames_of(trajectory, args)[:most_frames],
         transforms=transforms_of(args),
         on_error=args.on_error,
         **options,
@@ -237,7 +236,7 @@ def run_analysis(
         print(analysis.timings, file=sys.stderr)
 
 
-def _save(args: argparse.Namespace, results: Any) -> None:
+def save_results(args: argparse.Namespace, results: Any) -> None:
     """Write results where they are wanted."""
     if args.plot is not None:
         results.save_figure(args.plot, overwrite=args.overwrite)

@@ -1,6 +1,8 @@
 """Commands of several analyses in one pass: run and battery."""
 
 import argparse
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,15 @@ from paceline.cli.options import (
     add_transform_arguments,
     add_worker_arguments,
 )
-from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
+from paceline.cli.parser import (
+    STRUCTURE,
+    TOPOLOGY,
+    CommandParser,
+    FileForm,
+    add_file_arguments,
+    kind_of,
+)
+from paceline.errors import UnsupportedError
 
 RUN_EXAMPLES = """\
 examples:
@@ -28,6 +38,16 @@ battery.toml has a table of each analysis, named as its files are to be:
   [loop]
   analysis = "rmsf"
   select = "name CA and resid 40-60"
+
+It may name the systems, too, whose trajectories are replicas (paceline run battery.toml):
+
+  [groups.wt]
+  topology = "wt.tpr"
+  trajectories = "wt/*/md.xtc"
+
+  [groups.mutant]
+  topology = "mutant.tpr"
+  trajectories = ["mutant/1/md.xtc", ["mutant/2/a.xtc", "mutant/2/b.xtc"]]
 """
 
 BATTERY_EXAMPLES = """\
@@ -35,6 +55,8 @@ examples:
   paceline battery md.tpr md.xtc -o results
   paceline battery md.tpr md.xtc --unwrap --fit -b 10ns -dt 100
   paceline run results/battery.toml -s md.tpr -f md.xtc -o more    # after editing it
+  paceline battery md.tpr run*/md.xtc --replicas
+  paceline battery wt.tpr wt/*/md.xtc --group mutant.tpr mutant/*/md.xtc --names wt mutant
 """
 
 
@@ -50,7 +72,7 @@ def add_run(commands: Any) -> CommandParser:
     parser.section("files").add_argument(
         "battery", type=Path, metavar="BATTERY", help="file that describes the analyses, TOML"
     )
-    _add_arguments(parser, run_run)
+    _add_arguments(parser, run_run, FileForm(topology="required", needed=False))
     parser.usage = (parser.usage or "").replace("[options]", "[options] BATTERY")
     return parser
 
@@ -65,11 +87,32 @@ def add_battery(commands: Any) -> CommandParser:
         "and one page of all results.",
         epilog=BATTERY_EXAMPLES,
     )
-    return _add_arguments(parser, run_battery)
+    return _add_arguments(parser, run_battery, FileForm(topology="required"))
 
 
-def _add_arguments(parser: CommandParser, run: Any) -> CommandParser:
-    add_file_arguments(parser, FileForm(topology="required"), formats="trajectory")
+def _add_arguments(parser: CommandParser, run: Any, form: FileForm) -> CommandParser:
+    add_file_arguments(parser, form, formats="trajectory")
+    add = parser.section("files").add_argument
+    add(
+        "--replicas",
+        action="store_true",
+        help="each trajectory is a replica, not the continuation of the one before",
+    )
+    add(
+        "--group",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="compare with these replicas: [TOPOLOGY] TRAJECTORY..., by default of the same "
+        "topology; may be repeated",
+    )
+    add(
+        "--names",
+        nargs="+",
+        metavar="NAME",
+        help="names of the groups [their folders, where these differ]",
+    )
     add_index_argument(parser)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
@@ -92,19 +135,76 @@ def _add_arguments(parser: CommandParser, run: Any) -> CommandParser:
 
 def run_run(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.battery import Battery
+    from paceline.analysis.battery import Battery, read_battery_file
 
-    _run(args, lambda universe: Battery.from_file(args.battery, universe))
+    asked, groups = read_battery_file(args.battery)
+    if groups and (args.topology or args.trajectory or args.group or args.names):
+        raise UnsupportedError(
+            f"{args.battery} names its own systems, as [groups.{next(iter(groups))}]: leave these "
+            "tables out, or give no other files"
+        )
+    if not groups and not args.trajectory:
+        raise UnsupportedError(f"expected {args.form.by_place}, or [groups.NAME] in {args.battery}")
+    _run(args, groups, lambda universe: Battery(asked, universe))
 
 
 def run_battery(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import Battery
 
-    _run(args, Battery.default)
+    _run(args, {}, Battery.default)
 
 
-def _run(args: argparse.Namespace, make: Any) -> None:
+def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None:
     from paceline.cli.analysis_steps import run_battery_of, system_of
 
-    run_battery_of(args, make(system_of(args)))
+    groups = groups or _groups_of(args)
+    if not groups:
+        run_battery_of(args, make(system_of(args)))
+        return
+    from paceline.analysis.replicas import Replicas
+
+    batteries: dict[str, list[Any]] = {}
+    for name, group in groups.items():
+        batteries[name] = []
+        for files in group.replicas:
+            args.topology, args.trajectory = group.topology, files
+            batteries[name].append(make(system_of(args)))
+    run_battery_of(args, Replicas(batteries))
+
+
+def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Find the groups of replicas that arguments name; none where there is one trajectory."""
+    from paceline.analysis.battery import Group, replicas_named
+
+    if not (args.group or args.replicas):
+        if args.names:
+            raise UnsupportedError("--names are of groups: give --group or --replicas, too")
+        return {}
+    found = [Group(args.topology, replicas_named(args.trajectory))]
+    for files in args.group:
+        first, *others = files
+        if others and kind_of(first) in (TOPOLOGY, STRUCTURE):
+            found.append(Group(first, replicas_named(others)))
+        else:
+            found.append(Group(args.topology, replicas_named(files)))
+    names = args.names or _names_of(found)
+    if len(names) != len(found) or len(set(names)) < len(names):
+        raise UnsupportedError(
+            f"expected {len(found)} names, each another one, found {' '.join(names)} (--names)"
+        )
+    return dict(zip(names, found, strict=True))
+
+
+def _names_of(groups: Sequence[Any]) -> list[str]:
+    """Name groups by the first folder in which they differ, or by numbers."""
+    folders = []
+    for group in groups:
+        paths = [Path(path).absolute().parent for files in group.replicas for path in files]
+        folders.append(Path(os.path.commonpath(paths)).parts)
+    if len(folders) == 1 and len(folders[0]) > 1:
+        return [folders[0][-1]]
+    for names in zip(*folders, strict=False):
+        if len(set(names)) == len(names) > 1:
+            return list(names)
+    return [f"group-{k}" for k in range(1, len(groups) + 1)]

@@ -103,8 +103,9 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
     is_mpi = args.backend == "mpi"
     args.backend = make_backend(args.backend, None if is_mpi else asked["workers"])
     n_workers = args.backend.n_workers
-    universe, analysis = args.analysis_of(args)
-    run_analysis(args, universe, analysis, most_frames=asked["frames"])
+    analysis = args.analysis_of(args)
+    universe = analysis.atomgroup.universe
+    run_analysis(args, analysis, most_frames=asked["frames"])
     timings = analysis.timings
     answer: dict[str, Any] = {
         "begun": begun,

@@ -484,7 +484,7 @@ def run_convert(args: argparse.Namespace) -> None:
     universe = _universe(args)
     atoms = universe.atoms if args.select is None else selected(universe, args.select)
     analysis = Write(atoms, args.output, overwrite=args.overwrite, **options)
-    run_analysis(args, universe, analysis)
+    run_analysis(args, analysis)
     save_report(args, analysis.timings)
     results = analysis.results
     print(

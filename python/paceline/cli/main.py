@@ -14,7 +14,7 @@ from typing import Any
 from paceline._core import __version__
 from paceline._util.launcher import launched
 from paceline.cli import standard_commands
-from paceline.cli.analysis_commands import add_rdf, add_rmsd, add_rmsf
+from paceline.cli.analysis_commands import add_rdf, add_rmsd, add_rmsf, add_surface
 from paceline.cli.battery_commands import add_battery, add_run
 from paceline.cli.file_commands import (
     add_convert,
@@ -39,6 +39,7 @@ COMMANDS = (
     *(command.add for command in standard_commands.COMMANDS),
     add_battery,
     add_run,
+    add_surface,
     add_convert,
     add_repack,
     add_split,
@@ -86,6 +87,7 @@ examples:
   paceline rdf md.tpr md.xtc --select "name OW" -o rdf.csv
   paceline battery md.tpr md.xtc -o results
   paceline run battery.toml -s md.tpr -f md.xtc -o results
+  paceline surface results/rmsd.csv results/gyration.csv --plot surface.png
   paceline convert md.trr md.xtc
   paceline repack md.h5md --for atoms
   paceline index run*/md.xtc

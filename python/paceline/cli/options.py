@@ -225,12 +225,17 @@ def add_analysis_arguments(parser: CommandParser, *, select: str) -> None:
     add_system_arguments(parser, select=select)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
+    add_output_arguments(parser)
+    add_worker_arguments(parser)
+    add_checkpoint_argument(parser)
+
+
+def add_output_arguments(parser: CommandParser) -> None:
+    """Add the files of results."""
     add = parser.section("output").add_argument
     add("-o", "--output", type=Path, metavar="FILE", help=f"{TABLE_ENDINGS} [table to stdout]")
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_worker_arguments(parser)
-    add_checkpoint_argument(parser)
 
 
 def add_checkpoint_argument(parser: CommandParser) -> None:

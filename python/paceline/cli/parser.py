@@ -146,12 +146,15 @@ class FileForm:
         "required", "optional" or "" (none).
     several : bool
         More than one trajectory is allowed.
+    needed : bool
+        False if the command may find its files elsewhere, and none may be given.
     """
 
     topology: str = ""
     trajectory: str = "required"
     output: str = ""
     several: bool = True
+    needed: bool = True
 
     @property
     def by_place(self) -> str:
@@ -228,6 +231,9 @@ def resolve_files(args: argparse.Namespace) -> None:
             )
     expected = f"expected {form.by_place}, or {form.by_option}"
     places = list(args.files)
+    if not (form.needed or places or args.topology or args.trajectory):
+        args.trajectory = []
+        return
     if form.output and args.output is None:
         if len(places) > (0 if args.trajectory else 1):
             args.output = Path(places.pop())

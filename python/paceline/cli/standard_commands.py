@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.cli.analysis_commands import run_analysis_command
 from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
 from paceline.cli.parser import CommandParser
 
@@ -52,23 +53,17 @@ class Command:
         for keyword, given in self.options.items():
             option = f"--{keyword.replace('_', '-')}"
             parser.section("calculation").add_argument(option, **given)
-        parser.set_defaults(run=self.run, analysis_of=self.analysis_of)
+        parser.set_defaults(run=run_analysis_command, analysis_of=self.analysis_of)
         return parser
 
-    def run(self, args: argparse.Namespace) -> None:
-        """Run the command."""
-        from paceline.cli.analysis_steps import run_and_report
-
-        run_and_report(args, *self.analysis_of(args))
-
-    def analysis_of(self, args: argparse.Namespace) -> tuple[Any, Any]:
-        """Open the Universe, and make the analysis of it, that arguments ask for."""
+    def analysis_of(self, args: argparse.Namespace) -> Any:
+        """Open the Universe, and make the analysis that arguments ask for."""
         from paceline.analysis.battery import class_of
         from paceline.cli.analysis_steps import open_universe, selected
 
         universe = open_universe(args)
         options = {name: getattr(args, name) for name in self.options}
-        return universe, class_of(self.name)(selected(universe, args.select), **options)
+        return class_of(self.name)(selected(universe, args.select), **options)
 
 
 COMMANDS = (

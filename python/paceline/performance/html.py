@@ -187,40 +187,48 @@ def _page(made: str, title: str, facts: Html, sections: Iterable[Html], footer: 
 
 @dataclass(frozen=True)
 class ResultSection:
-    """Results of one analysis on a page: its figure, if there is one, and lines of two columns.
+    """Results of one analysis on a page: its figures, and lines of two columns.
 
-    `lines` are the means of series, or names and shapes of arrays; `file` is what was saved.
+    `lines` are the means of series, or names and shapes of arrays; `files` are what was saved, and
+    `remarks` what to know about them.
     """
 
     title: str
     parameters: str
-    figure: Any
+    figures: Sequence[Any]
     lines: Sequence[tuple[str, str]]
-    file: str
+    files: Sequence[str]
+    remarks: Sequence[str] = ()
 
 
 def results_page(
-    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[ResultSection]
+    title: str,
+    facts: Iterable[tuple[str, str]],
+    sections: Iterable[ResultSection],
+    footer: str,
+    files: Sequence[str] = (),
 ) -> str:
-    """Make the page of a system's results."""
-    return _page(
-        "results",
-        title,
-        _joined(_fill("wide_fact", name=name, value=value) for name, value in facts),
-        map(_results, sections),
-        "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et al. "
-        "(2007); of fewer than 50 independent values a mean is not converged.",
-    )
+    """Make the page of results; `files` are of all analyses, and `footer` explains intervals."""
+    made = [*map(_results, sections)]
+    if files:
+        made.append(_section("Tables of all", *map(_link, files)))
+    facts_of = _joined(_fill("wide_fact", name=name, value=value) for name, value in facts)
+    return _page("results", title, facts_of, made, footer)
+
+
+def _link(file: str) -> Html:
+    return _fill("link", target=quote(file), text=file)
 
 
 def _results(one: ResultSection) -> Html:
     parts = [_fill("caption", text=one.parameters)]
-    if one.figure is not None:
-        parts.append(_fill("bare_figure", svg=inline_svg(one.figure, f"{one.title}: figure")))
+    for k, figure in enumerate(one.figures, start=1):
+        svg = inline_svg(figure, f"{one.title}: figure {k}")
+        parts.append(_fill("bare_figure", svg=svg))
     if one.lines:
         parts.append(_table(("", ""), (_Row(line) for line in one.lines), text=[1]))
-    parts.append(_fill("link", target=quote(one.file), text=one.file))
-    return _section(one.title, *parts)
+    parts += [_fill("caption", text=remark) for remark in one.remarks]
+    return _section(one.title, *parts, *map(_link, one.files))
 
 
 def notebook_page(title: str, *parts: Html) -> str:

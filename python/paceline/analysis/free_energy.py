@@ -1,0 +1,144 @@
+"""Free-energy surfaces of two series in time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline.analysis.results import Results
+from paceline.analysis.table import Image, Table
+from paceline.analysis.uncertainty import mean_of_series
+
+#: Boltzmann's constant per mol (CODATA 2018, exact), kJ/(mol K).
+BOLTZMANN = 8.31446261815324e-3
+
+
+def free_energy_surface(
+    x: Sequence[float] | np.ndarray,
+    y: Sequence[float] | np.ndarray,
+    *,
+    temperature: float = 300.0,
+    bins: int | Sequence[int] = 50,
+    range: Sequence[Sequence[float]] | None = None,
+    labels: Sequence[str] = ("x", "y"),
+) -> Results:
+    r"""Estimate the free energy along two series, from how often their values occur together.
+
+    $$F(x, y) = -k_B T \ln \frac{p(x, y)}{p_\mathrm{max}}$$
+
+    with the share p of the frames in a bin; F is 0 in the fullest bin. It is that of the ensemble
+    from which the frames were drawn, without any bias, and only if they were drawn from all of it:
+    where a series has fewer than 50 independent values, results and figure say that it is not
+    converged. Of bins with few frames F is rough: by $k_B T \sqrt{g / n}$ for n frames with the
+    statistical inefficiency g. Of n frames in the fullest bin, none is above $k_B T \ln n$.
+
+    Parameters
+    ----------
+    x, y : array of float, shape (n_frames,)
+        The series, in the order of time. Frames in which one is NaN are left out.
+    temperature : float
+        Temperature of the simulation, K.
+    bins : int or (int, int)
+        Number of bins along both, or along each.
+    range : ((float, float), (float, float)), optional
+        Where bins begin and end along x and y; by default at the least and the largest value.
+    labels : (str, str)
+        Labels of the axes, with units.
+
+    Returns
+    -------
+    Results
+        `free_energy`, ndarray of float64, shape (n_x, n_y), kJ/mol, NaN in bins without frames;
+        `counts`, of int64, the frames in each; `x_edges` and `y_edges`; `temperature`, K. They can
+        be saved and drawn as those of an analysis.
+
+    Raises
+    ------
+    ValueError
+        Series of unequal length, without any frame in the range, or parameters that make no sense.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> x, y = rng.normal(size=(2, 100_000))
+    >>> surface = free_energy_surface(x, y, bins=40, range=((-4, 4), (-4, 4)))
+    >>> surface.free_energy.shape, float(np.nanmin(surface.free_energy))
+    ((40, 40), 0.0)
+    """
+    both = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if both[0].ndim != 1 or both[0].shape != both[1].shape:
+        raise ValueError(
+            "x and y must be series of one length, not arrays of shapes "
+            f"{both[0].shape} and {both[1].shape}"
+        )
+    if not 0 < temperature < np.inf:
+        raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
+    n_bins = [int(one) for one in np.broadcast_to(bins, 2)]
+    if min(n_bins) < 1:
+        raise ValueError(f"bins must be at least 1, not {bins!r}")
+    limits = None if range is None else np.asarray(range, dtype=np.float64)
+    if limits is not None and (
+        limits.shape != (2, 2) or not np.isfinite(limits).all() or (np.diff(limits) <= 0).any()
+    ):
+        raise ValueError(f"range must be two pairs of increasing finite numbers, not {range!r}")
+    known = np.isfinite(both[0]) & np.isfinite(both[1])
+    if not known.any():
+        raise ValueError("there is no frame in which both series have a value")
+    counts, *edges = np.histogram2d(both[0][known], both[1][known], n_bins, limits)
+    if not counts.any():
+        raise ValueError(f"no frame is within the range {range!r}")
+    with np.errstate(divide="ignore"):
+        energy = -BOLTZMANN * temperature * np.log(counts / counts.max())
+    energy[counts == 0] = np.nan
+    energy = np.abs(energy)  # no -0
+    note = _remark(both, labels)
+    label = f"free energy at {temperature:g} K (kJ/mol)"
+    image = Image(energy, edges[0], edges[1], labels[0], labels[1], label, note=note)
+    facts = {
+        "paceline": __version__,
+        "analysis": "free-energy surface",
+        "temperature (K)": temperature,
+        "bins": f"{n_bins[0]} x {n_bins[1]}",
+        "frames": f"{int(counts.sum())} of {len(known)}",
+        "convergence": note,
+    }
+    return Results(
+        table=_table(energy, counts, edges, labels, image),
+        provenance=facts,
+        free_energy=energy,
+        counts=counts.astype(np.int64),
+        x_edges=edges[0],
+        y_edges=edges[1],
+        temperature=float(temperature),
+    )
+
+
+def _remark(series: Sequence[np.ndarray], labels: Sequence[str]) -> str:
+    """Name the series that are not converged."""
+    means = [mean_of_series(one) for one in series]
+    open_ones = [
+        f"{label.partition(' (')[0]} {mean.n_independent:.2g} of {mean.n_values}"
+        for label, mean in zip(labels, means, strict=True)
+        if not mean.converged
+    ]
+    found = ", ".join(open_ones)
+    return f"not converged, independent values:\n{found}" if found else "both series are converged"
+
+
+def _table(
+    energy: np.ndarray,
+    counts: np.ndarray,
+    edges: Sequence[np.ndarray],
+    labels: Sequence[str],
+    image: Image,
+) -> Table:
+    """Make a row of each bin, at its middle."""
+    middles = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
+    names = (
+        labels if labels[0] != labels[1] else [f"{label}, {k}" for k, label in enumerate(labels, 1)]
+    )
+    columns: dict[str, Any] = dict(zip(names, map(np.ravel, middles), strict=True))
+    title = "free energy (kJ/mol)"
+    columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
+    return Table(columns, names[0], {title: "free energy"}, title, image=image)

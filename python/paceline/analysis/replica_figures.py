@@ -1,0 +1,253 @@
+"""Values of replicas at the same places, and figures of groups of replicas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.table import MANY_POINTS, NAMED, WINDOWS, Table, running_mean
+from paceline.analysis.uncertainty import (
+    GroupDifference,
+    ReplicaMean,
+    difference_of_groups,
+    mean_of_replicas,
+)
+from paceline.performance.number_format import many
+
+#: Heights of a panel in figures, and of what is around them, inches.
+PANEL, AROUND = 1.5, 0.7
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Values along residues, or another abscissa, of all replicas, at the same places.
+
+    Attributes
+    ----------
+    keys : dict of str to numpy.ndarray, shape (n_rows,)
+        Columns that say where a row is; the first is the abscissa.
+    chains : numpy.ndarray of int64, shape (n_rows,)
+        Number of the chain: lines end between them.
+    values : dict of str to dict of str to numpy.ndarray, shape (n_replicas, n_rows)
+        By title and group; NaN where a replica has no such row.
+    label : str
+        Label of the ordinate.
+    """
+
+    keys: Mapping[str, np.ndarray]
+    chains: np.ndarray
+    values: Mapping[str, Mapping[str, np.ndarray]]
+    label: str
+
+    def means(self, title: str) -> dict[str, ReplicaMean]:
+        """Mean of each group, arrays of shape (n_rows,)."""
+        return {group: mean_of_replicas(one) for group, one in self.values[title].items()}
+
+    def table(self) -> Table:
+        """Columns of means, intervals, replicas, and differences from the first group."""
+        columns: dict[str, np.ndarray] = {}
+        if len(np.unique(self.chains)) > 1:
+            columns["chain"] = self.chains + 1
+        columns |= self.keys
+        for title, of_groups in self.values.items():
+            means = self.means(title)
+            for group, mean in means.items():
+                columns[titled(title, f"mean of {group}")] = mean.mean
+                columns[titled(title, f"{group}, 95 % interval")] = mean.interval
+                for k, values in enumerate(of_groups[group], start=1):
+                    columns[titled(title, f"{group} {k}")] = values
+            for group, difference in differences(means).items():
+                columns[titled(title, group)] = difference.difference
+                columns[titled(title, f"{group}, 95 % interval")] = difference.interval
+        x = next(iter(self.keys))
+        return Table(columns, x, {title: title for title in self.values}, self.label)
+
+
+def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
+    """Differences of groups from the first one, by "SECOND - FIRST"."""
+    first, *others = means
+    return {
+        f"{other} - {first}": difference_of_groups(means[first], means[other]) for other in others
+    }
+
+
+def titled(title: str, more: str) -> str:
+    """Put words into the title of a column, before its unit."""
+    name, space, unit = title.partition(" (")
+    return f"{name}, {more}{space}{unit}"
+
+
+def profile_of(table: Table | None) -> Table | None:
+    """Find the means over frames of a table."""
+    if table is None or table.is_series:
+        return None if table is None else table.profile
+    drawn = table.drawn
+    return table if drawn is None or drawn.image is not None else drawn
+
+
+def align(
+    tables: Sequence[Table], keys: Sequence[str]
+) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
+    """Find the rows of tables that belong together.
+
+    Returns columns of `keys`, the number of each row's chain, and for each table the row that has
+    these keys, or -1. There are no rows where abscissas of numbers that are not whole differ by
+    more than half of a step.
+    """
+    columns = [[np.asarray(table.columns[key], dtype=float) for key in keys] for table in tables]
+    if not all(np.array_equal(one[0], np.round(one[0]), equal_nan=True) for one in columns):
+        return _align_by_number([one[0] for one in columns], keys[0])
+    places: list[dict[tuple[float, ...], int]] = []
+    for one in columns:
+        chains = np.cumsum(np.isnan(one[0]))
+        found: dict[tuple[float, ...], int] = {}
+        for row in np.flatnonzero(~np.isnan(one[0])):
+            place = (float(chains[row]), *(float(key[row]) for key in one), 0.0)
+            while place in found:  # insertion codes
+                place = (*place[:-1], place[-1] + 1)
+            found[place] = int(row)
+        places.append(found)
+    union = sorted(set().union(*places))
+    rows = [np.array([one.get(place, -1) for place in union], dtype=np.int64) for one in places]
+    together = np.array(union).reshape(len(union), len(keys) + 2)
+    named = {key: together[:, k].astype(np.int64) for k, key in enumerate(keys, start=1)}
+    return named, together[:, 0].astype(np.int64), rows
+
+
+def _align_by_number(
+    columns: Sequence[np.ndarray], key: str
+) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
+    """Take rows of one number together, where abscissas are nearly the same."""
+    n_rows = len(columns[0])
+    same = all(len(one) == n_rows for one in columns)
+    if same:
+        stacked = np.array(columns)
+        step = np.abs(np.diff(stacked.mean(axis=0))).min() if n_rows > 1 else 0.0
+        same = bool(np.ptp(stacked, axis=0).max() <= step / 2)
+    if not same:
+        return {}, np.empty(0, dtype=np.int64), []
+    rows = np.arange(n_rows)
+    return {key: stacked.mean(axis=0)}, np.zeros(n_rows, dtype=np.int64), [rows] * len(columns)
+
+
+def _panels(n_panels: int, width: float, **options: Any) -> tuple[Any, Any]:
+    """Make a figure of panels above each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, PANEL * n_panels + AROUND), layout="constrained")
+    axes = figure.subplots(n_panels, squeeze=False, **options)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0)
+    return figure, axes
+
+
+def _legend(ax: Any, **options: Any) -> None:
+    """Name groups above the axes, where no data are."""
+    ax.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0, ncols=1, **options
+    )
+
+
+def draw_series(
+    tables: Mapping[str, Sequence[Table | None]],
+    means: Mapping[str, Mapping[str, ReplicaMean]],
+    width: float,
+) -> Any:
+    """Draw all replicas over time, and beside them means of replicas and of groups."""
+    titles = list(means)[:NAMED]
+    figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
+    for (ax, beside), title in zip(axes, titles, strict=True):
+        for number, (group, of_group) in enumerate(tables.items()):
+            if group not in means[title]:
+                continue
+            mean, colour = means[title][group], f"C{number}"
+            label: str | None = f"{group}, {mean.short}"
+            for table in of_group:
+                if table is None or title not in table.columns:
+                    continue
+                x, values = table.columns[table.x], np.asarray(table.columns[title], dtype=float)
+                if len(x) >= MANY_POINTS:
+                    values = running_mean(values, len(x) // WINDOWS | 1)
+                ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
+                label = None
+                ax.set_xlabel(table.x)
+                beside.plot(number - 0.15, np.nanmean(table.columns[title]), ".", color=colour)
+            interval = np.nan_to_num(mean.interval)
+            bar = {"color": colour, "capsize": 2, "fmt": "_"}
+            beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)
+        ax.set_ylabel(title)
+        ax.locator_params(axis="x", nbins=6)
+        beside.set_xticks(range(len(tables)), list(tables), rotation=45, ha="right")
+        beside.set_xlim(-0.6, len(tables) - 0.4)
+        beside.set_title("mean", fontsize="medium", fontweight="normal", loc="center")
+        _legend(ax)
+    return figure
+
+
+def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> Any:
+    """Draw pairs of angles as points, groups beside each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, width / len(tables) + AROUND), layout="constrained")
+    axes = figure.subplots(1, len(tables), squeeze=False, sharex=True, sharey=True)[0]
+    for number, (ax, (group, of_group)) in enumerate(zip(axes, tables.items(), strict=True)):
+        for drawn in (table.drawn or table for table in of_group):
+            ((y, label),) = drawn.y.items()
+            ax.plot(
+                *(drawn.columns[drawn.x], drawn.columns[y], "."),
+                **{"color": f"C{number}", "markersize": 0.5, "rasterized": True},
+            )
+            ax.set_xlabel(drawn.x)
+            axes[0].set_ylabel(label)
+        ax.set_title(f"{group} ({many(len(of_group), 'replica')})", fontsize="medium")
+        ax.set_aspect("equal")
+    return figure
+
+
+def draw_profile(profile: Profile, width: float) -> Any:
+    """Draw mean profiles of groups with their intervals, and differences below."""
+    key, x = next(iter(profile.keys.items()))
+    # Lines end between chains.
+    ends = np.flatnonzero(np.diff(profile.chains)) + 1
+    x = np.insert(x.astype(float), ends, np.nan)
+    titles = list(profile.values)[:NAMED]
+    n_groups = len(profile.values[titles[0]])
+    figure, axes = _panels(len(titles) * min(n_groups, 2), width, sharex=True)
+    panels = iter(axes[:, 0])
+    for title in titles:
+        means, ax = profile.means(title), next(panels)
+        for number, (group, mean) in enumerate(means.items()):
+            n_replicas = len(profile.values[title][group])
+            label = f"{group} ({many(n_replicas, 'replica')})"
+            _draw_band(ax, x, ends, mean.mean, mean.interval, f"C{number}", label)
+        ax.set_ylabel(profile.label if len(titles) == 1 else title)
+        if title == titles[0]:
+            _legend(ax)
+        if n_groups < 2:
+            continue
+        ax = next(panels)
+        for number, (pair, one) in enumerate(differences(means).items(), start=1):
+            _draw_band(ax, x, ends, one.difference, one.interval, f"C{number}", pair)
+        ax.axhline(0, color="black", linewidth=0.5)
+        ax.set_ylabel("difference")
+        if title == titles[0]:
+            _legend(ax)
+    axes[-1, 0].set_xlabel(key)
+    return figure
+
+
+def _draw_band(
+    ax: Any,
+    x: np.ndarray,
+    ends: np.ndarray,
+    mean: np.ndarray,
+    interval: np.ndarray,
+    colour: str,
+    label: str,
+) -> None:
+    """Draw a line in the band of its interval."""
+    mean, interval = np.insert(mean, ends, np.nan), np.insert(interval, ends, np.nan)
+    ax.plot(x, mean, color=colour, linewidth=0.8, label=label)
+    ax.fill_between(x, mean - interval, mean + interval, color=colour, alpha=0.25, linewidth=0)

@@ -1,0 +1,555 @@
+"""Replicas of a system in groups: means between replicas, and differences between groups."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline._util.files import new_file
+from paceline.analysis.replica_figures import (
+    Profile,
+    align,
+    differences,
+    draw_points,
+    draw_profile,
+    draw_series,
+    profile_of,
+    titled,
+)
+from paceline.analysis.results import Results
+from paceline.analysis.table import FIGURE_STYLE, Table
+from paceline.analysis.uncertainty import (
+    GroupDifference,
+    ReplicaMean,
+    mean_of_replicas,
+)
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import joined, many
+from paceline.performance.timings import Timings
+from paceline.runner import run
+
+if TYPE_CHECKING:
+    from paceline.analysis.battery import Battery
+
+#: Tables of all series: of each replica, of each group, and of groups beside the first one.
+TABLES = ("replicas.csv", "means.csv", "differences.csv")
+#: Their columns; numbers have the unit that the series' title names.
+REPLICA_COLUMNS = (
+    *("analysis", "series", "group", "replica", "frames", "mean"),
+    *("statistical inefficiency", "95 % interval within", "converged"),
+)
+GROUP_COLUMNS = (
+    *("analysis", "series", "group", "replicas", "mean"),
+    *("standard deviation between", "95 % interval between"),
+)
+DIFFERENCE_COLUMNS = (
+    *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
+)
+#: Series of an analysis that the page lists, at most.
+LISTED = 20
+#: Width of figures on the page, inches.
+PAGE_WIDTH = 6.5
+#: Residues that a remark names, at most.
+REMARKED = 12
+
+
+class Replicas:
+    """Batteries of replicas in groups, such as wild type and mutant, in one run.
+
+    Each replica counts once, by its mean over frames: a mean's interval is that of Student's t
+    between the replicas of its group, a difference's that of Welch's t. Groups may have other
+    numbers of atoms; profiles are compared at residues of one number, chain by chain.
+
+    Parameters
+    ----------
+    groups : mapping of str to sequence of Battery
+        The replicas of each group by its name, which is that of a folder.
+
+    Attributes
+    ----------
+    groups : dict of str to list of Battery
+        As given.
+
+    Raises
+    ------
+    UnsupportedError
+        There are no replicas, or a name that no folder can have.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD, DCD2
+    >>> from paceline.analysis.battery import Battery
+    >>> asked = {"gyration": {"select": "name CA"}}
+    >>> adk = [Battery(asked, paceline.Universe(PSF, path)) for path in (DCD, DCD2)]
+    >>> replicas = Replicas({"adk": adk}).run(step=10)
+    >>> print(replicas.means["gyration"]["Rg (Å)"]["adk"])
+    18.3 ± 1.5 (95 % between 2 replicas)
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence["Battery"]]):
+        if not groups or not all(groups.values()):
+            raise UnsupportedError("expected groups of at least one replica each")
+        for name in groups:
+            if Path(name).name != name or name in ("", ".", ".."):
+                raise UnsupportedError(f"group {name!r}: the name is that of a folder")
+        self.groups = {name: list(batteries) for name, batteries in groups.items()}
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike) -> Self:
+        """Open the groups of a TOML file, and make the battery of each replica.
+
+        Parameters
+        ----------
+        path : path-like
+            The file: tables of analyses, as `Battery.from_file` reads them, and for each group a
+            table [groups.NAME] with `topology`, and `trajectories`: a pattern, or a list of files
+            of one replica each, or of lists of files that follow each other.
+
+        Returns
+        -------
+        Replicas
+            Not run yet.
+
+        Raises
+        ------
+        UnsupportedError
+            The file is not TOML, or has no groups.
+        """
+        from paceline.analysis.battery import Battery, read_battery_file
+        from paceline.universe import Universe
+
+        asked, groups = read_battery_file(path)
+        if not groups:
+            raise UnsupportedError(f"{os.fspath(path)}: expected tables [groups.NAME], found none")
+        return cls(
+            {
+                name: [Battery(asked, Universe(one.topology, *files)) for files in one.replicas]
+                for name, one in groups.items()
+            }
+        )
+
+    @property
+    def batteries(self) -> list["Battery"]:
+        """All replicas, group by group."""
+        return list(chain.from_iterable(self.groups.values()))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the analyses of any group."""
+        return list(dict.fromkeys(name for one in self.batteries for name in one.analyses))
+
+    @property
+    def analyses(self) -> dict[tuple[str, int, str], Any]:
+        """All analyses by group, number of the replica from 1, and name."""
+        return {
+            (group, k, name): analysis
+            for group, batteries in self.groups.items()
+            for k, battery in enumerate(batteries, start=1)
+            for name, analysis in battery.analyses.items()
+        }
+
+    def run(self, **options: Any) -> Self:
+        """Run all analyses of all replicas: workers go from one to the next without a pause.
+
+        Parameters
+        ----------
+        **options
+            As for `paceline.run`; `frames` may be a function of a trajectory.
+
+        Returns
+        -------
+        Replicas
+            This one, with results.
+        """
+        run(list(self.analyses.values()), **options)
+        return self
+
+    @property
+    def timings(self) -> Timings:
+        """Timings of the last run."""
+        return self.batteries[0].timings
+
+    @property
+    def damaged(self) -> list[tuple[int, str]]:
+        """Frames that the last run left out, and why, which names the file."""
+        return [frame for battery in self.batteries for frame in battery.damaged]
+
+    @property
+    def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
+        """Mean of each group by analysis, title of the series, and group."""
+        return {
+            name: {
+                title: {group: mean_of_replicas(values) for group, values in of_groups.items()}
+                for title, of_groups in self._replica_means(name).items()
+            }
+            for name in self.names
+        }
+
+    @property
+    def differences(self) -> dict[str, dict[str, dict[str, GroupDifference]]]:
+        """Differences from the first group by analysis, title, and "SECOND - FIRST"."""
+        return {
+            name: {title: differences(of_groups) for title, of_groups in of_series.items()}
+            for name, of_series in self.means.items()
+        }
+
+    def profile(self, name: str) -> Profile | None:
+        """Put the profiles of an analysis, such as RMSF along residues, side by side.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        Profile or None
+            None where it has none, or replicas have no abscissa in common.
+        """
+        tables = {
+            (group, k): found
+            for group, of_group in self._tables(name).items()
+            for k, table in enumerate(of_group)
+            if (found := profile_of(table)) is not None
+        }
+        if not tables:
+            return None
+        first = next(iter(tables.values()))
+        keys, chains, rows = align(list(tables.values()), first.keys or (first.x,))
+        if not len(chains):
+            return None
+        by_replica = dict(zip(tables, rows, strict=True))
+        values: dict[str, dict[str, np.ndarray]] = {}
+        for title in first.y:
+            values[title] = {}
+            for group, of_group in self._tables(name).items():
+                columns = np.full((len(of_group), len(chains)), np.nan)
+                for k in range(len(of_group)):
+                    if (group, k) in tables and title in tables[group, k].columns:
+                        taken = by_replica[group, k]
+                        column = np.asarray(tables[group, k].columns[title], dtype=float)
+                        columns[k] = np.where(taken >= 0, column[taken], np.nan)
+                values[title][group] = columns
+        return Profile(keys, chains, values, first.y_label)
+
+    def remarks(self, name: str) -> list[str]:
+        """Name what cannot be compared, and what is not converged.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        list of str
+            Sentences.
+        """
+        found = []
+        lacking = [group for group, one in self.groups.items() if name not in one[0].analyses]
+        if lacking:
+            found.append(f"{joined(lacking)}: not computed.")
+        tables = self._tables(name)
+        known = [table for table in chain.from_iterable(tables.values()) if table is not None]
+        if not known:
+            return [*found, "No table, and so no mean between replicas: arrays are saved."]
+        if known[0].cyclic:
+            found.append("Angles of a full turn have no arithmetic mean.")
+        single = [group for group, of_group in tables.items() if len(of_group) == 1]
+        if single:
+            found.append(
+                f"{joined(single)}: one replica, and so no interval between replicas can be given."
+            )
+        firsts = {group: of_group[0] for group, of_group in tables.items()}
+        titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
+        for group, own in titles.items() if known[0].is_series and not known[0].cyclic else ():
+            if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
+                found.append(f"Of {len(own)} series of {group}, {n_alone} are not in all groups.")
+        means = [mean for one in known for mean in one.means().values()]
+        open_ones = sum(not mean.converged for mean in means)
+        if open_ones:
+            found.append(
+                f"{open_ones} of {len(means)} series of single replicas have fewer than 50 "
+                "independent values: their means are not converged."
+            )
+        return [*found, *self._missing(name)]
+
+    def _missing(self, name: str) -> Iterator[str]:
+        """Name the places of a profile where a group has no value."""
+        profile = self.profile(name)
+        if profile is None:
+            if any(profile_of(one) for one in chain.from_iterable(self._tables(name).values())):
+                yield "The abscissas of replicas differ: there is no mean profile."
+            return
+        label, places = next(iter(profile.keys.items()))
+        for group, values in next(iter(profile.values.values())).items():
+            gone = places[np.isnan(values).all(axis=0)]
+            if 0 < len(gone) < len(places):
+                some = ", ".join(f"{place:g}" for place in gone[:REMARKED])
+                more = f" and {len(gone) - REMARKED} more" if len(gone) > REMARKED else ""
+                yield f"Not in {group}, and so not compared: {label} {some}{more}."
+
+    def outputs(self, folder: str | os.PathLike) -> list[Path]:
+        """List the files that `save` may write, before the run.
+
+        Parameters
+        ----------
+        folder : path-like
+            As for `save`.
+
+        Returns
+        -------
+        list of Path
+            Names of tables, figures and arrays.
+        """
+        folder = Path(folder)
+        names = ["index.html", "timings.html", "battery.toml", *TABLES]
+        for name in self.names:
+            names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
+        own = [
+            folder / group / f"{k}" / f"{name}{ending}"
+            for group, k, name in self.analyses
+            for ending in (".csv", ".npz")
+        ]
+        return [*(folder / name for name in names), *own]
+
+    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+        """Write tables, figures, and a page of all results.
+
+        Parameters
+        ----------
+        folder : path-like
+            Made if it does not exist. GROUP/N/ gets the tables of replica N; replicas.csv has the
+            means of all, means.csv those of groups, differences.csv those between groups. Of each
+            analysis there is NAME.svg, and, where it has a profile, NAME-profile.csv and
+            NAME-profile.svg; then index.html, timings.html, and battery.toml, which repeats it.
+        overwrite : bool
+            Replace existing files.
+
+        Raises
+        ------
+        FileExistsError
+            One of the files exists and is not to be overwritten.
+        """
+        from matplotlib import rc_context
+
+        folder = Path(folder)
+        for group, batteries in self.groups.items():
+            for k, battery in enumerate(batteries, start=1):
+                battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
+        for summary, table in zip(TABLES, self._summaries(), strict=True):
+            if table is not None:
+                results = Results(table=table, provenance=self._provenance())
+                results.save(folder / summary, overwrite=overwrite)
+        for name in self.names:
+            if (profile := self.profile(name)) is not None:
+                results = Results(table=profile.table(), provenance=self._provenance(name))
+                results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
+            with rc_context(FIGURE_STYLE):
+                for ending, figure in self.figures(name).items():
+                    path = folder / f"{name}{ending}.svg"
+                    with new_file(path, overwrite=overwrite, binary=True) as file:
+                        figure.savefig(file, format="svg")
+        with new_file(folder / "battery.toml", overwrite=overwrite) as file:
+            file.write(self.to_toml())
+        self.timings.report(folder / "timings.html", overwrite=overwrite)
+        with new_file(folder / "index.html", overwrite=overwrite) as file:
+            file.write(self._page())
+
+    def to_toml(self) -> str:
+        """Describe groups and analyses as `from_file` reads them.
+
+        Returns
+        -------
+        str
+            TOML.
+        """
+        from paceline.analysis.battery import toml_of
+
+        groups = {}
+        for name, batteries in self.groups.items():
+            first = batteries[0].universe
+            files = [_files_of(one.universe) for one in batteries]
+            groups[name] = {
+                "topology": os.fspath(first.filename),
+                "trajectories": [one[0] if len(one) == 1 else one for one in files],
+            }
+        described = {
+            key: one for battery in self.batteries for key, one in battery.descriptions.items()
+        }
+        return toml_of(groups, "groups.") + "\n" + toml_of(described)
+
+    def figures(self, name: str, width: float = 3.5) -> dict[str, Any]:
+        """Draw an analysis: all replicas, and the profile.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+        width : float
+            Inches.
+
+        Returns
+        -------
+        dict of str to matplotlib.figure.Figure
+            By the ending of the file's name: "" and "-profile".
+        """
+        found: dict[str, Any] = {}
+        tables = self._tables(name)
+        known = [one for one in chain.from_iterable(tables.values()) if one is not None]
+        if not known:
+            return found
+        if known[0].is_series and not known[0].cyclic:
+            found[""] = draw_series(tables, self.means[name], width)
+        elif known[0].drawn is not None and known[0].drawn.points:
+            found[""] = draw_points(
+                {group: [*filter(None, of)] for group, of in tables.items()}, width
+            )
+        profile = self.profile(name)
+        if profile is not None and len(profile.keys) == 1:
+            found["-profile"] = draw_profile(profile, width)
+        return found
+
+    def _tables(self, name: str) -> dict[str, list[Table | None]]:
+        """Tables of each group's replicas."""
+        return {
+            group: [battery.analyses[name].results.table for battery in batteries]
+            for group, batteries in self.groups.items()
+            if name in batteries[0].analyses
+        }
+
+    def _replica_means(self, name: str) -> dict[str, dict[str, list[float]]]:
+        """Mean over frames of each replica by title and group."""
+        found: dict[str, dict[str, list[float]]] = {}
+        for group, tables in self._tables(name).items():
+            for table in tables:
+                if table is None or table.cyclic or not table.is_series:
+                    continue
+                for title in table.y:
+                    values = np.asarray(table.columns[title], dtype=float)
+                    values = values[~np.isnan(values)]
+                    of_group = found.setdefault(title, {}).setdefault(group, [])
+                    of_group.append(float(values.mean()) if len(values) else np.nan)
+        return found
+
+    def _summaries(self) -> tuple[Table | None, Table | None, Table | None]:
+        """Tables of the series of replicas, of groups, and of groups beside the first one."""
+        of_replicas: list[Sequence[Any]] = []
+        of_groups: list[Sequence[Any]] = []
+        beside: list[Sequence[Any]] = []
+        for (group, k, name), analysis in self.analyses.items():
+            table = analysis.results.table
+            for title, one in ({} if table is None else table.means()).items():
+                error = (one.inefficiency, one.interval, "yes" if one.converged else "no")
+                of_replicas.append((name, title, group, k, one.n_values, one.mean, *error))
+        for name, of_series in self.means.items():
+            for title, means in of_series.items():
+                for group, mean in means.items():
+                    spread = mean.deviation, mean.interval
+                    of_groups.append((name, title, group, mean.n_replicas, mean.mean, *spread))
+                for pair, one in differences(means).items():
+                    known = one.interval, one.n_free
+                    beside.append((name, title, pair, one.difference, *known))
+        return (
+            _summary(REPLICA_COLUMNS, of_replicas),
+            _summary(GROUP_COLUMNS, of_groups),
+            _summary(DIFFERENCE_COLUMNS, beside),
+        )
+
+    def _provenance(self, name: str = "") -> dict[str, Any]:
+        """Files and versions of all replicas; of one analysis."""
+        facts: dict[str, Any] = {"paceline": __version__}
+        if name:
+            facts["analysis"] = name
+        for group, batteries in self.groups.items():
+            for k, battery in enumerate(batteries, start=1):
+                one = next(iter(battery.analyses.values()))
+                facts[f"{group} {k}"] = one.provenance["trajectory"]
+                facts["command"] = one.results.provenance.get("command", "in Python")
+        return facts
+
+    def _page(self) -> str:
+        """Make the page of all results."""
+        from matplotlib import rc_context
+
+        from paceline.performance.figure_style import STYLE
+        from paceline.performance.html import ResultSection, results_page
+
+        facts = []
+        for group, batteries in self.groups.items():
+            universe = batteries[0].universe
+            numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
+            frames = f"{numbers[0]:,}" if len(set(numbers)) == 1 else joined([*map(str, numbers)])
+            files = ", ".join(chain.from_iterable(_files_of(one.universe) for one in batteries))
+            facts.append(
+                (
+                    group,
+                    f"{many(len(batteries), 'replica')} of {frames} frames, "
+                    f"{len(universe.atoms):,} atoms: {files}",
+                )
+            )
+        timings = self.timings
+        left_out = len(self.damaged)
+        if left_out:
+            facts.append(("damaged frames", f"{left_out:,} left out"))
+        facts.append(
+            (
+                "computed",
+                f"{timings.date} by paceline {__version__}, {timings.backend}, "
+                f"{timings.n_workers} workers, {timings.t_total:.1f} s",
+            )
+        )
+        sections = []
+        for name in self.names:
+            described = next(one.descriptions for one in self.batteries if name in one.analyses)
+            given = described[name].items()
+            kind = next(type(one.analyses[name]) for one in self.batteries if name in one.analyses)
+            with rc_context(STYLE):
+                figures = list(self.figures(name, PAGE_WIDTH).values())
+            sections.append(
+                ResultSection(
+                    f"{name}: {kind.__name__}",
+                    "; ".join(f"{key} = {value}" for key, value in given if key != "analysis"),
+                    figures,
+                    list(self._lines(name)),
+                    [f"{name}-profile.csv"] if self.profile(name) is not None else [],
+                    self.remarks(name),
+                )
+            )
+        links = [file for file, table in zip(TABLES, self._summaries(), strict=True) if table]
+        return results_page(
+            " and ".join(self.groups),
+            facts,
+            sections,
+            "Intervals are of 95 %: of a mean by Student's t between replicas, each of which "
+            "counts once, and of a difference by Welch's t (1947), one by one: of twenty "
+            "differences where there is none, one is beyond its interval.",
+            links,
+        )
+
+    def _lines(self, name: str) -> Iterator[tuple[str, str]]:
+        """Lines of a section: means of groups, and their differences."""
+        for title, means in list(self.means[name].items())[:LISTED]:
+            for group, mean in means.items():
+                yield titled(title, group), f"{mean}"
+            for pair, difference in differences(means).items():
+                yield titled(title, pair), f"{difference}"
+
+
+def _summary(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table | None:
+    """Make a table of rows; None of none."""
+    if not rows:
+        return None
+    columns = dict(zip(titles, map(np.array, zip(*rows, strict=True)), strict=True))
+    return Table(columns, titles[0], {}, "")
+
+
+def _files_of(universe: Any) -> list[str]:
+    """Names of the files of a trajectory."""
+    trajectory = universe.trajectory
+    return [os.fspath(one) for one in getattr(trajectory, "filenames", [trajectory.filename])]

@@ -1,0 +1,253 @@
+"""Replicas of systems in groups: means between them, and differences between groups."""
+
+import csv
+import re
+
+import MDAnalysis
+import numpy as np
+import pandas as pd
+import pytest
+
+import paceline
+from paceline.analysis.battery import Battery
+from paceline.analysis.dssp import DSSP
+from paceline.analysis.replica_figures import align
+from paceline.analysis.replicas import Replicas
+from paceline.analysis.sasa import SASA
+from paceline.analysis.table import Table
+from paceline.analysis.uncertainty import mean_of_replicas
+from paceline.errors import UnsupportedError
+
+ASKED = {
+    "gyration": {"select": "name CA"},
+    "rmsf": {"select": "name CA", "align": True},
+    "ramachandran": {"select": "resid 92-95"},
+}
+#: Residues that the mutant does not have.
+GONE = (100, 101, 102)
+
+
+@pytest.fixture(scope="module")
+def systems(adk, tmp_path_factory):
+    """Folders of two groups of three replicas: AdK, and AdK without three residues."""
+    folder = tmp_path_factory.mktemp("systems")
+    universe = MDAnalysis.Universe(*adk)
+    for group, select in (("wt", "resid 90-130"), ("mutant", "resid 90-99 103-130")):
+        atoms = universe.select_atoms(select)
+        for k, begin in enumerate((0, 20, 40), start=1):
+            (folder / group / f"{k}").mkdir(parents=True)
+            atoms.write(folder / group / f"{k}" / "md.xtc", frames=slice(begin, begin + 20 + k))
+        universe.trajectory[0]
+        atoms.write(folder / group / "top.pdb")
+    return folder
+
+
+def opened(systems, group, k):
+    return paceline.Universe(str(systems / group / "top.pdb"), str(systems / group / f"{k}/md.xtc"))
+
+
+@pytest.fixture(scope="module")
+def replicas(systems):
+    groups = ("wt", "mutant")
+    return Replicas(
+        {group: [Battery(ASKED, opened(systems, group, k)) for k in (1, 2, 3)] for group in groups}
+    ).run()
+
+
+def test_results_are_those_of_each_battery(replicas, systems):
+    alone = Battery(ASKED, opened(systems, "mutant", 2)).run()
+    for name, analysis in alone.analyses.items():
+        together = replicas.groups["mutant"][1].analyses[name].results.table
+        for title, column in analysis.results.table.columns.items():
+            np.testing.assert_array_equal(together.columns[title], column)
+    # One run of all, in the stages that they need.
+    assert replicas.timings.n_frames == 2 * 2 * (21 + 22 + 23)
+
+
+def test_each_replica_counts_once(replicas):
+    own = [one.analyses["gyration"].results.rg.mean() for one in replicas.groups["wt"]]
+    others = [one.analyses["gyration"].results.rg.mean() for one in replicas.groups["mutant"]]
+    means = replicas.means["gyration"]["Rg (Å)"]
+    assert list(means) == ["wt", "mutant"]
+    assert means["wt"] == mean_of_replicas(own)
+    assert means["wt"].n_replicas == 3
+    difference = replicas.differences["gyration"]["Rg (Å)"]["mutant - wt"]
+    assert difference.difference == pytest.approx(np.mean(others) - np.mean(own))
+    # Angles have none.
+    assert replicas.means["ramachandran"] == {}
+    assert any("no arithmetic mean" in remark for remark in replicas.remarks("ramachandran"))
+
+
+def test_profiles_are_compared_at_residues_of_one_number(replicas):
+    profile = replicas.profile("rmsf")
+    residues = profile.keys["residue"]
+    assert residues.tolist() == list(range(90, 131))
+    wild_type, mutant = (profile.values["RMSF (Å)"][group] for group in ("wt", "mutant"))
+    there = ~np.isin(residues, GONE)
+    for k in range(3):
+        found = replicas.groups["mutant"][k].analyses["rmsf"].results.residue_rmsf
+        np.testing.assert_array_equal(mutant[k, there], found)
+        assert np.isnan(mutant[k, ~there]).all()
+        found = replicas.groups["wt"][k].analyses["rmsf"].results.residue_rmsf
+        np.testing.assert_array_equal(wild_type[k], found)
+    (remark,) = [text for text in replicas.remarks("rmsf") if "not compared" in text]
+    assert remark == "Not in mutant, and so not compared: residue 100, 101, 102."
+    columns = profile.table().columns
+    np.testing.assert_allclose(columns["RMSF, mean of wt (Å)"], wild_type.mean(axis=0))
+    gap = np.isnan(columns["RMSF, mutant - wt (Å)"])
+    assert np.array_equal(gap, ~there)
+
+
+def test_files_and_page(replicas, tmp_path, systems):
+    folder = tmp_path / "out"
+    replicas.save(folder)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {folder / name for name in names} <= set(replicas.outputs(folder))
+    assert {"rmsf-profile.csv", "rmsf-profile.svg", "gyration.svg", "wt/3/rmsf.csv"} <= names
+    with (folder / "differences.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    assert [row["groups"] for row in rows] == ["mutant - wt"]
+    means = pd.read_csv(folder / "means.csv", comment="#")
+    own = pd.read_csv(folder / "replicas.csv", comment="#")
+    assert means["replicas"].tolist() == [3, 3]
+    assert means["mean"][0] == pytest.approx(own["mean"][:3].mean())
+    assert own["frames"].tolist() == [21, 22, 23] * 2
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2>(.*)</h2>", page)[:2] == ["gyration: Gyration", "rmsf: RMSF"]
+    assert "3 replicas of 21, 22 and 23 frames" in page
+    assert "not converged" in page
+    with pytest.raises(FileExistsError):
+        replicas.save(folder)
+    again = Replicas.from_file(folder / "battery.toml")
+    assert again.to_toml() == replicas.to_toml()
+
+
+def test_one_replica_has_no_interval(systems, tmp_path):
+    asked = {"gyration": ASKED["gyration"]}
+    one = Replicas({"wt": [Battery(asked, opened(systems, "wt", 1))]}).run()
+    mean = one.means["gyration"]["Rg (Å)"]["wt"]
+    assert np.isnan(mean.interval)
+    assert one.remarks("gyration")[0] == (
+        "wt: one replica, and so no interval between replicas can be given."
+    )
+    one.save(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "no interval between replicas" in page
+    assert not (tmp_path / "differences.csv").exists()
+
+
+def of_residues(numbers, values):
+    return Table({"residue": np.array(numbers), "y": np.array(values)}, "residue", {"y": "y"}, "y")
+
+
+def test_chains_are_compared_with_chains():
+    """The second chain begins behind a row of NaN, and lacks a residue."""
+    nan = np.nan
+    first = of_residues([1, 2, 3, nan, 1, 2, 3], np.arange(7.0))
+    second = of_residues([2, 3, nan, 1, 3], np.arange(5.0))
+    keys, chains, rows = align([first, second], ["residue"])
+    assert keys["residue"].tolist() == [1, 2, 3, 1, 2, 3]
+    assert chains.tolist() == [0, 0, 0, 1, 1, 1]
+    assert [one.tolist() for one in rows] == [[0, 1, 2, 4, 5, 6], [-1, 0, 1, 3, -1, 4]]
+
+
+@pytest.mark.parametrize(("shift", "n_rows"), [(0.04, 5), (0.2, 0)])
+def test_bins_of_nearly_one_place_are_compared(shift, n_rows):
+    """As slices of cells that vary; others are not."""
+    places = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    first, second = (of_residues(places + by, places) for by in (0, shift))
+    keys, _, rows = align([first, second], ["residue"])
+    assert len(rows) == (2 if n_rows else 0)
+    if n_rows:
+        np.testing.assert_allclose(keys["residue"], places + shift / 2)
+
+
+def test_profiles_of_areas_and_structure(universe):
+    protein = universe.select_atoms("resid 30-50")
+    sasa = SASA(protein, n_points=20, compound="residues").run(stop=4).results
+    profile = sasa.table.profile
+    assert profile.columns["residue"].tolist() == list(range(30, 51))
+    np.testing.assert_allclose(profile.columns["SASA of residue (Å²)"], sasa.sasa.mean(axis=0))
+    assert SASA(protein, n_points=20).run(stop=2).results.table.profile is None
+    dssp = DSSP(universe).run(stop=6).results
+    columns = dssp.table.profile.columns
+    wanted = (dssp.dssp == "H").mean(axis=0)
+    np.testing.assert_array_equal(columns["helix (fraction of frames)"], wanted)
+    assert 0 < wanted.mean() < 1
+
+
+def test_commands(systems, tmp_path, run, monkeypatch):
+    monkeypatch.chdir(systems)
+    (tmp_path / "b.toml").write_text('[gyration]\nselect = "name CA"\n', encoding="utf-8")
+    files = ["wt/top.pdb", "wt/1/md.xtc", "wt/2/md.xtc", "--group", "mutant/top.pdb", "mutant/*/*"]
+    options = ["-o", tmp_path / "o", "-b", "2", "-e", "45", "--on-error", "skip", "--n-workers", 1]
+    status, out, err = run("run", tmp_path / "b.toml", *files, *options)
+    assert (status, out, err) == (0, f"{tmp_path / 'o' / 'index.html'}\n", "")
+    means = pd.read_csv(tmp_path / "o" / "means.csv", comment="#")
+    assert means["group"].tolist() == ["wt", "mutant"]
+    assert means["replicas"].tolist() == [2, 3]
+    # Frames from 2 to 45 ps, of each trajectory.
+    own = pd.read_csv(tmp_path / "o" / "replicas.csv", comment="#")
+    assert own["frames"].tolist() == [20, 22, 20, 22, 5]
+    # The file that was written names them.
+    again = tmp_path / "o" / "battery.toml"
+    status, out, err = run(
+        "run", again, "-o", tmp_path / "o2", "-b", "2", "-e", "45", "--n-workers", 1
+    )
+    assert (status, err) == (0, "")
+    text = (tmp_path / "o2" / "means.csv").read_text(encoding="utf-8").splitlines()
+    assert text[-1] == (tmp_path / "o" / "means.csv").read_text(encoding="utf-8").splitlines()[-1]
+
+
+def test_a_single_group_is_named_by_its_folder(systems, tmp_path, run, monkeypatch):
+    monkeypatch.chdir(systems)
+    (tmp_path / "b.toml").write_text('[gyration]\nselect = "name CA"\n', encoding="utf-8")
+    files = ["wt/top.pdb", "wt/1/md.xtc", "wt/2/md.xtc", "--replicas"]
+    assert run("run", tmp_path / "b.toml", *files, "-o", tmp_path / "o", "-e", "25")[0] == 0
+    means = pd.read_csv(tmp_path / "o" / "means.csv", comment="#")
+    assert (means["group"].tolist(), means["replicas"].tolist()) == (["wt"], [2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["wt/1/md.xtc", "--names", "a"], "--names are of groups"),
+        (["wt/1/md.xtc", "--replicas", "--names", "a", "b"], "expected 1 names"),
+        (["wt/1/md.xtc", "--group", "none/*.xtc"], "no file matches this pattern"),
+        (["wt/1/md.xtc", "--group", "wt/2/md.xtc", "--names", "a", "../b"], "that of a folder"),
+        (["mutant/1/md.xtc", "--replicas"], "atoms"),
+    ],
+)
+def test_groups_that_make_no_sense(arguments, words, systems, run, monkeypatch, tmp_path):
+    monkeypatch.chdir(systems)
+    status, _, err = run("battery", "wt/top.pdb", *arguments, "-o", tmp_path / "o")
+    assert status != 0
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[groups.a]\ntopology = 'a.pdb'", "expected topology and trajectories"),
+        ("[groups.a]\ntopology = 'a.pdb'\ntrajectories = 3", "expected the name of a topology"),
+        ("groups = 3", r"expected tables \[groups.NAME\]"),
+        ("[rmsd]", r"expected tables \[groups.NAME\], found none"),
+    ],
+)
+def test_files_that_name_no_groups(text, words, tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UnsupportedError, match=words):
+        Replicas.from_file(path)
+
+
+def test_a_battery_of_one_system_takes_no_groups(universe, tmp_path, systems, run):
+    path = tmp_path / "battery.toml"
+    top, trajectory = (str(systems / "wt" / name) for name in ("top.pdb", "1/md.xtc"))
+    groups = f"[groups.a]\ntopology = {top!r}\ntrajectories = {trajectory!r}\n[rmsf]\n"
+    path.write_text(groups, encoding="utf-8")
+    with pytest.raises(UnsupportedError, match="names its own systems"):
+        Battery.from_file(path, universe)
+    assert "names its own systems" in run("run", path, "-s", top, "-f", trajectory)[2]
+    path.write_text("[rmsf]\n", encoding="utf-8")
+    assert "expected TOPOLOGY TRAJECTORY" in run("run", path)[2]
