@@ -294,20 +294,24 @@ impl ApplyPbc {
     }
 
     /// What `apply` does at first, to many positions of a brick: x, y and z of each.
+    #[inline(always)]
     pub fn apply_to<const N: usize>(&self, x: &mut [[f32; N]; 3]) {
         for axis in [2, 1, 0] {
             let high = self.vectors[axis][axis];
             for above in [false, true] {
-                let number = x[axis].map(|x| match above {
-                    false => f32::from(u8::from(x < 0.0)),
-                    true => -f32::from(u8::from(x >= high)),
-                });
+                let (mut numbers, mut any) = ([0.0; N], 0);
+                for (number, &x) in numbers.iter_mut().zip(&x[axis]) {
+                    let beyond = if above { x >= high } else { x < 0.0 };
+                    any |= u32::from(beyond);
+                    *number = f32::from(u8::from(beyond));
+                }
                 // Atoms of a molecule are near each other: mostly all of them are within.
-                if number.iter().fold(0, |any, number| any | number.to_bits()) << 1 == 0 {
+                if any == 0 {
                     continue;
                 }
                 for (x, &vector) in x.iter_mut().zip(&self.vectors[axis][..=axis]) {
-                    for (x, number) in x.iter_mut().zip(number) {
+                    let vector = if above { -vector } else { vector };
+                    for (x, number) in x.iter_mut().zip(&numbers) {
                         *x += number * vector;
                     }
                 }

@@ -10,6 +10,7 @@
 
 use super::check_len;
 use super::superposed::Superposed;
+use crate::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
 
 /// Frames whose products are summed at a time: few enough to stay in the processor's caches.
@@ -90,31 +91,40 @@ pub fn merge(
         products.fill(0.0);
     }
     let shift = merge_means(mean, count, right_mean, right_count);
-    let (mut rows, mut right_rows) = (&mut products[..], right_products);
-    for (i, (step, _)) in shift.iter().enumerate() {
-        let (row, rest) = rows.split_at_mut(shift.len() - i);
-        let (right_row, right_rest) = right_rows.split_at(shift.len() - i);
-        for ((product, right), (_, difference)) in row.iter_mut().zip(right_row).zip(&shift[i..]) {
-            *product += right + step * difference;
-        }
-        (rows, right_rows) = (rest, right_rest);
-    }
+    add_triangle(products, right_products, &shift);
     Ok(())
 }
 
-/// Merge means, and of each coordinate return two factors of what is added to products: the
-/// difference of the means times m n / (m + n), and the difference.
-fn merge_means(
-    mean: &mut [f64],
-    count: &mut u64,
-    right_mean: &[f64],
-    right_count: u64,
-) -> Vec<(f64, f64)> {
+by_widest! {
+    /// Add the products of the right, about means that differ.
+    fn add_triangle(products: &mut [f64], right: &[f64], shift: &Shift) {
+        let (mut rows, mut right_rows) = (products, right);
+        for (i, step) in shift.steps.iter().enumerate() {
+            let differences = &shift.differences[i..];
+            let (row, rest) = rows.split_at_mut(differences.len());
+            let (right_row, right_rest) = right_rows.split_at(differences.len());
+            for ((product, right), difference) in row.iter_mut().zip(right_row).zip(differences) {
+                *product += right + step * difference;
+            }
+            (rows, right_rows) = (rest, right_rest);
+        }
+    }
+}
+
+/// What the products of two coordinates change by when their means do, as two factors.
+struct Shift {
+    /// Of each coordinate, the difference of its means times m n / (m + n).
+    steps: Vec<f64>,
+    differences: Vec<f64>,
+}
+
+/// Merge means of m and n frames.
+fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_count: u64) -> Shift {
     let left_count = *count as f64;
     *count += right_count;
     let share = right_count as f64 / *count as f64;
     let coordinates = mean.iter_mut().zip(right_mean);
-    coordinates
+    let (steps, differences) = coordinates
         .map(|(mean, right)| {
             let difference = right - *mean;
             // Where there was nothing on the left, no digit is lost.
@@ -125,7 +135,8 @@ fn merge_means(
             };
             (difference * (left_count * share), difference)
         })
-        .collect()
+        .unzip();
+    Shift { steps, differences }
 }
 
 /// Coordinates of a few frames.
@@ -163,41 +174,54 @@ impl Part {
             centre(&mut panel[..self.count], mean);
         }
         let shift = merge_means(mean, count, &right_mean[..self.n], self.count as u64);
-        let mut rest = products;
-        for (first, panel) in (0..self.n).step_by(WIDTH).zip(&self.panels) {
-            let n_rows = WIDTH.min(self.n - first);
-            let len = (first..first + n_rows).map(|i| self.n - i).sum();
-            let (rows, below) = rest.split_at_mut(len);
-            self.add_rows(first, panel, &shift, rows);
-            rest = below;
-        }
+        add_products(&self.panels, self.count, &shift, products);
         self.count = 0;
     }
+}
 
-    /// Add the products of the coordinates of a panel, whose rows of the triangle these are.
-    fn add_rows(
-        &self,
-        first: usize,
-        panel: &[Panel; FRAMES],
-        shift: &[(f64, f64)],
-        rows: &mut [f64],
-    ) {
-        for (other, from) in self.panels[first / WIDTH..]
-            .iter()
-            .zip((first..).step_by(WIDTH))
-        {
-            let sums = products_of(&panel[..self.count], &other[..self.count]);
-            let mut begin = 0;
-            for (i, sums) in (first..self.n).zip(&sums) {
-                for (j, sum) in (from..self.n).zip(sums) {
-                    if j >= i {
-                        rows[begin + j - i] += sum + shift[i].0 * shift[j].1;
+by_widest! {
+    /// Add the products of the coordinates of `count` frames to the triangle.
+    fn add_products(panels: &[[Panel; FRAMES]], count: usize, shift: &Shift, triangle: &mut [f64]) {
+        let Shift { steps, differences } = shift;
+        let n = steps.len();
+        let mut rest = triangle;
+        for (first, panel) in (0..n).step_by(WIDTH).zip(panels) {
+            let sums = products_of(&panel[..count], &panel[..count]);
+            // Of each coordinate of the panel, what is behind the panel in its row.
+            let mut rows: [&mut [f64]; WIDTH] = Default::default();
+            for (row, i) in (first..n.min(first + WIDTH)).enumerate() {
+                let (within, below) = rest.split_at_mut(n - i);
+                let (within, behind) = within.split_at_mut((n - i).min(WIDTH - row));
+                add(within, &sums[row][row..], steps[i], &differences[i..]);
+                (rows[row], rest) = (behind, below);
+            }
+            let others = (first + WIDTH..n).step_by(WIDTH);
+            for (other, from) in panels[first / WIDTH + 1..].iter().zip(others) {
+                let sums = products_of(&panel[..count], &other[..count]);
+                let differences = &differences[from..];
+                for (row, (sums, step)) in rows.iter_mut().zip(sums.iter().zip(&steps[first..])) {
+                    let row = &mut row[from - first - WIDTH..];
+                    match (row.first_chunk_mut(), differences.first_chunk()) {
+                        (Some(row), Some(differences)) => add_whole(row, sums, *step, differences),
+                        _ => add(row, sums, *step, differences),
                     }
                 }
-                begin += self.n - i;
             }
         }
     }
+}
+
+#[inline(always)]
+fn add(row: &mut [f64], sums: &[f64], step: f64, differences: &[f64]) {
+    for (product, (sum, difference)) in row.iter_mut().zip(sums.iter().zip(differences)) {
+        *product += sum + step * difference;
+    }
+}
+
+/// As `add`, side by side: all numbers are read before one is written.
+#[inline(always)]
+fn add_whole(row: &mut Panel, sums: &Panel, step: f64, differences: &Panel) {
+    *row = std::array::from_fn(|k| row[k] + (sums[k] + step * differences[k]));
 }
 
 /// Subtract the mean of each coordinate.
@@ -218,7 +242,7 @@ fn centre(panel: &mut [Panel], mean: &mut Panel) {
 }
 
 /// Sums over frames of the products of two panels' coordinates.
-#[inline(never)]
+#[inline(always)]
 fn products_of(left: &[Panel], right: &[Panel]) -> [Panel; WIDTH] {
     let mut sums = [[0.0; WIDTH]; WIDTH];
     for (x, y) in left.iter().zip(right) {

@@ -5,6 +5,7 @@ use super::histogram::Bins;
 use super::rows::{Frames, RowKernel};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
+use crate::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
 
 /// Partial sums of a bin, added to in turn: one would wait for the other.
@@ -83,12 +84,14 @@ impl Default for Tile {
 }
 
 impl Tile {
+    #[inline(always)]
     fn fill(&mut self, atoms: &[[f32; 3]]) {
         for (i, atom) in atoms.iter().enumerate() {
             [self.x[0][i], self.x[1][i], self.x[2][i]] = *atom;
         }
     }
 
+    #[inline(always)]
     fn tell(&mut self, rough: &[Rough; 3]) {
         self.doubts.fill(0);
         for ((x, bins), rough) in self.x.iter().zip(&mut self.bins).zip(rough) {
@@ -102,6 +105,19 @@ impl Tile {
                 *doubt |= u32::from(!sure);
             }
         }
+    }
+}
+
+by_widest! {
+    /// The bins of atoms where they are, or of a brick, at most one cell away from it; and which
+    /// are in doubt.
+    #[inline(never)]
+    fn tell(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
+        tile.fill(atoms);
+        if let Some(into) = into {
+            into.apply_to(&mut tile.x);
+        }
+        tile.tell(rough);
     }
 }
 
@@ -172,8 +188,7 @@ impl Voxels {
 
     /// The voxels of some atoms; false where a position is not finite.
     fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
-        tile.fill(atoms);
-        tile.tell(&self.rough);
+        tell(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
         for (i, atom) in atoms.iter().enumerate() {
             let told = if tile.doubts[i] == 0 {
@@ -342,7 +357,7 @@ impl Brick {
     fn add_atoms(&self, x: &[f32], weights: &[[f64; 2]], sums: &mut Sums) -> Result<(), String> {
         let mut tile = Tile::default();
         for (x, weights) in x.as_chunks::<3>().0.chunks(TILE).zip(weights.chunks(TILE)) {
-            self.tell(x, &mut tile);
+            tell(x, Some(&self.into), &self.rough, &mut tile);
             for (i, (&x, weight)) in x.iter().zip(weights).enumerate() {
                 let bins = if tile.doubts[i] == 0 {
                     std::array::from_fn(|axis| tile.bins[axis][i] as usize)
@@ -353,14 +368,6 @@ impl Brick {
             }
         }
         Ok(())
-    }
-
-    /// The bins of atoms that are at most one cell away from the brick, and which are in doubt.
-    #[inline(never)]
-    fn tell(&self, atoms: &[[f32; 3]], tile: &mut Tile) {
-        tile.fill(atoms);
-        self.into.apply_to(&mut tile.x);
-        tile.tell(&self.rough);
     }
 
     fn bins_of(&self, x: [f32; 3]) -> Result<[usize; 3], String> {

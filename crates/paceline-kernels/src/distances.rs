@@ -4,6 +4,7 @@ use super::cell::{Cell, square};
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
+use crate::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
 
 /// Adding and taking off this rounds to a whole number, of magnitudes up to 2⁵¹.
@@ -52,12 +53,23 @@ impl Images {
     #[inline(always)]
     fn squares(&self, out: &mut [f64], difference: impl Fn(usize) -> [f64; 3]) {
         match self {
-            Images::Plain => fill(out, |k| square(difference(k))),
+            Images::Plain => {
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(difference(k));
+                }
+            }
+            // Copies of the cell: what `out` might change would be read again for each distance.
             Images::Rectangular(edges, inverse) => {
-                fill(out, |k| square(folded(difference(k), edges, inverse)));
+                let (edges, inverse) = (*edges, *inverse);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded(difference(k), &edges, &inverse));
+                }
             }
             Images::Oblique(cell) => {
-                fill(out, |k| square(cell.folded(difference(k))));
+                let (vectors, over) = (cell.vectors, cell.over);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded_aslant(difference(k), &vectors, &over));
+                }
                 let mut far = Far::default();
                 for k in 0..out.len() {
                     if out[k] >= cell.near {
@@ -105,13 +117,8 @@ impl Oblique {
 
     /// The image that comes nearest vector by vector; if it is near, of all.
     #[inline(always)]
-    fn folded(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
-        let [a, b, c] = self.vectors;
-        let w = whole(z * self.over[2]);
-        let [x, y, z] = [x - w * c[0], y - w * c[1], z - w * c[2]];
-        let v = whole(y * self.over[1]);
-        let [x, y] = [x - v * b[0], y - v * b[1]];
-        [x - whole(x * self.over[0]) * a[0], y, z]
+    fn folded(&self, d: [f64; 3]) -> [f64; 3] {
+        folded_aslant(d, &self.vectors, &self.over)
     }
 
     /// The nearest of a folded image and its 26 neighbours.
@@ -152,14 +159,22 @@ impl Far {
     }
 
     /// Replace their squares in `out` by those of the nearest neighbours, and forget them.
+    fn shorten(&mut self, cell: &Oblique, out: &mut [f64]) {
+        shorten(self, cell, out);
+        self.n = 0;
+    }
+}
+
+by_widest! {
+    /// As [`Far::shorten`].
     ///
     /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
     /// nearest image is about half a cell away.
     #[inline(never)]
-    fn shorten(&mut self, cell: &Oblique, out: &mut [f64]) {
-        let [x, y, z] = self.images.each_ref().map(|numbers| &numbers[..self.n]);
+    fn shorten(far: &Far, cell: &Oblique, out: &mut [f64]) {
+        let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
         let mut changes = [0.0; FAR];
-        let changes = &mut changes[..self.n];
+        let changes = &mut changes[..far.n];
         for (vector, square_of) in &cell.neighbours {
             for (i, change) in changes.iter_mut().enumerate() {
                 let along = x[i] * vector[0] + y[i] * vector[1] + z[i] * vector[2];
@@ -167,11 +182,20 @@ impl Far {
                 *change = if by < *change { by } else { *change };
             }
         }
-        for (&place, change) in self.places.iter().zip(changes) {
+        for (&place, change) in far.places.iter().zip(changes) {
             out[place] += *change;
         }
-        self.n = 0;
     }
+}
+
+/// The image in a cell with oblique angles that comes nearest vector by vector.
+#[inline(always)]
+fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
+    let w = whole(z * over[2]);
+    let [x, y, z] = [x - w * c[0], y - w * c[1], z - w * c[2]];
+    let v = whole(y * over[1]);
+    let [x, y] = [x - v * b[0], y - v * b[1]];
+    [x - whole(x * over[0]) * a[0], y, z]
 }
 
 /// The nearest image in a cell with right angles.
@@ -184,13 +208,6 @@ fn folded(d: [f64; 3], edges: &[f64; 3], inverse: &[f64; 3]) -> [f64; 3] {
 #[inline(always)]
 fn whole(x: f64) -> f64 {
     (x + TO_WHOLE) - TO_WHOLE
-}
-
-#[inline(always)]
-fn fill(out: &mut [f64], number: impl Fn(usize) -> f64) {
-    for (k, out) in out.iter_mut().enumerate() {
-        *out = number(k);
-    }
 }
 
 /// x, y and z of atoms apart, Å.
@@ -228,11 +245,24 @@ impl Points {
     fn at(&self, i: usize) -> [f64; 3] {
         [self.0[0][i], self.0[1][i], self.0[2][i]]
     }
+}
 
+by_widest! {
     /// Fill `out` with the squares of distances (Å²) from a point to atoms, from `first` on.
-    fn squares_from(&self, images: &Images, from: [f64; 3], first: usize, out: &mut [f64]) {
-        let [x, y, z] = self.0.each_ref().map(|x| &x[first..first + out.len()]);
+    fn squares_from(
+        points: &Points, images: &Images, from: [f64; 3], first: usize, out: &mut [f64],
+    ) {
+        let [x, y, z] = points.0.each_ref().map(|x| &x[first..first + out.len()]);
         images.squares(out, |k| [x[k] - from[0], y[k] - from[1], z[k] - from[2]]);
+    }
+}
+
+by_widest! {
+    /// Fill `out` with the squares of distances (Å²) of pairs of atoms.
+    fn squares_of_pairs(first: &Points, second: &Points, images: &Images, out: &mut [f64]) {
+        let [a, b, c] = first.0.each_ref().map(|x| &x[..out.len()]);
+        let [x, y, z] = second.0.each_ref().map(|x| &x[..out.len()]);
+        images.squares(out, |k| [x[k] - a[k], y[k] - b[k], z[k] - c[k]]);
     }
 }
 
@@ -240,9 +270,11 @@ fn difference(to: [f64; 3], from: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|i| to[i] - from[i])
 }
 
-fn roots(squares: &mut [f64]) {
-    for square in squares {
-        *square = square.sqrt();
+by_widest! {
+    fn roots(squares: &mut [f64]) {
+        for square in squares {
+            *square = square.sqrt();
+        }
     }
 }
 
@@ -309,9 +341,7 @@ impl RowKernel for AtomicDistances {
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.0).fill_rows(frames, out, n_columns, |[first, second], images, row| {
-            let [a, b, c] = first.0.each_ref().map(|x| &x[..row.len()]);
-            let [x, y, z] = second.0.each_ref().map(|x| &x[..row.len()]);
-            images.squares(row, |k| [x[k] - a[k], y[k] - b[k], z[k] - c[k]]);
+            squares_of_pairs(first, second, images, row);
             roots(row);
             Ok(())
         })
@@ -356,7 +386,7 @@ impl RowKernel for DistanceMatrix {
             for i in 0..first.len() {
                 let begin = if self.own { i + 1 } else { 0 };
                 let (of_atom, behind) = rest.split_at_mut(second.len() - begin);
-                second.squares_from(images, first.at(i), begin, of_atom);
+                squares_from(second, images, first.at(i), begin, of_atom);
                 roots(of_atom);
                 rest = behind;
             }
@@ -440,7 +470,7 @@ impl RowKernel for MinimumDistance {
             for i in 0..first.len() {
                 for begin in (0..second.len()).step_by(PIECE) {
                     let piece = &mut squares[..PIECE.min(second.len() - begin)];
-                    second.squares_from(images, first.at(i), begin, piece);
+                    squares_from(second, images, first.at(i), begin, piece);
                     let least = least(piece);
                     if least < best.0 {
                         let place = piece.iter().position(|&square| square == least);

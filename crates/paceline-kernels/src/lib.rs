@@ -48,6 +48,7 @@ pub mod dssp;
 pub mod fit_group;
 pub mod gyration;
 mod histogram;
+pub mod instructions;
 pub mod moments;
 pub mod nojump;
 pub mod projection;

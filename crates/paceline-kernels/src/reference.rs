@@ -1,5 +1,6 @@
 //! A reference structure, and how far others are from it.
 
+use crate::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
 
 use crate::check_len;
@@ -284,83 +285,90 @@ pub fn fill<T: Copy + Into<f64>>(tile: &mut Positions, from: &[T], origin: [f64;
     }
 }
 
-/// For one coordinate x of each atom, add to Σ w x, Σ w x² and the three Σ w x y.
-#[inline(never)]
-pub fn add_products(sums: &mut [Sum; 5], weights: &Numbers, x: &Numbers, y: &Positions) {
-    let [mut s, mut ss, mut s0, mut s1, mut s2] = sums.map(|sum| sum.0);
-    for first in (0..TILE).step_by(LANES) {
-        for lane in 0..LANES {
-            let i = first + lane;
-            let weighted = weights[i] * x[i];
-            s[lane] += weighted;
-            ss[lane] += weighted * x[i];
-            s0[lane] += weighted * y[0][i];
-            s1[lane] += weighted * y[1][i];
-            s2[lane] += weighted * y[2][i];
+by_widest! {
+    /// For one coordinate x of each atom, add to Σ w x, Σ w x² and the three Σ w x y.
+    #[inline(never)]
+    pub fn add_products(sums: &mut [Sum; 5], weights: &Numbers, x: &Numbers, y: &Positions) {
+        let [mut s, mut ss, mut s0, mut s1, mut s2] = sums.map(|sum| sum.0);
+        for first in (0..TILE).step_by(LANES) {
+            for lane in 0..LANES {
+                let i = first + lane;
+                let weighted = weights[i] * x[i];
+                s[lane] += weighted;
+                ss[lane] += weighted * x[i];
+                s0[lane] += weighted * y[0][i];
+                s1[lane] += weighted * y[1][i];
+                s2[lane] += weighted * y[2][i];
+            }
         }
+        *sums = [s, ss, s0, s1, s2].map(Sum);
     }
-    *sums = [s, ss, s0, s1, s2].map(Sum);
 }
 
-/// Add to Σ w x, Σ w y and Σ w z, and to Σ w x², Σ w x y, Σ w x z, Σ w y², Σ w y z and Σ w z².
-#[inline(never)]
-pub fn add_moments(sums: &mut [Sum; 9], weights: &Numbers, [x, y, z]: &Positions) {
-    let [
-        mut sx,
-        mut sy,
-        mut sz,
-        mut xx,
-        mut xy,
-        mut xz,
-        mut yy,
-        mut yz,
-        mut zz,
-    ] = sums.map(|sum| sum.0);
-    // Twice over the atoms: more sums at once than a processor has registers for take longer.
-    for first in (0..TILE).step_by(LANES) {
-        for lane in 0..LANES {
-            let i = first + lane;
-            let weighted = weights[i] * x[i];
-            sx[lane] += weighted;
-            xx[lane] += weighted * x[i];
-            xy[lane] += weighted * y[i];
-            xz[lane] += weighted * z[i];
+by_widest! {
+    /// Add to Σ w x, Σ w y and Σ w z, and to Σ w x², Σ w x y, Σ w x z, Σ w y², Σ w y z and Σ w z².
+    #[inline(never)]
+    pub fn add_moments(sums: &mut [Sum; 9], weights: &Numbers, positions: &Positions) {
+        let [x, y, z] = positions;
+        let [
+            mut sx,
+            mut sy,
+            mut sz,
+            mut xx,
+            mut xy,
+            mut xz,
+            mut yy,
+            mut yz,
+            mut zz,
+        ] = sums.map(|sum| sum.0);
+        // Twice over the atoms: more sums at once than a processor has registers for take longer.
+        for first in (0..TILE).step_by(LANES) {
+            for lane in 0..LANES {
+                let i = first + lane;
+                let weighted = weights[i] * x[i];
+                sx[lane] += weighted;
+                xx[lane] += weighted * x[i];
+                xy[lane] += weighted * y[i];
+                xz[lane] += weighted * z[i];
+            }
         }
-    }
-    for first in (0..TILE).step_by(LANES) {
-        for lane in 0..LANES {
-            let i = first + lane;
-            let (of_y, of_z) = (weights[i] * y[i], weights[i] * z[i]);
-            sy[lane] += of_y;
-            sz[lane] += of_z;
-            yy[lane] += of_y * y[i];
-            yz[lane] += of_y * z[i];
-            zz[lane] += of_z * z[i];
+        for first in (0..TILE).step_by(LANES) {
+            for lane in 0..LANES {
+                let i = first + lane;
+                let (of_y, of_z) = (weights[i] * y[i], weights[i] * z[i]);
+                sy[lane] += of_y;
+                sz[lane] += of_z;
+                yy[lane] += of_y * y[i];
+                yz[lane] += of_y * z[i];
+                zz[lane] += of_z * z[i];
+            }
         }
+        *sums = [sx, sy, sz, xx, xy, xz, yy, yz, zz].map(Sum);
     }
-    *sums = [sx, sy, sz, xx, xy, xz, yy, yz, zz].map(Sum);
 }
 
-/// Add to Σ w (x · R − y)².
-#[inline(never)]
-pub fn add_deviations(
-    sum: &mut Sum,
-    weights: &Numbers,
-    x: &Positions,
-    rotation: &Matrix3,
-    y: &Positions,
-) {
-    let r = rotation;
-    let mut squares = [0.0; TILE];
-    for (i, square) in squares.iter_mut().enumerate() {
-        let deviation =
-            |j: usize| x[0][i] * r[0][j] + x[1][i] * r[1][j] + x[2][i] * r[2][j] - y[j][i];
-        let [dx, dy, dz] = [deviation(0), deviation(1), deviation(2)];
-        *square = weights[i] * (dx * dx + dy * dy + dz * dz);
-    }
-    for squares in squares.chunks_exact(LANES) {
-        for (lane, square) in sum.0.iter_mut().zip(squares) {
-            *lane += square;
+by_widest! {
+    /// Add to Σ w (x · R − y)².
+    #[inline(never)]
+    pub fn add_deviations(
+        sum: &mut Sum,
+        weights: &Numbers,
+        x: &Positions,
+        rotation: &Matrix3,
+        y: &Positions,
+    ) {
+        let r = rotation;
+        let mut squares = [0.0; TILE];
+        for (i, square) in squares.iter_mut().enumerate() {
+            let deviation =
+                |j: usize| x[0][i] * r[0][j] + x[1][i] * r[1][j] + x[2][i] * r[2][j] - y[j][i];
+            let [dx, dy, dz] = [deviation(0), deviation(1), deviation(2)];
+            *square = weights[i] * (dx * dx + dy * dy + dz * dz);
+        }
+        for squares in squares.chunks_exact(LANES) {
+            for (lane, square) in sum.0.iter_mut().zip(squares) {
+                *lane += square;
+            }
         }
     }
 }

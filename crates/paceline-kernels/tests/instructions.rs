@@ -1,0 +1,168 @@
+//! Kernels give the same bits with and without instruction sets beyond the base build's.
+
+use paceline_kernels::covariance;
+use paceline_kernels::density::{Profiles, Voxels};
+use paceline_kernels::distances::{AtomicDistances, DistanceMatrix, MinimumDistance};
+use paceline_kernels::gyration::Gyration;
+use paceline_kernels::instructions::{allow_wide, uses_wide};
+use paceline_kernels::rdf::{self, Rdf};
+use paceline_kernels::rmsd::{Group, Rmsd};
+use paceline_kernels::rows::{Frames, RowKernel};
+use paceline_kernels::sasa::Sasa;
+use paceline_kernels::superposed::{Fit, Superposed};
+
+const CELLS: [[f32; 6]; 4] = [
+    [0.0; 6],
+    [21.0, 24.0, 28.0, 90.0, 90.0, 90.0],
+    [25.0, 25.0, 25.0, 60.0, 60.0, 90.0],
+    [20.0, 19.0, 22.0, 80.0, 100.0, 115.0],
+];
+const N_FRAMES: usize = 19;
+/// Frames of kernels that work on one after another.
+const FEW: usize = 2;
+/// Not a multiple of any number of lanes.
+const N_ATOMS: usize = 211;
+
+/// Bits of all results, kernel by kernel.
+type Found = Vec<(String, Vec<u64>)>;
+
+/// Positions in 0 to 24 Å.
+fn block() -> Vec<f32> {
+    let mut state = 5_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (state >> 40) as f32 / (1 << 24) as f32
+    };
+    let start: Vec<f32> = (0..3 * N_ATOMS).map(|_| 22.0 * next()).collect();
+    let frames =
+        (0..N_FRAMES).flat_map(|_| start.iter().map(|x| x + 2.0 * next()).collect::<Vec<_>>());
+    frames.collect()
+}
+
+fn bits(numbers: &[f64]) -> Vec<u64> {
+    numbers.iter().map(|x| x.to_bits()).collect()
+}
+
+fn rows(cell: [f32; 6], block: &[f32], found: &mut Found) {
+    let reference: Vec<f64> = block[..3 * N_ATOMS].iter().map(|&x| x.into()).collect();
+    let all: Vec<usize> = (0..N_ATOMS).collect();
+    let group = Group {
+        columns: &all,
+        reference: &reference,
+        weights: None,
+    };
+    let radii: Vec<f64> = (0..N_ATOMS).map(|i| [1.2, 1.52, 1.7][i % 3]).collect();
+    let output: Vec<[u32; 2]> = (0..N_ATOMS as u32).map(|i| [i, i]).collect();
+    let sasa = |n_points| Sasa::new(&all, &radii, 1.4, n_points, &output, N_ATOMS).unwrap();
+    let weights: Vec<[f64; 2]> = (0..N_ATOMS).map(|i| [1.1 * i as f64, -0.3]).collect();
+    let periodic = cell != CELLS[0];
+    let mut kernels: Vec<(&str, Box<dyn RowKernel>)> = vec![
+        ("RMSD", Box::new(Rmsd::new(&[group, group], true).unwrap())),
+        (
+            "gyration",
+            Box::new(Gyration::new(&all, &[N_ATOMS], None).unwrap()),
+        ),
+        (
+            "distances",
+            Box::new(AtomicDistances::new(&all[..99], &all[100..199], true).unwrap()),
+        ),
+        (
+            "all distances",
+            Box::new(DistanceMatrix::new(&all, None, true).unwrap()),
+        ),
+        (
+            "least distance",
+            Box::new(MinimumDistance::new(&all[..99], &all[99..], true).unwrap()),
+        ),
+        ("SASA of 7 points", Box::new(sasa(7))),
+        ("SASA of 100 points", Box::new(sasa(100))),
+        ("SASA of 961 points", Box::new(sasa(961))),
+    ];
+    if periodic {
+        kernels.push((
+            "densities",
+            Box::new(Profiles::new(&all, &weights, None, 50).unwrap()),
+        ));
+    }
+    let dimensions = cell.repeat(FEW);
+    let frames = Frames::new(block, N_ATOMS, &dimensions).unwrap();
+    for (name, kernel) in kernels {
+        let mut out = vec![0.0; FEW * kernel.n_columns()];
+        assert_eq!(kernel.compute(&frames, &mut out).unwrap(), None);
+        found.push((format!("{name}, {cell:?}"), bits(&out)));
+    }
+}
+
+fn sums(cell: [f32; 6], block: &[f32], found: &mut Found) {
+    let all: Vec<usize> = (0..N_ATOMS).collect();
+    let edges: Vec<f64> = (0..=40).map(|k| 0.2 * f64::from(k)).collect();
+    let group = rdf::Group::new(&all, None).unwrap();
+    let mut counts = vec![0; 40];
+    let rdf = Rdf::new(&edges, group, None, false).unwrap();
+    let volume = rdf.count(block, N_ATOMS, &cell.repeat(FEW), &mut counts);
+    counts.push(volume.unwrap().unwrap().to_bits());
+    found.push((format!("RDF, {cell:?}"), counts));
+    let edges: Vec<f64> = (0..=30).map(|k| 0.77 * f64::from(k)).collect();
+    let voxels = Voxels::new(&all, [&edges, &edges[4..], &edges[..20]]).unwrap();
+    let voxels = voxels.find(block, N_ATOMS).unwrap().unwrap();
+    found.push((
+        "voxels".to_string(),
+        voxels.iter().map(|&x| x.into()).collect(),
+    ));
+}
+
+fn covariances(block: &[f32], found: &mut Found) {
+    let reference: Vec<f64> = block[..30].iter().map(|&x| x.into()).collect();
+    let fit = Fit {
+        columns: &[3, 1, 4, 15, 9, 2, 6, 5, 35, 8],
+        reference: &reference,
+        weights: None,
+    };
+    for n_atoms in [1, 2, 7, N_ATOMS] {
+        let atoms: Vec<usize> = (0..n_atoms).collect();
+        let atoms = Superposed::new(&atoms, Some(fit)).unwrap();
+        let n = 3 * n_atoms;
+        let (mut mean, mut count) = (vec![0.0; n], 0);
+        let mut products = vec![0.0; covariance::triangle_len(n).unwrap()];
+        for block in block.chunks(12 * 3 * N_ATOMS) {
+            let (mean, products) = (&mut mean, &mut products);
+            covariance::accumulate(block, N_ATOMS, &atoms, mean, products, &mut count).unwrap();
+        }
+        let right = (
+            mean.iter().map(|x| x + 1.5).collect::<Vec<_>>(),
+            products.clone(),
+        );
+        covariance::merge(&mut mean, &mut products, &mut count, &right.0, &right.1, 7).unwrap();
+        found.push((format!("covariance of {n_atoms} atoms"), bits(&products)));
+    }
+}
+
+fn all(wide: bool) -> Found {
+    allow_wide(wide);
+    let (block, mut found) = (block(), Vec::new());
+    for cell in CELLS {
+        let few = &block[..FEW * 3 * N_ATOMS];
+        rows(cell, few, &mut found);
+        sums(cell, few, &mut found);
+    }
+    covariances(&block, &mut found);
+    found
+}
+
+#[test]
+fn bits_are_the_same_with_and_without_wider_instructions() {
+    let wide = all(true);
+    let used = uses_wide();
+    let base = all(false);
+    assert!(!uses_wide());
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(used, is_x86_feature_detected!("avx2"));
+    #[cfg(not(target_arch = "x86_64"))]
+    assert!(!used);
+    for ((name, wide), (_, base)) in wide.iter().zip(&base) {
+        assert!(base.iter().any(|&bits| bits != 0), "{name}");
+        let first = wide.iter().zip(base).position(|(a, b)| a != b);
+        assert_eq!((first, wide.len()), (None, base.len()), "{name}");
+    }
+    assert_eq!(wide.len(), base.len());
+}
