@@ -50,20 +50,21 @@ fn is_detected() -> bool {
 
 /// Compile a function for the base build and for AVX2, and call what the processor has.
 ///
-/// What it calls must be `#[inline(always)]`, or remains in the base build's instructions.
+/// What it calls must be `#[inline(always)]` (a closure is not), or remains in the base build's
+/// instructions. `WIDE` is true where it is compiled for AVX2.
 macro_rules! by_widest {
     ($(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
         $visibility fn $name($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn plainly($($argument: $type),*) $(-> $result)? $body
+            fn plainly<const WIDE: bool>($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
             #[allow(clippy::too_many_arguments)]
             fn by_avx2($($argument: $type),*) $(-> $result)? {
-                plainly($($argument),*)
+                plainly::<true>($($argument),*)
             }
 
             #[cfg(target_arch = "x86_64")]
@@ -73,7 +74,7 @@ macro_rules! by_widest {
                 // distances 0.6 (0.5 in a cell), an RDF 0.7, a covariance 0.6 (Zen 5).
                 return unsafe { by_avx2($($argument),*) };
             }
-            plainly($($argument),*)
+            plainly::<false>($($argument),*)
         }
     };
 }
