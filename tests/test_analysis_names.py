@@ -91,11 +91,12 @@ def test_modules_are_found_in_every_way() -> None:
     import paceline.analysis.contacts
     from paceline.analysis import pca, rms
     from paceline.analysis.base import AnalysisFromFunction
-    from paceline.analysis.rdf import InterRDF, InterRDF_s
+    from paceline.analysis.gnm import GNMAnalysis
+    from paceline.analysis.rdf import InterRDF
 
     assert rms.rmsd is MDAnalysis.analysis.rms.rmsd
     assert InterRDF is not MDAnalysis.analysis.rdf.InterRDF
-    assert issubclass(InterRDF_s, MDAnalysis.analysis.rdf.InterRDF_s)
+    assert issubclass(GNMAnalysis, MDAnalysis.analysis.gnm.GNMAnalysis)
     assert paceline.analysis.contacts.Contacts.__module__ == "paceline.analysis.contacts"
     assert pca.PCA
     assert AnalysisFromFunction

@@ -14,7 +14,7 @@ import pytest
 from MDAnalysis.auxiliary.XVG import XVGReader
 
 import paceline
-from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
 from paceline.cli.analysis_steps import frames_between, frames_of
@@ -91,6 +91,26 @@ def test_rdf_writes_a_table(adk, universe, run):
     ca, cb = (universe.select_atoms(f"name {name}") for name in ("CA", "CB"))
     wanted = InterRDF(ca, cb, 14, (2, 9), norm="none", exclude_same="residue").run().results
     assert np.array_equal(table(out), np.column_stack([wanted.bins, wanted.rdf, wanted.count]))
+
+
+def test_rdf_of_centers_and_of_sites(adk, universe, run):
+    options = ("--select", "resid 5-9", "--select-2", "name CB and resid 20-24", "--norm", "none")
+    first, second = (universe.select_atoms(text) for text in options[1:4:2])
+    how = ("--compound", "residues", "--compound-2", "atoms", "--geometry")
+    _, out, _ = run("rdf", *adk, *options, *how)
+    wanted = InterRDF(
+        first, second, norm="none", compound=("residues", None), center="geometry"
+    ).run()
+    assert np.array_equal(table(out)[:, 2], wanted.results.count)
+    options = ("--select", "name CA and resid 5-9", *options[2:])
+    _, out, _ = run("rdf", *adk, *options, "--sites", "--exclude-same", "residue")
+    wanted = InterRDF_s(
+        universe, [(first.select_atoms("name CA"), second)], norm="none", exclude_same="residue"
+    ).run()
+    assert np.array_equal(table(out)[:, 1:].T, wanted.results.rdf[0].reshape(25, -1))
+    status, _, err = run("rdf", *adk, *options, "--sites", "--compound", "residues")
+    assert status
+    assert "--sites takes each atom by itself: leave --compound out" in err
 
 
 def test_the_reference_may_be_a_file(adk, adk_xtc, universe, tmp_path, run):

@@ -7,9 +7,11 @@ import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysis.analysis import rdf as theirs_rdf
+from MDAnalysis.lib.distances import capped_distance
+from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
-from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 CELLS = {
@@ -145,12 +147,14 @@ def test_running_coordination_numbers(adk_in_water, damaged):
 
 
 def test_parameters_are_theirs():
-    wanted = inspect.signature(theirs_rdf.InterRDF.__init__).parameters
-    found = inspect.signature(InterRDF.__init__).parameters
-    # Theirs takes options of all analyses by their names.
-    assert list(found) == [name for name in wanted if name != "kwargs"] + ["verbose"]
-    for name in set(found) - {"verbose"}:
-        assert found[name].default == wanted[name].default
+    for theirs, ours in ((theirs_rdf.InterRDF, InterRDF), (theirs_rdf.InterRDF_s, InterRDF_s)):
+        wanted = inspect.signature(theirs.__init__).parameters
+        found = inspect.signature(ours.__init__).parameters
+        found = {name: one for name, one in found.items() if one.kind is not one.KEYWORD_ONLY}
+        # Theirs takes options of all analyses by their names.
+        assert list(found) == [name for name in wanted if name != "kwargs"] + ["verbose"]
+        for name in set(found) - {"verbose"}:
+            assert found[name].default == wanted[name].default
 
 
 def test_the_table_and_the_record(adk_in_water, tmp_path):
@@ -222,3 +226,337 @@ def test_groups_that_cannot_be_followed_are_refused(universe, adk):
         InterRDF(ca, updating)
     with pytest.raises(UnsupportedError, match="chainIDs"):
         InterRDF(ca, ca, exclude_same="chain")
+
+
+#: Options of single atoms, and the parts of the atoms that make pairs of groups.
+SITES = {
+    "defaults": ({"range": (0.0, 14.987)}, [(slice(20), slice(100, 400))]),
+    "few, and many": (
+        {"range": (0.0, 9.1), "nbins": 91},
+        [(slice(3), slice(None, None, 3)), (slice(5, 90, 2), slice(None, None, 3))],
+    ),
+    "beyond half of the cell": (
+        {"range": (0, 30.93), "nbins": 31, "norm": "density"},
+        [(slice(7), slice(300, 500)), (slice(300, 280, -1), slice(290, 330))],
+    ),
+    "overlapping": (
+        {"range": (0.0, 11.3), "norm": "none"},
+        [(slice(60), slice(60)), (slice(40, 90), slice(60))],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The `u` attribute")
+@pytest.mark.parametrize("case", SITES)
+def test_counts_of_sites_are_theirs_to_the_last_pair(case, box):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        their = MDAnalysis.Universe(*box)
+    ours = paceline.Universe(*box)
+    options, parts = SITES[case]
+    options = with_norm(options, their)
+    wanted, found = (
+        kind(one, [[one.atoms[i], one.atoms[j]] for i, j in parts], **options)
+        for kind, one in ((theirs_rdf.InterRDF_s, their), (InterRDF_s, ours))
+    )
+    wanted.run(), found.run(block_frames=1)
+    assert found.results.keys() == wanted.results.keys()
+    for name in ("bins", "edges"):
+        np.testing.assert_array_equal(found.results[name], wanted.results[name])
+    found.get_cdf(), wanted.get_cdf()
+    for name in ("count", "rdf", "cdf", "indices"):
+        for one, other in zip(found.results[name], wanted.results[name], strict=True):
+            if name == "indices":
+                np.testing.assert_array_equal(one[0], other[0])
+                np.testing.assert_array_equal(one[1], other[1])
+            elif name == "count":
+                assert one.dtype == other.dtype
+                assert one.sum() > 0
+                np.testing.assert_array_equal(one, other)
+            else:
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_sites_of_a_protein_in_water(adk_in_water):
+    selections = [("name NZ and resid 13 50", "name OW"), ("name CA", "name OW and resid 300-400")]
+    options = {"range": (0.0, 12.1), "nbins": 60}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted, found = (
+            kind(one, [[one.select_atoms(text) for text in pair] for pair in selections], **options)
+            for kind, one in (
+                (theirs_rdf.InterRDF_s, MDAnalysis.Universe(*adk_in_water)),
+                (InterRDF_s, paceline.Universe(*adk_in_water)),
+            )
+        )
+        wanted.run(stop=2), found.run(stop=2)
+    for one, other in zip(found.results.count, wanted.results.count, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_sites_sum_up_to_the_coordination_number(adk_in_water):
+    universe = paceline.Universe(*adk_in_water)
+    first, second = universe.select_atoms("name NZ"), universe.select_atoms("name OW")
+    sites = InterRDF_s(universe, [(first, second)], 40, (0.0, 4.01)).run(stop=3)
+    every = InterRDF(first, second, 40, (0.0, 4.01)).run(stop=3)
+    np.testing.assert_allclose(sites.get_cdf()[0].sum(axis=1).mean(axis=0), every.get_cdf())
+
+
+def two_atoms(tmp_path, distances, cell=None):
+    """Topology and trajectory of two atoms, at these distances along x (Å)."""
+    universe = MDAnalysis.Universe.empty(2, trajectory=True)
+    universe.add_TopologyAttr("names", ["A", "B"])
+    path = str(tmp_path / "two.trr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        universe.atoms.write(str(tmp_path / "two.gro"))
+        with MDAnalysis.Writer(path, 2) as writer:
+            for x in distances:
+                universe.atoms.positions = [[1, 1, 1], [1 + x, 1, 1]]
+                universe.dimensions = cell
+                writer.write(universe.atoms)
+    return str(tmp_path / "two.gro"), path
+
+
+def test_bins_of_sites_are_truncated(tmp_path):
+    atoms = paceline.Universe(*two_atoms(tmp_path, [1.5, 2, 2.5, 3, 4.75, 5, 6])).atoms
+    found = InterRDF_s(None, [(atoms[:1], atoms[1:])], 3, (2.0, 5.0), "none").run()
+    np.testing.assert_array_equal(found.results.count, [[[[2, 1, 1]]]])
+    # Unlike these, the end of the range is in the last bin.
+    whole = InterRDF(atoms[:1], atoms[1:], 3, (2.0, 5.0), "none").run()
+    np.testing.assert_array_equal(whole.results.count, [2, 1, 2])
+
+
+def test_sites_that_share_a_residue_are_left_out(universe):
+    ca, cb = universe.select_atoms("name CA and resid 5-9"), universe.select_atoms("name CB")
+    options = {"range": (0.0, 6.0), "norm": "none"}
+    every = InterRDF_s(universe, [(ca, cb)], **options).run(stop=5).results.count[0]
+    kept = InterRDF_s(universe, [(ca, cb)], exclude_same="residue", **options).run(stop=5)
+    same = ca.resindices[:, None] == cb.resindices
+    assert every[same].sum() > 0
+    assert kept.results.count[0][same].sum() == 0
+    np.testing.assert_array_equal(kept.results.count[0][~same], every[~same])
+
+
+def test_tables_of_sites(universe, tmp_path):
+    ca = universe.select_atoms("name CA")
+    few = InterRDF_s(universe, [(ca[:2], ca[3:5])], norm="none").run(stop=2).results
+    columns = list(few.to_dataframe().columns)
+    first, second = ca[0].index, ca[4].index
+    assert len(columns) == 5
+    assert columns[2] == f"pairs per frame of atoms {first}, {second}"
+    np.testing.assert_array_equal(few.to_dataframe()[columns[2]], few.rdf[0][0, 1])
+    assert few.plot().get_ylabel() == "pairs per frame"
+    many = InterRDF_s(universe, [(ca[:20], ca), (ca, ca[:2])], norm="none").run(stop=2).results
+    frame = many.to_dataframe()
+    assert list(frame.columns)[1:] == [f"mean pairs per frame of ags[{k}]" for k in (0, 1)]
+    np.testing.assert_allclose(frame.iloc[:, 1], many.rdf[0].mean(axis=(0, 1)))
+    many.save(tmp_path / "sites.csv")
+    assert "# ags: 20 atoms, indices" in (tmp_path / "sites.csv").read_text()
+
+
+def test_scripts_with_sites_run_natively(adk_in_water):
+    from paceline.analysis.mdanalysis import native_class
+
+    universe = paceline.Universe(*adk_in_water)
+    ags = [[universe.select_atoms("name NZ"), universe.select_atoms("name OW")]]
+    with pytest.warns(DeprecationWarning, match="superflous"):
+        theirs = theirs_rdf.InterRDF_s(universe, ags, nbins=9, range=(0, 4.03), density=True)
+    ours = InterRDF_s.like(theirs).run(stop=2)
+    theirs.run(stop=2)
+    assert native_class(theirs_rdf.InterRDF_s) is InterRDF_s
+    np.testing.assert_array_equal(ours.results.count, theirs.results.count)
+    np.testing.assert_allclose(ours.results.rdf, theirs.results.rdf, rtol=1e-12)
+    theirs.ags = [[universe.atoms[:0], universe.atoms]]
+    with pytest.raises(UnsupportedError, match="holds no atoms"):
+        InterRDF_s.like(theirs)
+
+
+def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
+    ca = universe.select_atoms("name CA")
+    for ags in ([], [(ca,)], [(ca, ca), (ca, ca[:0])]):
+        with pytest.raises(SelectionError, match=r"ags must hold pairs|ags\[1\] holds no atoms"):
+            InterRDF_s(universe, ags)
+    other = paceline.Universe(*adk).atoms
+    with pytest.raises(UnsupportedError, match="same Universe"):
+        InterRDF_s(universe, [(ca, other)])
+    updating = universe.select_atoms("around 5 index 0", updating=True)
+    with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
+        InterRDF_s(universe, [(ca, updating)])
+    for options, words in (({"norm": "all"}, "norm must"), ({"nbins": 0}, "nbins must")):
+        with pytest.raises(ValueError, match=words):
+            InterRDF_s(universe, [(ca, ca)], **options)
+    with pytest.raises(ValueError, match="exclude_same must be"):
+        InterRDF_s(universe, [(ca, ca)], exclude_same="molecule")
+    with pytest.raises(UnsupportedError, match="chainIDs"):
+        InterRDF_s(universe, [(ca, ca)], exclude_same="chain")
+    with pytest.raises(AnalysisError, match="frame 0: the frame has no cell, which norm='rdf'"):
+        InterRDF_s(universe, [(ca, ca)]).run(backend="serial")
+    # 11 million pairs with 75 bins, which the run would hold several times.
+    monkeypatch.setattr("paceline.analysis.rdf.free_memory", lambda: 2**35)
+    words = r"11,162,281 pairs of atoms with 75 bins each take 40.2 GB of memory, and 34.4 GB are"
+    with pytest.raises(UnsupportedError, match=words):
+        InterRDF_s(universe, [(universe.atoms, universe.atoms)])
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Adenylate kinase in water with bonds: frames whose molecules cross the cell's faces."""
+    path = str(tmp_path_factory.mktemp("broken") / "broken.trr")
+    universe = MDAnalysis.Universe(TPR, XTC)
+    with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
+        for _ in universe.trajectory[:2]:
+            universe.atoms.wrap()
+            writer.write(universe.atoms)
+    return TPR, path
+
+
+def centers_counted(universe, groups, compounds, center, range, nbins):
+    """Count distances of centers of whole compounds, by MDAnalysis, in all frames."""
+    count = np.zeros(nbins)
+    for ts in universe.trajectory:
+        positions = []
+        for group, compound in zip(groups, compounds, strict=True):
+            if compound is None:
+                positions.append(group.positions)
+            else:
+                of = getattr(group, f"center_of_{center}")
+                positions.append(of(compound=compound, unwrap=True).astype(np.float32))
+        _, distances = capped_distance(*positions, range[1], box=ts.dimensions)
+        count += np.histogram(distances, nbins, range)[0]
+    return count
+
+
+@pytest.mark.parametrize(
+    ("selections", "compounds", "center"),
+    [
+        (("name OW HW* and resid 300-900",) * 2, ("residues", "residues"), "mass"),
+        (("name OW HW* and resid 300-700", "resname NA+"), ("fragments", None), "geometry"),
+        (("protein", "name OW and resid 300-3000"), ("molecules", None), "mass"),
+        (("protein and resid 1-40", "protein"), ("residues", "residues"), "geometry"),
+    ],
+    ids=["water", "ions", "protein", "residues"],
+)
+def test_centers_of_compounds_are_those_of_mdanalysis(selections, compounds, center, broken):
+    their, ours = MDAnalysis.Universe(*broken), paceline.Universe(*broken)
+    options = {"range": (0.5, 14.37), "nbins": 40}
+    groups = [their.select_atoms(text) for text in selections]
+    wanted = centers_counted(their, groups, compounds, center, **options)
+    groups = [ours.select_atoms(text) for text in selections]
+    found = InterRDF(*groups, compound=compounds, center=center, **options).run()
+    assert wanted.sum() > 20
+    np.testing.assert_array_equal(found.results.count, wanted)
+    if selections[0].startswith("name OW HW*") and center == "mass":
+        # Virtual sites have no mass, and need no bonds.
+        groups = [ours.select_atoms("resname SOL and resid 300-900")] * 2
+        found = InterRDF(*groups, compound=compounds, center=center, **options).run()
+        np.testing.assert_array_equal(found.results.count, wanted)
+    # As they are, compounds that cross a face have other centers.
+    apart = InterRDF(*groups, compound=compounds, center=center, unwrap=False, **options).run()
+    assert not np.array_equal(apart.results.count, wanted)
+
+
+def test_whole_molecules_need_no_bonds(broken):
+    """Where a transformation makes them whole, or they are one atom each."""
+    universe = paceline.Universe(*broken)
+    water = universe.select_atoms("resname SOL and resid 300-900")
+    options = {"compound": "residues", "range": (0.5, 12.0)}
+    wanted = InterRDF(water, water, **options).run().results
+    unwrap = paceline.transform.unwrap()
+    found = InterRDF(water, water, unwrap=False, **options).run(transforms=[unwrap]).results
+    np.testing.assert_array_equal(found.count, wanted.count)
+    np.testing.assert_array_equal(found.rdf, wanted.rdf)
+    oxygens = water.select_atoms("name OW")
+    plain = InterRDF(oxygens, oxygens, range=(0.5, 12.0)).run().results
+    alone = InterRDF(oxygens, oxygens, **options).run().results
+    np.testing.assert_array_equal(alone.count, plain.count)
+
+
+@pytest.fixture
+def dimers(tmp_path):
+    """Two molecules of masses 1 and 3 whose centers are 4.2 Å apart, across a face."""
+    universe = MDAnalysis.Universe.empty(
+        4, 2, atom_resindex=[0, 0, 1, 1], residue_segindex=[0, 0], trajectory=True
+    )
+    universe.add_TopologyAttr("names", ["A", "B"] * 2)
+    universe.add_TopologyAttr("masses", [1.0, 3.0] * 2)
+    universe.add_TopologyAttr("bonds", [(0, 1), (2, 3)])
+    path = str(tmp_path / "dimers.dcd")
+    with MDAnalysis.Writer(path, 4) as writer:
+        universe.dimensions = [20, 20, 20, 90, 90, 90]
+        # Centers of mass at x = 19.5 and 3.7 + 20; the first molecule crosses the face.
+        universe.atoms.positions = [[18, 5, 5], [0, 5, 5], [2.2, 5, 5], [4.2, 5, 5]]
+        writer.write(universe.atoms)
+    return universe, path
+
+
+def test_centers_across_a_face(dimers):
+    topology, path = dimers
+    atoms = paceline.Universe(topology._topology, path).atoms
+    first, second = atoms[:2], atoms[2:]
+    options = {"nbins": 20, "range": (0.0, 10.0), "compound": "fragments"}
+    for center in ("mass", "geometry"):
+        found = InterRDF(first, second, center=center, **options).run().results
+        np.testing.assert_array_equal(found.bins[found.count > 0], [4.25])
+    # One pair of a molecule's mass with the other's heavy atom.
+    found = InterRDF(first, atoms[3:], **{**options, "compound": ("fragments", None)}).run()
+    np.testing.assert_array_equal(found.results.bins[found.results.count > 0], [4.75])
+    # Not whole, the first center is at 4.5 Å.
+    found = InterRDF(first, second, unwrap=False, **options).run().results
+    np.testing.assert_array_equal(found.bins[found.count > 0], [0.75])
+    # The number of compounds counts.
+    every = InterRDF(atoms, atoms, exclusion_block=(1, 1), **options).run()
+    np.testing.assert_allclose(every.get_cdf()[-1], 1)
+    shell = 4 / 3 * np.pi * (4.5**3 - 4.0**3)
+    np.testing.assert_allclose(every.results.rdf[8], 2 / (shell * 2 / 20**3))
+    assert every.parameters()["compound"] == "fragments"
+    same = InterRDF(atoms, atoms, exclude_same="segment", **options).run()
+    assert same.results.count.sum() == 0
+
+
+def test_centers_that_are_not_known_are_refused(dimers, universe):
+    topology, path = dimers
+    atoms = paceline.Universe(topology._topology, path).atoms
+    with pytest.raises(SelectionError, match=r"no bonds connect <Atom 3: .* one of the segments"):
+        InterRDF(atoms, atoms, compound="segments")
+    for options, words in (
+        ({"compound": "chains"}, "compound must be"),
+        ({"compound": ("residues",)}, "compound must be"),
+        ({"compound": "residues", "center": "charge"}, "center must be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            InterRDF(atoms, atoms, **options)
+    with pytest.raises(SelectionError, match="has an atom twice"):
+        InterRDF(atoms + atoms, atoms, compound="residues")
+    with pytest.raises(UnsupportedError, match="by molecules needs their numbers"):
+        InterRDF(atoms, atoms, compound="molecules")
+    topology.add_TopologyAttr("bonds", [(0, 1), (1, 2), (2, 3)])
+    joined = paceline.Universe(topology._topology, path).atoms
+    with pytest.raises(ValueError, match="of one of the fragments are of several residues"):
+        InterRDF(joined, joined, compound="fragments", exclude_same="residue")
+    light = paceline.Universe(topology._topology, path)
+    light.atoms[:2].masses = 0
+    with pytest.raises(SelectionError, match=r"1 of the residues .* have no mass"):
+        InterRDF(light.atoms, light.atoms, compound="residues")
+    assert InterRDF(light.atoms, light.atoms, compound="residues", center="geometry")
+
+
+def test_centers_of_compounds_without_bonds_are_refused(adk_in_water):
+    protein = paceline.Universe(*adk_in_water).select_atoms("protein")
+    words = "InterRDF, to make residues whole, needs bonds, and the topology has none"
+    with pytest.raises(UnsupportedError, match=words):
+        InterRDF(protein, protein, compound="residues", center="geometry")
+    options = {"compound": "residues", "center": "geometry", "unwrap": False}
+    assert InterRDF(protein, protein, **options).run(stop=1).results.count.sum() > 1000
+
+
+def test_bonds_longer_than_half_the_cell_are_an_error(dimers):
+    topology, path = dimers
+    topology.add_TopologyAttr("bonds", [(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)])
+    with MDAnalysis.Writer(path, 4) as writer:
+        topology.atoms.positions = [[1, 5, 5], [7, 5, 5], [7, 11, 5], [14, 5, 5]]
+        writer.write(topology.atoms)
+    ring = paceline.Universe(topology._topology, path).atoms
+    words = r"frame 0: \d bonds are longer than half the cell after molecules were made whole"
+    with pytest.raises(AnalysisError, match=words):
+        InterRDF(ring, ring, compound="fragments").run(backend="serial")

@@ -7,13 +7,14 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import align, contacts, dihedrals, lineardensity, pca, rms
+from MDAnalysis.analysis import align, contacts, dihedrals, lineardensity, pca, rdf, rms
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from scipy.spatial.transform import Rotation
 
 import paceline
 import paceline.analysis.contacts
+import paceline.analysis.rdf
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dihedrals import Ramachandran
@@ -121,6 +122,34 @@ def test_contacts_of_positions_that_are_nan(tmp_path):
     assert nan == again
     cells = f"{plain} without a cell, {oblique} in an oblique one", nan, "paceline"
     check_row("Q of a contact", *cells)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bins_of_interrdf_s(tmp_path):
+    made, path = MDAnalysis.Universe.empty(2, trajectory=True), str(tmp_path / "two.trr")
+    for x, limits, words in (
+        (1.5, (2, 5), ["in none", "in the first bin"]),
+        (5.0, (0, 5), ["in none", "`IndexError`"]),
+    ):
+        made.atoms.positions = [[0, 0, 0], [x, 0, 0]]
+        made.dimensions = [32, 32, 32, 90, 90, 90]
+        with MDAnalysis.Writer(path, 2) as writer:
+            writer.write(made.atoms)
+        found = []
+        for universe, kind in (
+            (paceline.Universe(made._topology, path), paceline.analysis.rdf.InterRDF_s),
+            (MDAnalysis.Universe(made._topology, path), rdf.InterRDF_s),
+        ):
+            ags = [(universe.atoms[:1], universe.atoms[1:])]
+            try:
+                (count,) = kind(universe, ags, nbins=3, range=limits).run().results.count
+            except IndexError:
+                found.append("`IndexError`")
+                continue
+            found.append({(0, 0, 0): "in none", (1, 0, 0): "in the first bin"}[tuple(count[0, 0])])
+        assert found == words
+        case = f"`InterRDF_s` of {x:g} Å"
+        check_row(case, found[1], found[0], "paceline")
 
 
 @pytest.fixture

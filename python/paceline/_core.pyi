@@ -27,6 +27,7 @@ __all__ = [
     "Rdf",
     "Reader",
     "RowKernel",
+    "SitePairs",
     "SnapshotCost",
     "SnapshotFormat",
     "Superposed",
@@ -35,10 +36,11 @@ __all__ = [
     "Voxels",
     "__version__",
     "accumulate_rows",
-    "add_voxels",
     "amber_factor",
     "cell_vectors",
+    "centers",
     "check_snapshot",
+    "count_indices",
     "dcd_header",
     "detect_format",
     "dlpoly_config_head",
@@ -539,6 +541,25 @@ class Rdf:
     ) -> tuple[float, tuple[int, str] | None]: ...
 
 @final
+class SitePairs:
+    """Bins of the distance of each atom of a group to each of another, for pairs of groups."""
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        pairs: NDArray[np.int64],
+        range: tuple[float, float],
+        nbins: int,
+        *,
+        needs_cell: bool,
+    ) -> SitePairs: ...
+    def find(
+        self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.uint32], float, tuple[int, str] | None]:
+        """Index of the bin of each distance; the sum of volumes (Å³); the first refused row."""
+
+@final
 class Superposed:
     """Positions of some columns, as they are or after a superposition.
 
@@ -916,7 +937,13 @@ def verify(path: str | os.PathLike[str], fingerprint: str) -> None: ...
 def accumulate_rows(
     rows: NDArray[np.float64], mean: NDArray[np.float64], squares: NDArray[np.float64]
 ) -> int: ...
-def add_voxels(voxels: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
+def centers(
+    positions: NDArray[np.float32],
+    atoms: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float32]: ...
+def count_indices(indices: NDArray[np.uint32], counts: NDArray[np.uint64]) -> None: ...
 def fragments(n_atoms: int, bonds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def merge_covariance(
     left_count: int,

@@ -19,7 +19,7 @@ from paceline.analysis.distances import (
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
-from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.sasa import SASA
 
@@ -102,6 +102,27 @@ ANALYSES = {
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),
         lambda results: [results.count, results.rdf],
+    ),
+    "InterRDF of centers": Case(
+        lambda u: InterRDF(
+            *(u.select_atoms("resid 60-90"), u.atoms[2500::-1]),
+            norm="density",
+            compound=("residues", None),
+            center="geometry",
+        ),
+        lambda results: [results.count, results.rdf],
+    ),
+    "InterRDF_s": Case(
+        lambda u: InterRDF_s(
+            u,
+            [
+                (u.select_atoms("name CA and resid 1-30")[::-1], u.atoms[:70]),
+                (u.atoms[:70], u.select_atoms("resid 90")),
+            ],
+            norm="none",
+            exclude_same="residue",
+        ),
+        lambda results: [*results.count, *results.rdf],
     ),
     "Janin": Case(
         lambda u: Janin(u.select_atoms("resname LYS ARG")), lambda results: [results.angles]

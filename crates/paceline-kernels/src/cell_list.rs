@@ -208,6 +208,47 @@ impl Grid {
         }
     }
 
+    /// Visit the points that are within reach of a position, and some beyond: in rows, each with the
+    /// shift (Å) of the image that it is near to.
+    pub fn visit_near(
+        &self,
+        at: [f32; 3],
+        to: &Rods,
+        mut visit: impl FnMut(&Points, Range<usize>, [f64; 3]),
+    ) {
+        let rod = self.rod(&at);
+        let x = to.points.x();
+        for offset in &self.offsets {
+            let Some((other, [b, c])) = self.neighbour(rod, offset.rods) else {
+                continue;
+            };
+            let theirs = to.row(other);
+            if theirs.is_empty() {
+                continue;
+            }
+            let ends = [x[theirs.start], x[theirs.end - 1]].map(f64::from);
+            let images = match self.periodic {
+                true => self.images([f64::from(at[0]); 2], ends, offset.window, [b, c]),
+                false => 0..=0,
+            };
+            for a in images {
+                let shift = self.shift([a, b, c]);
+                let middle = f64::from(at[0]) - shift[0];
+                let row = &x[theirs.clone()];
+                let below = |limit: f64| row.partition_point(|&x| f64::from(x) < limit);
+                let up_to = |limit: f64| row.partition_point(|&x| f64::from(x) <= limit);
+                let begin = theirs.start + below(middle - offset.window);
+                let end = theirs.start + up_to(middle + offset.window);
+                visit(&to.points, begin..end, shift);
+            }
+        }
+    }
+
+    /// The largest distance that is searched for, rounding included, Å.
+    pub fn reach(&self) -> f64 {
+        self.reach
+    }
+
     /// Count the distances to rods at one offset; `once` where these are the same, and of the same
     /// atoms.
     fn count_at(&self, offset: &Offset, from: &Rods, to: &Rods, once: bool, found: &mut Histogram) {
@@ -221,7 +262,11 @@ impl Grid {
                 continue;
             }
             let images = if self.periodic {
-                self.images(from, &ours, to, &theirs, offset.window, [b, c])
+                let ends = [(from, &ours), (to, &theirs)].map(|(rods, row)| {
+                    let x = &rods.points.x()[row.clone()];
+                    [x[0], x[x.len() - 1]].map(f64::from)
+                });
+                self.images(ends[0], ends[1], offset.window, [b, c])
             } else {
                 0..=0
             };
@@ -256,20 +301,14 @@ impl Grid {
         Some(((j + n[0] * k) as usize, image))
     }
 
-    /// Images along a that bring atoms of two rods near.
+    /// Images along a that bring atoms of two rods near, given the least and the largest x of each.
     fn images(
         &self,
-        from: &Rods,
-        ours: &Range<usize>,
-        to: &Rods,
-        theirs: &Range<usize>,
+        ours: [f64; 2],
+        theirs: [f64; 2],
         window: f64,
         [b, c]: [i64; 2],
     ) -> std::ops::RangeInclusive<i64> {
-        let [ours, theirs] = [(from, ours), (to, theirs)].map(|(rods, row)| {
-            let x = &rods.points.x()[row.clone()];
-            [x[0], x[x.len() - 1]].map(f64::from)
-        });
         let aside = self.shift([0, b, c])[0];
         let a = self.vectors[0][0];
         let first = (ours[0] - window - theirs[1] - aside) / a;
@@ -425,6 +464,39 @@ impl Points {
                 }
             }
         }
+    }
+
+    /// Visit the points of a row whose square of the distance from a position, which `square` makes
+    /// (Å²) of a difference of positions, is at most `most`.
+    #[inline(always)]
+    pub fn visit_within(
+        &self,
+        at: [f32; 3],
+        row: Range<usize>,
+        square: impl Fn([f64; 3]) -> f64,
+        most: f64,
+        mut visit: impl FnMut(usize, f64),
+    ) {
+        let mut squares = [0.0; PIECE];
+        for begin in row.clone().step_by(PIECE) {
+            let piece = begin..row.end.min(begin + PIECE);
+            let others = self.axes.each_ref().map(|axis| &axis[piece.clone()]);
+            for (k, square_of) in squares[..piece.len()].iter_mut().enumerate() {
+                let d = std::array::from_fn(|axis| at[axis] - others[axis][k]);
+                *square_of = square(d.map(f64::from));
+            }
+            for (j, &square) in piece.zip(&squares) {
+                if square <= most {
+                    visit(j, square);
+                }
+            }
+        }
+    }
+
+    /// The label of a point.
+    #[inline]
+    pub fn label(&self, j: usize) -> u32 {
+        self.labels[j]
     }
 
     /// Count distances from point `i` of `from` to a row of these, shifted by a vector (Å).

@@ -210,20 +210,6 @@ impl Voxels {
     }
 }
 
-/// Count voxels: add 1 to the count of each.
-///
-/// # Errors
-/// [`Error::Argument`] where there is no such voxel.
-pub fn add_voxels(voxels: &[u32], counts: &mut [u64]) -> Result<()> {
-    for &voxel in voxels {
-        let Some(count) = counts.get_mut(voxel as usize) else {
-            return Err(Error::Argument(format!("there is no voxel {voxel}")));
-        };
-        *count += 1;
-    }
-    Ok(())
-}
-
 /// Mass and charge in each bin of each axis, in partial sums.
 struct Sums {
     n_bins: usize,
@@ -417,6 +403,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::count_indices;
     use crate::tests::Random;
 
     const CELLS: [[f32; 6]; 3] = [
@@ -530,9 +517,9 @@ mod tests {
             assert!(wanted.len() > 100 && wanted.len() < 502);
             assert_eq!(found, wanted);
             let mut counts = vec![0; n_bins.iter().product()];
-            add_voxels(&found, &mut counts).expect("voxels");
+            count_indices(&found, &mut counts).expect("voxels");
             assert_eq!(counts.iter().sum::<u64>(), found.len() as u64);
-            assert!(add_voxels(&[counts.len() as u32], &mut counts).is_err());
+            assert!(count_indices(&[counts.len() as u32], &mut counts).is_err());
             frame[7] = f32::NAN;
             assert!(voxels.find(&frame, 502).expect("a frame").is_err());
         }

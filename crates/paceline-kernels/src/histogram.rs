@@ -233,8 +233,22 @@ by_widest! {
     }
 }
 
+/// Add 1 to the count at each of some indices.
+///
+/// # Errors
+/// [`Error::Argument`] where there is no such count.
+pub fn count_indices(indices: &[u32], counts: &mut [u64]) -> Result<()> {
+    for &index in indices {
+        let Some(count) = counts.get_mut(index as usize) else {
+            return Err(Error::Argument(format!("there is no count {index}")));
+        };
+        *count += 1;
+    }
+    Ok(())
+}
+
 /// The largest number whose square root is at most `x`, which is above 0.
-fn largest_square(x: f64) -> f64 {
+pub(crate) fn largest_square(x: f64) -> f64 {
     let mut square = x * x;
     while square.sqrt() <= x && square < f64::MAX {
         square = square.next_up();

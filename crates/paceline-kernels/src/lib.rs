@@ -58,6 +58,7 @@ pub mod reference;
 pub mod rmsd;
 pub mod rows;
 pub mod sasa;
+pub mod site_pairs;
 pub mod superposed;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,8 @@ pub mod transform;
 pub mod unwrap;
 pub mod validity;
 pub mod wrap;
+
+pub use histogram::count_indices;
 
 /// The atoms of a block that a kernel works on, in its own order; repetition is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,6 +102,41 @@ pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f6
     sum.map(|sum| sum / total)
 }
 
+/// Weighted means of groups of atoms in each frame, Å: `atoms` follow each other, `sizes` of each
+/// group, and have one weight each.
+///
+/// # Errors
+/// [`Error::Argument`] where these do not belong together, or an atom is out of range.
+pub fn centres(
+    positions: &[f32],
+    n_atoms: usize,
+    atoms: &[usize],
+    sizes: &[usize],
+    weights: &[f64],
+) -> error::Result<Vec<f32>> {
+    let frame_len = frame_len(positions.len(), n_atoms)?;
+    check_len("atoms", atoms.len(), sizes.iter().sum())?;
+    check_len("weights", weights.len(), atoms.len())?;
+    if sizes.contains(&0) || atoms.iter().any(|&atom| atom >= n_atoms) {
+        return Err(Error::Argument(
+            "a group has no atoms, or one that is out of range".to_string(),
+        ));
+    }
+    let n_frames = positions.len() / frame_len;
+    let mut centres = Vec::with_capacity(3 * n_frames * sizes.len());
+    for frame in positions.chunks_exact(frame_len) {
+        let mut first = 0;
+        for size in sizes {
+            let group = first..first + size;
+            let of_group = atoms[group.clone()].iter();
+            let centre = centre(of_group.map(|&atom| position(frame, atom)), &weights[group]);
+            centres.extend(centre.map(|x| x as f32));
+            first += size;
+        }
+    }
+    Ok(centres)
+}
+
 /// Add a vector (Å) to all positions.
 pub fn translate(frame: &mut [f32], by: [f64; 3]) {
     let (atoms, _) = frame.as_chunks_mut();

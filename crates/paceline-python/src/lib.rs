@@ -134,13 +134,13 @@ mod _core {
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
     use super::sum_kernels::{
-        ContactMap, Rdf, Superposed, Voxels, accumulate_rows, add_voxels, merge_covariance,
-        merge_moments,
+        ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, count_indices,
+        merge_covariance, merge_moments,
     };
     #[pymodule_export]
     use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
     #[pymodule_export]
-    use super::transforms::{NoJump, Transform, fragments};
+    use super::transforms::{NoJump, Transform, centers, fragments};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

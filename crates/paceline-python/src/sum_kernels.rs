@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::{OrRaise, indices};
 use paceline_kernels::rows::Frames;
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{contacts, covariance, density, moments, rdf, superposed};
+use paceline_kernels::{contacts, covariance, density, moments, rdf, site_pairs, superposed};
 
 /// Merge the co-moments of the right into those of the left; the number of frames of both.
 #[pyfunction]
@@ -123,15 +123,15 @@ impl Voxels {
     }
 }
 
-/// Add 1 to the count of each of some voxels.
+/// Add 1 to the count at each of some indices.
 #[pyfunction]
-pub(super) fn add_voxels(
+pub(super) fn count_indices(
     py: Python<'_>,
-    voxels: PyReadonlyArray1<'_, u32>,
+    indices: PyReadonlyArray1<'_, u32>,
     mut counts: PyReadwriteArray1<'_, u64>,
 ) -> PyResult<()> {
-    let (voxels, counts) = (voxels.as_slice()?, counts.as_slice_mut()?);
-    py.detach(|| density::add_voxels(voxels, counts))
+    let (indices, counts) = (indices.as_slice()?, counts.as_slice_mut()?);
+    py.detach(|| paceline_kernels::count_indices(indices, counts))
         .or_raise(py)
 }
 
@@ -229,6 +229,55 @@ impl Rdf {
         Ok(match counted.or_raise(py)? {
             Ok(volume) => (volume, None),
             Err(refused) => (0.0, Some(refused)),
+        })
+    }
+}
+
+/// Bins of the distance of each atom of a group to each of another, for pairs of groups.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct SitePairs {
+    task: site_pairs::SitePairs,
+}
+
+#[pymethods]
+impl SitePairs {
+    #[new]
+    #[pyo3(signature = (columns, sizes, pairs, range, nbins, *, needs_cell))]
+    fn new(
+        py: Python<'_>,
+        columns: PyReadonlyArray1<'_, i64>,
+        sizes: PyReadonlyArray1<'_, i64>,
+        pairs: PyReadonlyArray2<'_, i64>,
+        range: (f64, f64),
+        nbins: usize,
+        needs_cell: bool,
+    ) -> PyResult<Self> {
+        let (columns, sizes) = (indices(columns.as_slice()?)?, indices(sizes.as_slice()?)?);
+        let pairs = indices(pairs.as_slice()?)?;
+        let bins = site_pairs::Bins::new(range, nbins).or_raise(py)?;
+        let task = site_pairs::SitePairs::new(&columns, &sizes, &pairs, bins, needs_cell);
+        Ok(SitePairs {
+            task: task.or_raise(py)?,
+        })
+    }
+
+    /// Of each distance within the bins, in all frames, the index among the bins of all pairs of
+    /// atoms; the sum of the cells' volumes (Å³); or the first row that cannot be counted, and why.
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+        dimensions: PyReadonlyArray2<'py, f32>,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, f64, Option<Refused>)> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let found = py.detach(|| {
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            self.task.find(&frames)
+        });
+        Ok(match found.or_raise(py)? {
+            Ok((found, volume)) => (found.into_pyarray(py), volume, None),
+            Err(refused) => (Vec::new().into_pyarray(py), 0.0, Some(refused)),
         })
     }
 }

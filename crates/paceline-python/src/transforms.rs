@@ -1,7 +1,7 @@
 //! Transformations of frames on NumPy arrays.
 
 use numpy::{
-    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyReadonlyArray3, PyReadwriteArray3, PyUntypedArrayMethods, ToPyArray,
 };
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,25 @@ use paceline_kernels::nojump;
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
+
+/// Weighted means (Å) of groups of atoms in each frame, shape (frames, groups, 3): `atoms` follow
+/// each other, `sizes` of each group, and have one weight each.
+#[pyfunction]
+pub(super) fn centers<'py>(
+    py: Python<'py>,
+    positions: PyReadonlyArray3<'py, f32>,
+    atoms: PyReadonlyArray1<'py, i64>,
+    sizes: PyReadonlyArray1<'py, i64>,
+    weights: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let shape = positions.shape();
+    let (n_frames, n_atoms) = (shape[0], shape[1]);
+    let (atoms, sizes) = (indices(atoms.as_slice()?)?, indices(sizes.as_slice()?)?);
+    let (positions, weights) = (positions.as_slice()?, weights.as_slice()?);
+    let found = py.detach(|| transform::centres(positions, n_atoms, &atoms, &sizes, weights));
+    let found = found.or_raise(py)?.into_pyarray(py);
+    found.reshape([n_frames, sizes.len(), 3])
+}
 
 /// A change of all frames of a block, in place.
 #[pyclass(frozen, module = "paceline._core")]

@@ -10,6 +10,10 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+#: Where Linux tells the memory that is free, and its limits.
+MEMINFO = Path("/proc/meminfo")
+CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
 
 def describe_machine(n_cpus: int) -> str:
     """Describe processor, memory and load in one line."""
@@ -95,9 +99,7 @@ def available_cpus() -> int:
 
 
 def free_memory_fraction(
-    meminfo: Path = Path("/proc/meminfo"),
-    root: Path = Path("/sys/fs/cgroup"),
-    own: Path = Path("/proc/self/cgroup"),
+    meminfo: Path = MEMINFO, root: Path = CGROUPS, own: Path = OWN_CGROUP
 ) -> float:
     """Fraction of the memory that is free: the least of the machine's and of its cgroups'.
 
@@ -115,6 +117,22 @@ def free_memory_fraction(
     parts = [1024 * sizes["MemAvailable"] / every]
     parts += [free / most for most, free in _cgroup_memory(root, own) if 0 < most < every]
     return max(0.0, min(parts))
+
+
+def free_memory() -> int | None:
+    """Free memory, bytes: the least of the machine's and of its cgroups'; None if not known.
+
+    Examples
+    --------
+    >>> free_memory() is None or free_memory() > 0
+    True
+    """
+    sizes = {name: int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(MEMINFO))}
+    if "MemAvailable" not in sizes:
+        return None
+    every = 1024 * sizes["MemTotal"]
+    free = [free for most, free in _cgroup_memory(CGROUPS, OWN_CGROUP) if 0 < most < every]
+    return max(0, min([1024 * sizes["MemAvailable"], *free]))
 
 
 class OtherWork:

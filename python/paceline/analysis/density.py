@@ -1,7 +1,7 @@
 """Densities on a grid, with the parameters and results of MDAnalysis.analysis.density."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
+from paceline.analysis.kernels import SparseCounts, merge_counts
 from paceline.analysis.results import Results
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
@@ -116,7 +117,7 @@ class DensityAnalysis(AnalysisBase):
         """Counting needs the grid."""
         return _Voxels(self._edges)
 
-    def finish(self, value: "_Found") -> None:
+    def finish(self, value: SparseCounts) -> None:
         """Divide the counts by the number of frames and the volume of a voxel."""
         from MDAnalysis.analysis.density import Density
 
@@ -134,27 +135,8 @@ class DensityAnalysis(AnalysisBase):
         self.results = Results(provenance=self.record(), density=density, counts=counts)
 
 
-class _Found(NamedTuple):
-    """Frames, and the voxels of their atoms: one by one, or counted where these are many."""
-
-    n_frames: int
-    voxels: np.ndarray
-    counts: np.ndarray | None
-
-    def counted(self, n_voxels: int) -> np.ndarray:
-        """Count the atoms in each voxel."""
-        if self.counts is not None:
-            return self.counts
-        counts = np.zeros(n_voxels, dtype=np.uint64)
-        _core.add_voxels(self.voxels, counts)
-        return counts
-
-
 class _Voxels:
-    """Find the voxels of atoms.
-
-    Grids are large, and the atoms of a leaf few: they are counted once that takes less room.
-    """
+    """Find the voxels of atoms."""
 
     def __init__(self, edges: Sequence[np.ndarray]):
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
@@ -164,7 +146,7 @@ class _Voxels:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_bound": None}
 
-    def compute(self, block: Block) -> _Found:
+    def compute(self, block: Block) -> SparseCounts:
         positions, columns = block.raw
         if self._bound is None:
             if columns is None:
@@ -174,21 +156,10 @@ class _Voxels:
         if refused is not None:
             row, reason = refused
             raise ValueError(f"frame {block.frames[row]}: {reason}")
-        return _Found(len(block), voxels, None)
+        return SparseCounts(len(block), voxels, None)
 
-    def merge(self, left: _Found, right: _Found) -> _Found:
-        n_frames = left.n_frames + right.n_frames
-        few = 2 * (len(left.voxels) + len(right.voxels)) < self._n_voxels
-        if left.counts is None and right.counts is None and few:
-            return _Found(n_frames, np.concatenate([left.voxels, right.voxels]), None)
-        if left.counts is None:
-            left, right = right, left  # whole numbers have the same sum
-        counts = left.counted(self._n_voxels)
-        if right.counts is None:
-            _core.add_voxels(right.voxels, counts)
-        else:
-            counts += right.counts
-        return _Found(n_frames, np.empty(0, dtype=np.uint32), counts)
+    def merge(self, left: SparseCounts, right: SparseCounts) -> SparseCounts:
+        return merge_counts(left, right, self._n_voxels)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,15 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import Block
+
+if TYPE_CHECKING:
+    from paceline.transform.periodic import CompoundCenters
 
 
 class CoreRows:
@@ -138,3 +142,148 @@ class CoreCovariance(CoreSuperposed):
         """Merge the co-moments of neighbours."""
         count = _core.merge_covariance(*left, *right)
         return count, left[1], left[2]
+
+
+class SparseCounts(NamedTuple):
+    """Frames, and indices of counts that grow by 1 each; or all counts, where indices are many.
+
+    Counts are many and the indices of a leaf few: they are counted once that takes less room.
+    """
+
+    n_frames: int
+    indices: np.ndarray
+    counts: np.ndarray | None
+
+    def counted(self, n_counts: int) -> np.ndarray:
+        """Count the indices: uint64, shape (n_counts,)."""
+        if self.counts is not None:
+            return self.counts
+        counts = np.zeros(n_counts, dtype=np.uint64)
+        _core.count_indices(self.indices, counts)
+        return counts
+
+
+def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
+    """Merge what two neighbours counted."""
+    n_frames = left.n_frames + right.n_frames
+    few = 2 * (len(left.indices) + len(right.indices)) < n_counts
+    if left.counts is None and right.counts is None and few:
+        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None)
+    if left.counts is None:
+        left, right = right, left  # whole numbers have the same sum
+    counts = left.counted(n_counts)
+    if right.counts is None:
+        _core.count_indices(right.indices, counts)
+    else:
+        counts += right.counts
+    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts)
+
+
+class RdfGroup(NamedTuple):
+    """Number of atoms of a group, and their labels."""
+
+    n_atoms: int
+    labels: np.ndarray | None
+
+
+class RdfCounts(NamedTuple):
+    """Frames, the sum of their volumes (Å³), and pairs in each bin."""
+
+    n_frames: int
+    volume: float
+    counts: np.ndarray
+
+
+class CoreRdf:
+    """Count distances between the atoms of two groups, which follow each other in a block.
+
+    With `centers`, these take the place of the block's positions.
+    """
+
+    def __init__(
+        self,
+        edges: np.ndarray,
+        groups: Sequence[RdfGroup],
+        *,
+        same: bool,
+        needs_cell: bool,
+        centers: "CompoundCenters | None",
+    ):
+        self._edges, self._centers = edges, centers
+        self._groups = groups
+        self._same = same
+        self._needs_cell = needs_cell
+        self._bound: _core.Rdf | None = None
+
+    def compute(self, block: Block) -> RdfCounts:
+        """Count the distances of a block."""
+        if self._centers is None:
+            positions, columns = block.raw
+        else:
+            positions, columns = self._centers.of(block), None
+        if self._bound is None:
+            self._bound = self._bind(columns)
+        counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
+        volume, refused = self._bound.count(positions, block.dimensions, counts)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        return RdfCounts(len(block), volume, counts)
+
+    def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
+        """Add what two neighbours counted."""
+        return RdfCounts(
+            left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts
+        )
+
+    def _bind(self, columns: np.ndarray | None) -> _core.Rdf:
+        first, second = self._groups
+        if columns is None:
+            columns = np.arange(first.n_atoms + second.n_atoms)
+        groups = (columns[: first.n_atoms], first.labels), (columns[first.n_atoms :], second.labels)
+        return _core.Rdf(
+            self._edges,
+            groups[0],
+            None if self._same else groups[1],
+            needs_cell=self._needs_cell,
+        )
+
+
+class CoreSitePairs:
+    """Find the bins of distances between single atoms of groups, which follow each other."""
+
+    def __init__(
+        self,
+        sizes: np.ndarray,
+        pairs: np.ndarray,
+        limits: tuple[float, float],
+        nbins: int,
+        n_counts: int,
+        *,
+        needs_cell: bool,
+    ):
+        self._arguments = sizes.astype(np.int64), pairs.astype(np.int64), limits, int(nbins)
+        self._n_counts, self._needs_cell = n_counts, needs_cell
+        self._bound: _core.SitePairs | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute(self, block: Block) -> tuple[float, SparseCounts]:
+        """Count the distances of a block; the sum of its cells' volumes, Å³, and the counts."""
+        positions, columns = block.raw
+        if self._bound is None:
+            if columns is None:
+                columns = np.arange(positions.shape[1])
+            self._bound = _core.SitePairs(columns, *self._arguments, needs_cell=self._needs_cell)
+        found, volume, refused = self._bound.find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        return volume, SparseCounts(len(block), found, None)
+
+    def merge(
+        self, left: tuple[float, SparseCounts], right: tuple[float, SparseCounts]
+    ) -> tuple[float, SparseCounts]:
+        """Add what two neighbours counted."""
+        return left[0] + right[0], merge_counts(left[1], right[1], self._n_counts)

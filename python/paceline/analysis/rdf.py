@@ -2,25 +2,36 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from paceline import _core
+from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
+from paceline.analysis.kernels import CoreRdf, CoreSitePairs, RdfCounts, RdfGroup, SparseCounts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import amount
 from paceline.transform.base import check_static
+from paceline.transform.periodic import CompoundCenters, Compounds, compounds_of
 
 #: Titles of `rdf` in tables and figures, by its norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
 
 #: Values of `exclude_same`, and the attributes of the topology that they compare.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
+
+#: Compounds whose centers may take the place of atoms.
+COMPOUNDS = ("residues", "segments", "molecules", "fragments")
+
+#: Pairs of atoms that have a column each in the table of `InterRDF_s`, at most, and arrays of the
+#: size of its counts that a run may hold at a time.
+MOST_COLUMNS, ARRAYS = 100, 6
+#: Pairs of groups that the record lists.
+LISTED_PAIRS = 10
 
 
 class InterRDF(AnalysisBase):
@@ -53,6 +64,17 @@ class InterRDF(AnalysisBase):
         Taken from calls that were written for MDAnalysis, and not needed.
     verbose : bool
         Show progress.
+    compound : str or (str or None, str or None), optional
+        Centers take the place of atoms: of the "residues", "segments", "molecules" or "fragments"
+        that the group's atoms make up; of both groups, or of each. Only the group's own atoms
+        count. `exclusion_block` then counts compounds.
+    center : {"mass", "geometry"}
+        Centers of mass, or means of the positions.
+    unwrap : bool
+        Make molecules whole along their bonds before centers are taken, as
+        `paceline.transform.unwrap` does; the other atoms of these molecules are decoded, too.
+        False takes positions as they are, after the run's transformations: a compound that is not
+        whole there has a wrong center.
 
     Attributes
     ----------
@@ -72,12 +94,14 @@ class InterRDF(AnalysisBase):
     Raises
     ------
     SelectionError
-        A group holds no atoms.
+        A group holds no atoms; or a compound has no mass, or is of several molecules.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group updates itself, or the groups are of two Universes; or the topology lacks the
+        compounds, their masses or, to make them whole, bonds.
     ValueError
         Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
-        with ``norm="rdf"``, or an impossible one, or positions that are not finite.
+        with ``norm="rdf"``, or an impossible one, or positions that are not finite; or bonds that
+        are longer than half the cell in whole molecules.
 
     Examples
     --------
@@ -87,6 +111,14 @@ class InterRDF(AnalysisBase):
     >>> rdf = InterRDF(water, water, nbins=4, range=(2.0, 4.0)).run()
     >>> rdf.results.bins, rdf.results.rdf.round(2)
     (array([2.25, 2.75, 3.25, 3.75]), array([0.  , 2.09, 0.99, 0.98]))
+
+    Centers of mass of the side chains around each other:
+
+    >>> from MDAnalysisTests.datafiles import TPR
+    >>> protein = paceline.Universe(TPR, XTC).select_atoms("protein and not backbone")
+    >>> rdf = InterRDF(protein, protein, 2, (3.0, 9.0), compound="residues").run()
+    >>> rdf.results.count
+    array([ 6780., 16308.])
     """
 
     def __init__(
@@ -100,6 +132,10 @@ class InterRDF(AnalysisBase):
         exclude_same: str | None = None,
         backend: str = "serial",
         verbose: bool = False,
+        *,
+        compound: str | Sequence[str | None] | None = None,
+        center: str = "mass",
+        unwrap: bool = True,
     ):
         super().__init__(g1, verbose=verbose)
         check_static(g2, type(self).__name__)
@@ -115,11 +151,19 @@ class InterRDF(AnalysisBase):
         self.nbins, self.range = nbins, range
         self._edges = _edges(nbins, range)
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
+        self.compound, self.center, self.unwrap = compound, center, unwrap
+        self._sites = self._find_sites()
         self._labels = self._find_labels()
+        self._centers: CompoundCenters | None = None
+        if compound is not None:
+            groups = self._sites[:1] if self._are_same else self._sites
+            self._centers = CompoundCenters(groups, g1.universe, bool(unwrap), "InterRDF")
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of `g1`, then those of `g2`."""
+        """Atoms of `g1`, then those of `g2`; of compounds, all atoms that centers need."""
+        if self._centers is not None:
+            return self._centers.indices
         return np.concatenate([self.g1.indices, self.g2.indices])
 
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
@@ -140,6 +184,7 @@ class InterRDF(AnalysisBase):
 
     def parameters(self) -> dict[str, Any]:
         """Parameters, for the record that is saved with the results."""
+        centers = {"compound": self.compound, "center": self.center, "unwrap": self.unwrap}
         return {
             "g1": describe_atoms(self.g1),
             "g2": describe_atoms(self.g2),
@@ -148,17 +193,22 @@ class InterRDF(AnalysisBase):
             "norm": self.norm,
             "exclusion_block": self.exclusion_block or "none",
             "exclude_same": self.exclude_same or "none",
+            **({} if self.compound is None else centers),
         }
 
     def prepare(self) -> Reduction:
         """Collect the groups, and the way to count their pairs."""
-        first, second = self._labels or (None, None)
-        same = np.array_equal(self.g1.indices, self.g2.indices)
-        same = same and (self._labels is None or np.array_equal(*self._labels))
-        groups = [_Group(len(self.g1), first), _Group(len(self.g2), second)]
-        return _Distances(self._edges, groups, same=same, needs_cell=self.norm == "rdf")
+        labels = self._labels or (None, None)
+        groups = [RdfGroup(n, some) for n, some in zip(self._n_sites, labels, strict=True)]
+        return CoreRdf(
+            self._edges,
+            groups,
+            same=self._are_same,
+            needs_cell=self.norm == "rdf",
+            centers=self._centers,
+        )
 
-    def finish(self, value: "_Counted") -> None:
+    def finish(self, value: RdfCounts) -> None:
         """Divide the counts by the norm."""
         edges = self._edges
         self._n_counted = value.n_frames
@@ -190,19 +240,20 @@ class InterRDF(AnalysisBase):
             The analysis was not run.
         """
         counts = np.cumsum(self.results.count)
-        n_centers = len(self.g1) * self._n_counted
+        n_centers = self._n_sites[0] * self._n_counted
         self.results.cdf = counts / n_centers if n_centers else np.full(self.nbins, math.nan)
         return self.results.cdf
 
-    def _norms(self, value: "_Counted") -> np.ndarray:
+    def _norms(self, value: RdfCounts) -> np.ndarray:
         """Compute the norm of each bin."""
         norms = np.full(self.nbins, float(value.n_frames))
         if self.norm != "none":
             norms *= 4 / 3 * math.pi * np.diff(self._edges**3)
         if self.norm == "rdf":
-            n_pairs: float = len(self.g1) * len(self.g2)
+            first, second = self._n_sites
+            n_pairs: float = first * second
             if self.exclusion_block is not None:
-                n_pairs -= len(self.g1) * self.exclusion_block[1]
+                n_pairs -= first * self.exclusion_block[1]
             norms *= n_pairs / (value.volume / value.n_frames) if value.n_frames else math.nan
         return norms
 
@@ -225,8 +276,8 @@ class InterRDF(AnalysisBase):
                 f"exclusion_block must be two numbers of atoms, not {self.exclusion_block!r}"
             )
         first, second = (
-            (np.arange(len(group)) // size).astype(np.uint32)
-            for group, size in zip((self.g1, self.g2), sizes, strict=True)
+            (np.arange(n) // size).astype(np.uint32)
+            for n, size in zip(self._n_sites, sizes, strict=True)
         )
         return first, second
 
@@ -235,66 +286,301 @@ class InterRDF(AnalysisBase):
             raise UnsupportedError(
                 f"exclude_same={self.exclude_same!r} needs {attribute}, which the topology has not"
             )
-        values = [np.asarray(getattr(group, attribute)) for group in (self.g1, self.g2)]
+        values = []
+        for sites in self._sites:
+            of_atoms = np.asarray(getattr(self.g1.universe.atoms[sites.indices], attribute))
+            of_sites = of_atoms[sites.firsts]
+            if not np.array_equal(np.repeat(of_sites, sites.sizes), of_atoms):
+                raise ValueError(
+                    f"exclude_same={self.exclude_same!r}: atoms of one of the {sites.kind} are of "
+                    f"several {self.exclude_same}s"
+                )
+            values.append(of_sites)
         _, labels = np.unique(np.concatenate(values), return_inverse=True)
-        first, second = np.split(labels.astype(np.uint32), [len(self.g1)])
+        first, second = np.split(labels.astype(np.uint32), [len(values[0])])
         return first, second
 
+    def _find_sites(self) -> list[Compounds]:
+        """Find what makes pairs, of each group: atoms, or compounds."""
+        kinds = self.compound
+        if kinds is None or isinstance(kinds, str):
+            kinds = kinds, kinds
+        if len(kinds) != 2 or not {None, *COMPOUNDS}.issuperset(kinds):
+            raise ValueError(
+                "compound must be 'residues', 'segments', 'molecules' or 'fragments', or two of "
+                f"these or None, not {self.compound!r}"
+            )
+        if self.center not in ("mass", "geometry"):
+            raise ValueError(f"center must be 'mass' or 'geometry', not {self.center!r}")
+        groups = zip((self.g1, self.g2), kinds, strict=True)
+        return [compounds_of(group, kind, self.center, "InterRDF") for group, kind in groups]
 
-class _Group(NamedTuple):
-    """Number of atoms of a group, and their labels."""
+    @property
+    def _n_sites(self) -> tuple[int, int]:
+        """Number of atoms, or of compounds, of each group."""
+        return len(self._sites[0].sizes), len(self._sites[1].sizes)
 
-    n_atoms: int
-    labels: np.ndarray | None
+    @property
+    def _are_same(self) -> bool:
+        """True if both groups have the same sites, in the same order, with the same labels."""
+        first, second = self._sites
+        return (
+            np.array_equal(first.indices, second.indices)
+            and np.array_equal(first.sizes, second.sizes)
+            and (self._labels is None or np.array_equal(*self._labels))
+        )
 
 
-class _Counted(NamedTuple):
-    """Frames, the sum of their volumes (Å³), and pairs in each bin."""
+class InterRDF_s(AnalysisBase):
+    r"""Radial distribution functions of single atoms of one group around those of another.
 
-    n_frames: int
-    volume: float
-    counts: np.ndarray
+    $$g_{ij}(r) = V \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle$$
 
+    Distances are those of `InterRDF`. Bins are truncated, as in MDAnalysis: a distance as long as
+    the end of the range is in none. Nor are those below its beginning, of which MDAnalysis counts
+    some in the first bin.
 
-class _Distances:
-    """Count distances between the atoms of two groups, which follow each other in a block."""
+    Parameters
+    ----------
+    u : Universe
+        Taken from calls that were written for MDAnalysis, and not needed.
+    ags : sequence of (AtomGroup, AtomGroup)
+        Pairs of groups, of one Universe.
+    nbins : int
+        Number of bins.
+    range : (float, float)
+        Start of the first bin and end of the last one, Å.
+    norm : {"rdf", "density", "none"}
+        Make `results.rdf` $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or how often it
+        is there, per frame.
+    density : bool
+        The same as ``norm="density"``; deprecated by MDAnalysis.
+    backend : str
+        Taken from calls that were written for MDAnalysis, and not needed.
+    verbose : bool
+        Show progress.
+    exclude_same : {"residue", "segment", "chain"}, optional
+        Leave out pairs of atoms that share it: their counts are 0.
+
+    Attributes
+    ----------
+    results.bins : numpy.ndarray of float64, shape (nbins,)
+        Middles of the bins, Å.
+    results.edges : numpy.ndarray of float64, shape (nbins + 1,)
+        Their borders, Å.
+    results.count : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
+        For each pair of groups: in how many frames the distance of two atoms is in each bin.
+    results.rdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
+        For each pair of groups: the functions, by their norm.
+    results.indices : list of [numpy.ndarray of int64, numpy.ndarray of int64]
+        For each pair of groups: indices of its atoms.
+    results.cdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
+        After `get_cdf`: running coordination numbers, up to the end of each bin.
+    results.volume_cum : float
+        Sum of the cells' volumes over frames, Å³; with ``norm="rdf"`` alone.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms, or there are no groups.
+    UnsupportedError
+        A group updates itself, the groups are of two Universes, or there is no room in memory for
+        the counts of all pairs of atoms; the message says how much they take.
+    ValueError
+        Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
+        with ``norm="rdf"``, or an impossible one, or positions that are not finite.
+
+    Notes
+    -----
+    Tables and figures have a column for each pair of atoms; of more than 100, one for each pair of
+    groups: the mean over its pairs of atoms.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import GRO, XTC
+    >>> u = paceline.Universe(GRO, XTC)
+    >>> lysine, water = u.select_atoms("name NZ and resid 13 50"), u.select_atoms("name OW")
+    >>> found = InterRDF_s(u, [(lysine, water)], nbins=4, range=(2.0, 4.0)).run().results
+    >>> found.rdf[0].shape, found.count[0].sum(axis=1)
+    ((2, 11084, 4), array([[ 0., 24., 10., 11.],
+           [ 0., 22., 18., 19.]]))
+    """
+
+    SHARED_RESULTS = ("bins", "edges", "count", "rdf", "indices", "volume_cum")
 
     def __init__(
-        self, edges: np.ndarray, groups: Sequence[_Group], *, same: bool, needs_cell: bool
+        self,
+        u: Any,
+        ags: Sequence[Sequence[Any]],
+        nbins: int = 75,
+        range: Sequence[float] = (0.0, 15.0),
+        norm: str = "rdf",
+        density: bool = False,
+        backend: str = "serial",
+        verbose: bool = False,
+        *,
+        exclude_same: str | None = None,
     ):
-        self._edges = edges
-        self._groups = groups
-        self._same = same
-        self._needs_cell = needs_cell
-        self._bound: _core.Rdf | None = None
-
-    def compute(self, block: Block) -> _Counted:
-        positions, columns = block.raw
-        if self._bound is None:
-            self._bound = self._bind(columns)
-        counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
-        volume, refused = self._bound.count(positions, block.dimensions, counts)
-        if refused is not None:
-            row, reason = refused
-            raise ValueError(f"frame {block.frames[row]}: {reason}")
-        return _Counted(len(block), volume, counts)
-
-    def merge(self, left: _Counted, right: _Counted) -> _Counted:
-        return _Counted(
-            left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts
+        if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
+            raise SelectionError("InterRDF_s: ags must hold pairs of groups, and at least one")
+        super().__init__(ags[0][0], verbose=verbose)
+        for number, pair in enumerate(ags):
+            for group in pair:
+                check_static(group, "InterRDF_s")
+                if group.universe is not self.atomgroup.universe:
+                    raise UnsupportedError("InterRDF_s: all groups must be of the same Universe")
+                if len(group.atoms) == 0:
+                    raise SelectionError(f"InterRDF_s: a group of ags[{number}] holds no atoms")
+        self.ags = [[group.atoms for group in pair] for pair in ags]
+        self.norm = "density" if density else str(norm).lower()
+        if self.norm not in TITLES:
+            raise ValueError(f"norm must be 'rdf', 'density' or 'none', not {norm!r}")
+        self.nbins, self.range = nbins, range
+        self._edges = _edges(nbins, range)
+        if exclude_same is not None and exclude_same not in SHARED:
+            raise ValueError(
+                f"exclude_same must be None, 'residue', 'segment' or 'chain', not {exclude_same!r}"
+            )
+        self.exclude_same = exclude_same
+        if exclude_same is not None and not hasattr(self.atomgroup, SHARED[exclude_same]):
+            raise UnsupportedError(
+                f"exclude_same={exclude_same!r} needs {SHARED[exclude_same]}, which the topology "
+                "has not"
+            )
+        self._check_room()
+        # Groups that occur in several pairs are needed once.
+        groups = {group.indices.tobytes(): group.indices for pair in self.ags for group in pair}
+        self._groups = list(groups.values())
+        places = {key: place for place, key in enumerate(groups)}
+        self._pairs = np.array(
+            [[places[group.indices.tobytes()] for group in pair] for pair in self.ags]
         )
 
-    def _bind(self, columns: np.ndarray | None) -> _core.Rdf:
-        first, second = self._groups
-        if columns is None:
-            columns = np.arange(first.n_atoms + second.n_atoms)
-        groups = (columns[: first.n_atoms], first.labels), (columns[first.n_atoms :], second.labels)
-        return _core.Rdf(
-            self._edges,
-            groups[0],
-            None if self._same else groups[1],
-            needs_cell=self._needs_cell,
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        try:
+            return cls(
+                None,
+                theirs.ags,
+                nbins=theirs.rdf_settings["bins"],
+                range=theirs.rdf_settings["range"],
+                norm=theirs.norm,
+            )
+        except SelectionError as error:  # it counts no pairs of an empty group
+            raise UnsupportedError(f"{error}") from None
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of all groups, each group once."""
+        return np.concatenate(self._groups)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        few = [
+            " and ".join(describe_atoms(group) for group in pair)
+            for pair in self.ags[:LISTED_PAIRS]
+        ]
+        more = len(self.ags) - len(few)
+        return {
+            "ags": "; ".join([*few, f"{more} more pairs"] if more else few),
+            "nbins": self.nbins,
+            "range": tuple(self.range),
+            "norm": self.norm,
+            "exclude_same": self.exclude_same or "none",
+        }
+
+    def prepare(self) -> Reduction:
+        """Collect the groups, and which make pairs."""
+        sizes = np.array([len(group) for group in self._groups])
+        limits = float(self.range[0]), float(self.range[1])
+        return CoreSitePairs(
+            sizes, self._pairs, limits, self.nbins, self._n_counts, needs_cell=self.norm == "rdf"
         )
+
+    def finish(self, value: tuple[float, SparseCounts]) -> None:
+        """Take the counts apart, and divide them by the norm."""
+        volume, found = value
+        edges, n_frames = self._edges, found.n_frames
+        self._n_counted = n_frames
+        norms = np.full(self.nbins, float(n_frames))
+        if self.norm != "none":
+            norms *= 4 / 3 * math.pi * np.diff(edges**3)
+        if self.norm == "rdf":
+            norms *= 1 / (volume / n_frames) if n_frames else math.nan
+        counts = found.counted(self._n_counts).astype(np.float64)
+        count, first = [], 0
+        for pair in self.ags:
+            shape = len(pair[0]), len(pair[1]), self.nbins
+            count.append(counts[first : first + math.prod(shape)].reshape(shape))
+            first += math.prod(shape)
+            if self.exclude_same is not None:
+                left, right = (np.asarray(getattr(one, SHARED[self.exclude_same])) for one in pair)
+                count[-1][left[:, None] == right] = 0
+        rdf = [one / norms for one in count]
+        bins = 0.5 * (edges[:-1] + edges[1:])
+        arrays: dict[str, Any] = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
+        arrays["indices"] = [[group.indices for group in pair] for pair in self.ags]
+        if self.norm == "rdf":
+            arrays["volume_cum"] = volume
+        self.results = Results(table=self._table(bins, rdf), provenance=self.record(), **arrays)
+
+    def get_cdf(self) -> list[np.ndarray]:
+        """Calculate running coordination numbers, from the start of the range.
+
+        Returns
+        -------
+        list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
+            For each pair of groups: how often, per frame, an atom of the second is nearer to one of
+            the first than the end of each bin. Summed over the second group, it is the running
+            coordination number of each atom of the first. It is in `results.cdf`, too.
+
+        Raises
+        ------
+        AttributeError
+            The analysis was not run.
+        """
+        n = self._n_counted or math.nan
+        self.results.cdf = [np.cumsum(one, axis=2) / n for one in self.results.count]
+        return self.results.cdf
+
+    @property
+    def _n_counts(self) -> int:
+        """Number of bins of all pairs of atoms."""
+        return sum(len(first) * len(second) for first, second in self.ags) * int(self.nbins)
+
+    def _check_room(self) -> None:
+        """Raise `UnsupportedError` if there is no room in memory for the counts."""
+        needed, free = 8 * ARRAYS * self._n_counts, free_memory()
+        if self._n_counts >= 2**32 or (free is not None and needed > free):
+            room = "more than this analysis can do" if free is None else f"{amount(free)} are free"
+            n_pairs = self._n_counts // int(self.nbins)
+            raise UnsupportedError(
+                f"InterRDF_s: {n_pairs:,} pairs of atoms with {self.nbins} bins each take "
+                f"{amount(needed)} of memory, and {room}: give fewer atoms or bins, or InterRDF, "
+                "which sums over all pairs"
+            )
+
+    def _table(self, bins: np.ndarray, rdf: list[np.ndarray]) -> Table:
+        """Make columns of pairs of atoms, or of pairs of groups."""
+        title = TITLES[self.norm]
+        name, _, unit = title.partition(" (")
+        unit = f" ({unit}" if unit else ""
+        columns, legend = {"r (Å)": bins}, {}
+        if sum(one.shape[0] * one.shape[1] for one in rdf) <= MOST_COLUMNS:
+            for pair, of_pair in zip(self.ags, rdf, strict=True):
+                for (i, j), values in zip(
+                    np.ndindex(of_pair.shape[:2]), of_pair.reshape(-1, len(bins)), strict=True
+                ):
+                    atoms = f"{pair[0].indices[i]}, {pair[1].indices[j]}"
+                    columns[f"{name} of atoms {atoms}{unit}"] = values
+                    legend[f"{name} of atoms {atoms}{unit}"] = atoms
+        else:
+            for number, of_pair in enumerate(rdf):
+                one = f"mean {name} of ags[{number}]{unit}"
+                columns[one], legend[one] = of_pair.mean(axis=(0, 1)), f"ags[{number}]"
+        return Table(columns, "r (Å)", legend, title)
 
 
 def _edges(nbins: Any, range: Sequence[float]) -> np.ndarray:

@@ -42,6 +42,10 @@ examples:
   paceline rdf md.tpr md.xtc --select "name OW" --select-2 "name HW1 HW2" --exclusion-block 1 2
   paceline rdf md.tpr md.xtc --select "resname NA" --select-2 "name OW" --range 0 8 --nbins 160
   paceline rdf md.psf md.dcd --select protein --exclude-same residue --norm none
+  paceline rdf md.tpr md.xtc --select "resname LIG" --compound residues --select-2 "name OW" \\
+      --compound-2 atoms
+  paceline rdf md.tpr md.xtc --select "resname SOL" --compound molecules --geometry
+  paceline rdf md.tpr md.xtc --select "name NZ" --select-2 "name OE1 OE2" --sites -o sites.npz
 """
 
 #: Atoms of the first group of pairs by default: the oxygens of water.
@@ -197,6 +201,24 @@ def add_pair_arguments(section: Any) -> None:
         choices=("residue", "segment", "chain"),
         help="leave out pairs that share it",
     )
+    compounds = ("residues", "segments", "molecules", "fragments")
+    add(
+        "--compound",
+        choices=compounds,
+        help="take centers of mass of these instead of atoms; they are made whole along bonds",
+    )
+    add(
+        "--compound-2",
+        choices=(*compounds, "atoms"),
+        help="the same of the second group [that of --compound]",
+    )
+    add("--geometry", action="store_true", help="take means of positions, not centers of mass")
+    add(
+        "--sites",
+        action="store_true",
+        help="one function for each pair of atoms, of which there may be 100 in a table; a .npz "
+        "file has all",
+    )
 
 
 def rdf_analysis_of(args: argparse.Namespace) -> Any:
@@ -208,21 +230,36 @@ def rdf_analysis_of(args: argparse.Namespace) -> Any:
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis of a Universe that arguments ask for."""
-    from paceline.analysis.rdf import InterRDF
+    from paceline.analysis.rdf import InterRDF, InterRDF_s
     from paceline.cli.analysis_steps import selected
 
     first = selected(universe, args.select)
+    second = first if args.select_2 is None else selected(universe, args.select_2)
     blocks = args.exclusion_block
+    bins = {"nbins": args.nbins, "range": tuple(args.range), "norm": args.norm}
+    if args.sites:
+        given = {
+            "--exclusion-block": blocks,
+            "--compound": args.compound,
+            "--compound-2": args.compound_2,
+            "--geometry": args.geometry,
+        }
+        wrong = [name for name, value in given.items() if value]
+        if wrong:
+            raise UnsupportedError(f"--sites takes each atom by itself: leave {wrong[0]} out")
+        return InterRDF_s(universe, [(first, second)], exclude_same=args.exclude_same, **bins)
+    kinds = args.compound, args.compound_2 or args.compound
+    compounds = [None if kind == "atoms" else kind for kind in kinds]
     if args.select_2 is None and blocks is None and args.exclude_same is None:
         blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
     return InterRDF(
         first,
-        first if args.select_2 is None else selected(universe, args.select_2),
-        nbins=args.nbins,
-        range=tuple(args.range),
-        norm=args.norm,
+        second,
         exclusion_block=blocks,
         exclude_same=args.exclude_same,
+        compound=compounds if any(compounds) else None,
+        center="geometry" if args.geometry else "mass",
+        **bins,
     )
 
 
