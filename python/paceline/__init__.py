@@ -10,7 +10,7 @@ from paceline._core import __version__
 
 if TYPE_CHECKING:
     from paceline.advice import advise
-    from paceline.analysis.base import AnalysisBase, Reduce, TimeSeries
+    from paceline.analysis.base import AnalysisBase, RaggedTimeSeries, Reduce, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnalysisBase",
     "H5MDWriter",
+    "RaggedTimeSeries",
     "Reduce",
     "TimeSeries",
     "Universe",
@@ -46,6 +47,7 @@ __all__ = [
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "H5MDWriter": "paceline.h5md_writer",
+    "RaggedTimeSeries": "paceline.analysis.base",
     "Reduce": "paceline.analysis.base",
     "TimeSeries": "paceline.analysis.base",
     "Universe": "paceline.universe",

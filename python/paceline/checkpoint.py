@@ -30,7 +30,7 @@ from paceline.analysis.interfaces import Analysis
 from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
-from paceline.schedule.collect import Cursor, Record, RowRange
+from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
 from paceline.schedule.trajectory_run import TrajectoryRun
@@ -332,13 +332,18 @@ _TIMING_VALUES = attrgetter(*(column.name for column in fields(BlockTiming)))
 def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
     """Pickle a record without naming a class of this package: modules may move."""
     ranges = [
-        (one.first, one.stop, np.asarray(one.times), [np.asarray(rows) for rows in one.rows])
+        (one.first, one.stop, np.asarray(one.times), [_plain(rows) for rows in one.rows])
         for one in record.ranges
     ]
     timings = list(map(_TIMING_VALUES, record.timings))
     long_bonds = list(map(tuple, record.long_bonds))
     plain = number, ranges, record.nodes, record.damaged, timings, tuple(clock), long_bonds
     return pickle.dumps(plain, 5)
+
+
+def _plain(rows: Any) -> Any:
+    """Rows as an array; records as a tuple of their counts and themselves."""
+    return tuple(rows.load()) if isinstance(rows, RecordRange) else np.asarray(rows)
 
 
 def _decoded(plain: Any) -> tuple[int, Record, _Clock]:

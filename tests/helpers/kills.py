@@ -129,10 +129,15 @@ def _resumable(folder: Path) -> None:
         time.sleep(0.005)
         return block.positions.mean(axis=1)
 
+    def above(block):
+        rows, places = np.nonzero(block.positions[..., 2] > 20)
+        return np.bincount(rows, minlength=len(block)), block.positions[rows, places]
+
     analyses = [RMSD(atoms), RMSF(atoms), paceline.TimeSeries(slowly, atoms)]
+    analyses.append(paceline.RaggedTimeSeries(above, atoms))
     paceline.run(analyses, n_workers=2, checkpoint=folder / "checkpoint", block_frames=16)
-    rmsd, rmsf, series = (one.results for one in analyses)
-    arrays = rmsd.rmsd, rmsf.rmsf, series.timeseries
+    rmsd, rmsf, series, ragged = (one.results for one in analyses)
+    arrays = rmsd.rmsd, rmsf.rmsf, series.timeseries, ragged.offsets, ragged.records
     new = folder / ".results.0000000000000000"
     new.write_bytes(b"".join(array.tobytes() for array in arrays))
     new.rename(folder / "results")

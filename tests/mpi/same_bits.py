@@ -23,6 +23,12 @@ def gyration(block):
     return np.column_stack([block.positions.astype(float).std(axis=(1, 2)), block.dimensions])
 
 
+def far(block):
+    """Atoms far from the middle, which some frames do not have."""
+    rows, atoms = np.nonzero(np.linalg.norm(block.positions, axis=2) > 33)
+    return np.bincount(rows, minlength=len(block)), block.positions[rows, atoms]
+
+
 def numbers(where, **options):
     analyses = [
         RMSD(universe, select="backbone", weights="mass"),
@@ -33,14 +39,18 @@ def numbers(where, **options):
         RMSF(universe.atoms),
         InterRDF(ca[::-1], universe.atoms[:700], norm="none"),
         Spread(ca),
+        paceline.RaggedTimeSeries(far, universe.atoms[::3]),
+        paceline.RaggedTimeSeries(lambda block: (np.zeros(len(block), int), np.empty((0, 2))), ca),
     ]
-    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf, spread = paceline.run(
+    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf, spread, ragged, none = paceline.run(
         analyses, backend=where, **HARD, **options
     )
     return [
         *(rmsd.results.rmsd, rmsf.results.rmsf, series.results.timeseries, series.times),
         *(nothing.results.timeseries, dates.results.timeseries, all_rmsf.results.rmsf),
         *(rdf.results.count, rdf.results.rdf, spread.results.spread),
+        *(ragged.results.records, ragged.results.offsets, ragged.results.counts),
+        *(none.results.records, none.results.offsets),
         np.array([frame for frame, _ in rmsd.damaged]),
     ]
 

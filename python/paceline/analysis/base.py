@@ -15,7 +15,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
+from paceline.analysis.interfaces import PerBlock, PerFrame, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import AtomAttributes, Block, field_bits
@@ -163,24 +163,27 @@ class AnalysisBase:
         """Parameters, for the record that is saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup)}
 
-    def prepare(self) -> PerFrame | Reduction | PerBlock:
+    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged:
         """Make the worker's half.
 
         Returns
         -------
         object
             With `compute(block)`; and with `merge(left, right)` if all frames give one result.
-            It is pickled, and must hold no MDAnalysis object.
+            With `compute_records(block)` instead if a frame gives any number of records: it
+            returns their numbers in each frame, and all of them. It is pickled, and must hold no
+            MDAnalysis object.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction:
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged:
         """Make the worker's half of the next pass over the same frames.
 
         Parameters
         ----------
         value : numpy.ndarray or object
-            As for `finish`: all rows, or the merged partial result, of the last pass.
+            As for `finish`: all rows, the merged partial result, or offsets and records, of the
+            last pass.
 
         Returns
         -------
@@ -195,7 +198,9 @@ class AnalysisBase:
         Parameters
         ----------
         value : numpy.ndarray or object
-            All frames' rows, or the merged partial result, of the last pass.
+            All frames' rows, or the merged partial result, of the last pass. Of records the
+            pair of offsets, int64 of shape (n_frames + 1,), and of all records: those of frame
+            `k` of the run are `records[offsets[k]:offsets[k + 1]]`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method finish")
 
@@ -278,6 +283,23 @@ class AnalysisBase:
     def parallelizable(self) -> bool:
         """True: every analysis can be split."""
         return True
+
+    def record_counts(self, offsets: np.ndarray) -> np.ndarray:
+        """Count the records of each frame of the last run.
+
+        Parameters
+        ----------
+        offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+            As `finish` gets them.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_frames,)
+            Where frames were left out, of float64, and NaN for these.
+        """
+        counts = np.diff(offsets)
+        missing = np.isin(self.frames, [frame for frame, _ in self.damaged])
+        return np.where(missing, np.nan, counts) if missing.any() else counts
 
     def record(self) -> dict[str, Any]:
         """Files, fingerprints, versions and parameters of the last run."""
@@ -580,6 +602,114 @@ class Reduce(_FunctionAnalysis):
         self.results = Results(provenance=self.record(), value=value)
 
 
+class RaggedTimeSeries(_FunctionAnalysis):
+    """Apply a function that gives any number of records per frame, such as pairs of atoms.
+
+    Up to 1 GiB of records are in memory, more in a nameless file in the folder of temporary files
+    (TMPDIR), which needs room for them twice.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (`paceline.block.Block`) and returns two arrays: the number of records of
+        each of the block's frames, integers; and the records of all these frames, one after
+        another, along the first axis. They may be rows of numbers or structured, and are of one
+        shape and type in each block, also where there are none. Blocks are cut anywhere, and hold
+        no damaged frames: the records of a frame must depend on it alone.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces".
+    label : str, optional
+        Name of the records in tables and figures of their number; by default "records".
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.records : numpy.ndarray, shape (n_records, …)
+        Records of all frames, in the order of frames.
+    results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+        Index of each frame's first record, and of the end: those of frame `k` of the run are
+        `records[offsets[k]:offsets[k + 1]]`.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of records of each frame. If damaged frames were left out it is of float64, and NaN
+        for these, which have no records.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    TypeError
+        The function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+    ValueError
+        An unknown field or kind of block. In the run, as `AnalysisError`: what the function returns
+        is no such pair.
+    OSError
+        In the run: the folder of temporary files has no room for the records.
+
+    Examples
+    --------
+    Atoms farther than 26 Å from the center, and how far they are:
+
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> def far(block):
+    ...     center = block.positions.mean(axis=1, keepdims=True)
+    ...     distances = np.linalg.norm(block.positions - center, axis=2)
+    ...     rows, atoms = np.nonzero(distances > 26)
+    ...     counts = np.bincount(rows, minlength=len(block))
+    ...     return counts, np.column_stack([atoms, distances[rows, atoms]])
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> results = paceline.RaggedTimeSeries(far, ca).run().results
+    >>> results.counts[:3], results.records.shape
+    (array([0, 0, 0]), (1112, 2))
+    >>> results.records[results.offsets[20] : results.offsets[21]].round(1)
+    array([[ 55. ,  26.2],
+           [154. ,  26.1],
+           [155. ,  26.2]])
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        label: str = "records",
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        super().__init__(function, atomgroup, fields, block, verbose)
+        self.label = label
+
+    def prepare(self) -> Ragged:
+        """The function itself."""
+        return _RecordFunction(self._of_block)
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Keep the records, with frames and times."""
+        offsets, records = value
+        counts = self.record_counts(offsets)
+        columns = {"frame": self.frames, "time (ps)": self.times, self.label: counts}
+        self.results = Results(
+            table=Table(columns, "time (ps)", {self.label: self.label}, self.label),
+            provenance=self.record(),
+            records=records,
+            offsets=offsets,
+            counts=counts,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
 class _Function:
     """Worker's half of `TimeSeries`."""
 
@@ -599,6 +729,16 @@ class _FunctionAndMerge(_Function):
 
     def merge(self, left: Any, right: Any) -> Any:
         return self._merge(left, right)
+
+
+class _RecordFunction:
+    """Worker's half of `RaggedTimeSeries`."""
+
+    def __init__(self, function: Callable[[Block], Any]):
+        self._function = function
+
+    def compute_records(self, block: Block) -> Any:
+        return self._function(block)
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,21 @@ class PerBlock(Protocol):
         """
 
 
+class Ragged(Protocol):
+    """Worker's half of an analysis that gives any number of records per frame.
+
+    With an attribute `returns_new` that is true, each call returns arrays of its own, which are
+    not copied.
+    """
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the records of a block without its unreadable frames.
+
+        First the number of records of each frame, integers of shape (n_frames,); then those of all
+        frames one after another, shape (n_records, …), of the same type and shape for each block.
+        """
+
+
 class Receiver(Protocol):
     """Takes the results of a `PerBlock`, in the calling thread, in any order."""
 
@@ -91,11 +106,11 @@ class Analysis(Protocol):
     def attributes(self) -> Mapping[str, np.ndarray]:
         """Attributes of the atoms that the computation needs, beside positions."""
 
-    def prepare(self) -> PerFrame | Reduction | PerBlock:
+    def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged:
         """Make the worker's half, with all that is the same for every frame."""
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction:
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged:
         """Make the worker's half of the next pass, from what the last one found."""
 
     def finish(self, value: Any) -> None:
-        """Turn all rows, or the merged partial result, into results."""
+        """Turn all rows, the merged partial result, or offsets and records, into results."""

@@ -5,9 +5,11 @@ import os
 import shutil
 import tempfile
 import time
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from operator import itemgetter
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,7 +21,13 @@ from paceline.performance.records import BlockTiming, DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.plan import Plan
 from paceline.schedule.reduce import TreeReduction
-from paceline.schedule.tasks import BlockResult, CollectedResult, LongBonds, WorkerAnalysis
+from paceline.schedule.tasks import (
+    BlockResult,
+    CollectedResult,
+    LongBonds,
+    Records,
+    WorkerAnalysis,
+)
 
 #: Arrays larger than this are kept in a file that vanishes with them, bytes.
 LARGE = 2**30
@@ -29,14 +37,17 @@ LISTED = 10
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Allocate an array, not filled: in memory, or in a nameless file if it is large."""
-    size = math.prod(shape) * dtype.itemsize
-    if size <= LARGE:
+    if math.prod(shape) * dtype.itemsize <= LARGE:
         return np.empty(shape, dtype)
-    file = tempfile.TemporaryFile()  # noqa: SIM115
+    return _in_file(tempfile.TemporaryFile(), shape, dtype)
+
+
+def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Map an array to a nameless file, made as large as it."""
     if hasattr(os, "posix_fallocate"):
         # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
         with writing_to(tempfile.gettempdir()):
-            os.posix_fallocate(file.fileno(), 0, size)
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
     return np.memmap(file, dtype=dtype, shape=shape)
 
 
@@ -74,12 +85,16 @@ class DamagedFrames(list[tuple[int, str]]):
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows `first` to `stop` of the run: their times (ps), and the rows of each analysis."""
+    """Rows `first` to `stop` of the run: their times (ps), and the rows of each analysis.
+
+    Records of an analysis that gives any number of them per frame are a `RecordRange`, or
+    `Records` where they were read back.
+    """
 
     first: int
     stop: int
     times: np.ndarray
-    rows: list[np.ndarray]
+    rows: list[Any]
 
 
 @dataclass(frozen=True)
@@ -151,7 +166,7 @@ class Collected:
             _collector(plan, analysis, receiver)
             for analysis, receiver in zip(analyses, receivers, strict=True)
         ]
-        self._rows = [one for one in self._collectors if isinstance(one, _Rows)]
+        self._rows = [one for one in self._collectors if isinstance(one, _Rows | RecordLog)]
         self._merged = [one for one in self._collectors if isinstance(one, _Merged)]
         self.times = np.empty(len(plan.frames))
         self.damaged: list[tuple[int, str]] = []
@@ -252,16 +267,18 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """Complete rows, or the merged partial result, of each analysis."""
+        """Complete rows, offsets and records, or merged partial result, of each analysis."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         return [collector.whole(missing) for collector in self._collectors]
 
 
 def _collector(
     plan: Plan, analysis: WorkerAnalysis, receiver: Receiver | None
-) -> "_Rows | _Merged | _Received":
+) -> "_Rows | RecordLog | _Merged | _Received":
     if receiver is not None:
         return _Received(receiver)
+    if analysis.ragged:
+        return RecordLog(analysis)
     return _Merged(len(plan), analysis) if analysis.reduces else _Rows(len(plan.frames), analysis)
 
 
@@ -318,6 +335,143 @@ class _Rows:
             self.value = numbers
         self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
         return self.value
+
+
+class RecordLog:
+    """Records of ranges of frames, in the order in which these come.
+
+    Up to `LARGE` they are in memory, and beyond it in a nameless file that grows with them. They
+    are copied once more if the ranges did not come in order.
+    """
+
+    def __init__(self, analysis: WorkerAnalysis):
+        self._analysis = analysis
+        #: With room for more than there are.
+        self._log: np.ndarray | None = None
+        self._n_records = 0
+        self._file: IO[bytes] | None = None
+        #: First row, place of the first record in the log, and counts, in order.
+        self._ranges: list[tuple[int, int, np.ndarray]] = []
+
+    def add(self, result: BlockResult, found: Records) -> None:
+        """Take the records of a block, or of several neighbours."""
+        self.put(result.first, found)
+
+    def put(self, first: int, found: Records) -> None:
+        """Take the records of neighbouring frames, the first of them at `first`."""
+        counts, records = found
+        insort(self._ranges, (first, self._n_records, np.asarray(counts)), key=itemgetter(0))
+        if records is None:
+            return
+        if self._log is not None:
+            self._analysis.check_rows_match(records, self._log)
+        begin, self._n_records = self._n_records, self._n_records + len(records)
+        log = self._log_with_room(records)
+        log[begin : self._n_records] = records
+
+    def _log_with_room(self, like: np.ndarray) -> np.ndarray:
+        """Get the log with room for all records, each like the given ones."""
+        old = self._log
+        if old is not None and self._n_records <= len(old):
+            return old
+        size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
+        n_room = 2 * self._n_records
+        if self._file is None and n_room * size <= LARGE:
+            new = np.empty((n_room, *like.shape[1:]), like.dtype)
+        else:
+            n_room = self._n_records + LARGE // (4 * size)
+            is_new = self._file is None
+            self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115
+            new = _in_file(self._file, (n_room, *like.shape[1:]), like.dtype)
+            old = old if is_new else None
+        if old is not None:
+            new[: len(old)] = old
+        self._log = new
+        return new
+
+    def rows(self, first: int, stop: int) -> "RecordRange":
+        """Get the records of rows that were taken, to be loaded later."""
+        return RecordRange(self, first, stop)
+
+    def parts(self, first: int, stop: int) -> list[Records]:
+        """Get the records of rows that were taken, not copied, range by range."""
+        parts = []
+        for begin, place, counts in self._ranges[
+            self._place_of(first) : self._place_of(stop - 1) + 1
+        ]:
+            low = max(0, first - begin)
+            place += int(counts[:low].sum())
+            counts = counts[low : stop - begin]
+            end = place + int(counts.sum())
+            parts.append(Records(counts, None if self._log is None else self._log[place:end]))
+        return parts
+
+    def _place_of(self, row: int) -> int:
+        """Number of the range that a row is in."""
+        return bisect_right(self._ranges, row, key=itemgetter(0)) - 1
+
+    def put_all(self, found: Records) -> None:
+        """Take the records of all frames."""
+        self._ranges, self._n_records = [(0, 0, found.counts)], int(found.counts.sum())
+        self._log, self._file = found.records, None
+
+    def ordered(self) -> Records:
+        """Get all records in the order of frames; None if no frame could be read."""
+        counts = self.counts()
+        if self._log is None:
+            return Records(counts, None)
+        places = [place for _, place, _ in self._ranges]
+        if places == sorted(places):
+            return Records(counts, self._log[: self._n_records])
+        records = allocate((self._n_records, *self._log.shape[1:]), self._log.dtype)
+        end = 0
+        for _, place, some in self._ranges:
+            begin, end = end, end + int(some.sum())
+            records[begin:end] = self._log[place : place + end - begin]
+        return Records(counts, records)
+
+    def counts(self) -> np.ndarray:
+        """Get the counts of all rows that were taken, in the order of frames."""
+        return np.concatenate([np.zeros(0, np.int64), *(some for *_, some in self._ranges)])
+
+    def whole(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Get the index of each frame's first record, and of the end; and all records.
+
+        Frames that were left out have none.
+        """
+        counts, records = self.ordered()
+        offsets = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        return offsets, np.empty(0) if records is None else records
+
+
+@dataclass(frozen=True)
+class RecordRange:
+    """Records of rows `first` to `stop` that a log has: loaded when they are written."""
+
+    log: RecordLog
+    first: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of them."""
+        arrays = [one for part in self._parts for one in part if one is not None]
+        return sum(one.nbytes for one in arrays)
+
+    def __getitem__(self, some: slice) -> "RecordRange":
+        first, stop, _ = some.indices(self.stop - self.first)
+        return RecordRange(self.log, self.first + first, self.first + stop)
+
+    def load(self) -> Records:
+        """Copy them."""
+        counts = np.concatenate([part.counts for part in self._parts])
+        found = [part.records for part in self._parts if part.records is not None]
+        return Records(counts, np.concatenate(found) if found else None)
+
+    @property
+    def _parts(self) -> list[Records]:
+        return self.log.parts(self.first, self.stop)
 
 
 class _Merged:

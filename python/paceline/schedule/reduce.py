@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.schedule.tasks import BlockResult, Job, WorkerAnalysis
+from paceline.schedule.tasks import BlockResult, Job, Records, WorkerAnalysis
 
 
 def tree_reduce(values: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
@@ -91,6 +91,15 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
         return {number: value for of_block in values for number, value in of_block.items()}
     if analysis.reduces:
         return tree_reduce(values, analysis.merge)
+    if analysis.ragged:
+        counts = np.concatenate([of_block.counts for of_block in values])
+        found = [of_block.records for of_block in values if of_block.records is not None]
+        return Records(counts, _joined(analysis, found) if found else None)
+    return _joined(analysis, values)
+
+
+def _joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
+    """Join the rows of neighbours; raise `AnalysisError` where they are not alike."""
     for rows in values:
         analysis.check_rows_match(rows, values[0])
     return np.concatenate(values)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.interfaces import PerBlock, PerFrame, Reduction
+from paceline.analysis.interfaces import PerBlock, PerFrame, Ragged, Reduction
 from paceline.errors import AnalysisError
 from paceline.performance.records import BlockTiming
 from paceline.schedule.plan import Leaves
@@ -20,12 +20,27 @@ if TYPE_CHECKING:
     from paceline.transform.base import WorkerTransform
 
 
+class Records(NamedTuple):
+    """Records of some frames, of an analysis that gives any number of them per frame.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of records of each frame; 0 of those that were left out.
+    records : numpy.ndarray, shape (n_records, …), or None
+        Those of all frames, one after another. None if no frame could be read.
+    """
+
+    counts: np.ndarray
+    records: np.ndarray | None
+
+
 @dataclass(frozen=True)
 class WorkerAnalysis:
     """Worker's half of one analysis, and the columns of its atoms among the decoded ones."""
 
     name: str
-    computation: PerFrame | Reduction | PerBlock
+    computation: PerFrame | Reduction | PerBlock | Ragged
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -38,6 +53,11 @@ class WorkerAnalysis:
     def per_block(self) -> bool:
         """True if each block's result is passed on by itself."""
         return hasattr(self.computation, "compute_block")
+
+    @property
+    def ragged(self) -> bool:
+        """True if it gives any number of records per frame."""
+        return hasattr(self.computation, "compute_records")
 
     @property
     def checks_validity(self) -> bool:
@@ -275,8 +295,9 @@ class BlockResult:
     first, n_frames : int
         Its first row in the results, and its frames.
     values : list or None
-        For each analysis its rows, its partial result merged over the subtree, or its result of
-        each block by the block's number. None where a rank keeps them until all blocks are done.
+        For each analysis its rows, its `Records`, its partial result merged over the subtree, or
+        its result of each block by the block's number. None where a rank keeps them until all
+        blocks are done.
     times : numpy.ndarray of float64, shape (n_frames,), or None
         ps. None where a rank keeps them.
     damaged : list of (int, str)
@@ -308,7 +329,7 @@ class CollectedResult:
     job : int
         Number of the job in the run.
     values : list
-        For each analysis all rows, or the partial result merged over all blocks.
+        For each analysis all rows, all `Records`, or the partial result merged over all blocks.
     times : numpy.ndarray of float64, shape (n_frames,)
         ps.
     """

@@ -37,6 +37,7 @@ from paceline.schedule.tasks import (
     FunctionTask,
     Job,
     LongBonds,
+    Records,
     Task,
     TaskBatch,
     WorkerAnalysis,
@@ -229,7 +230,7 @@ class Worker:
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _compute(self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer) -> Any:
-        """Compute one analysis of a block: its rows, its partial result, or its value."""
+        """Compute one analysis of a block: its rows or records, its partial result, or value."""
         block = Block(decoded, analysis.columns, analysis.attributes)
         where = f"frames {decoded.frames[0]} to {decoded.frames[-1]}"
         computation: Any = analysis.computation
@@ -242,10 +243,14 @@ class Worker:
                 return tree_reduce(
                     [computation.compute(leaf) for leaf in leaves], computation.merge
                 )
+            if analysis.ragged:
+                return _records_of(computation, block, f"{analysis.name} on {where}")
             rows = computation.compute(block)
-            if not getattr(computation, "returns_new", False):
+            if not _returns_new(computation):
                 # A copy: the function may fill the same array again for the next block.
                 rows = np.array(rows)
+        except _Unusable as error:
+            raise AnalysisError(str(error)) from None
         except Exception as error:
             # A writer's own errors already name the file and the frame.
             if analysis.per_block and isinstance(error, UnwritableError | OSError):
@@ -271,6 +276,44 @@ def _readable(block: Block) -> Block:
     """Leave out frames that could not be read: a reduction never sees them."""
     readable = block.steps != DAMAGED_STEP
     return block if readable.all() else block[readable]
+
+
+class _Unusable(Exception):
+    """Found where a function should have returned records."""
+
+
+def _records_of(computation: Any, block: Block, where: str) -> Records:
+    """Compute the records of a block; frames that were left out have none."""
+    counts = np.zeros(len(block), np.int64)
+    readable = block.steps != DAMAGED_STEP
+    if not readable.any():
+        return Records(counts, None)
+    found = computation.compute_records(_readable(block))
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise _Unusable(
+            f"{where}: expected a pair, the number of records of each frame and the records, found "
+            f"{type(found).__name__}"
+        )
+    numbers, records = map(np.asarray, found)
+    n_frames = int(readable.sum())
+    if numbers.shape != (n_frames,) or numbers.dtype.kind not in "iu" or (numbers < 0).any():
+        raise _Unusable(
+            f"{where}: expected the number of records of each of {n_frames} frames, found "
+            f"an array of {numbers.dtype} of shape {numbers.shape}"
+        )
+    if records.ndim == 0 or len(records) != numbers.sum() or records.dtype.hasobject:
+        raise _Unusable(
+            f"{where}: expected {numbers.sum()} records of numbers, the sum of the frames' counts, "
+            f"found an array of {records.dtype} of shape {records.shape}"
+        )
+    counts[readable] = numbers
+    # A copy: the function may fill the same array again for the next block.
+    return Records(counts, records if _returns_new(computation) else records.copy())
+
+
+def _returns_new(computation: Any) -> bool:
+    """True if each call returns arrays of its own."""
+    return getattr(computation, "returns_new", False)
 
 
 def run_batch(worker: Worker, job: AnyJob, batch: TaskBatch) -> BlockResult:

@@ -1,9 +1,9 @@
 """Collect the results that ranks kept on the coordinator, in few messages a rank; give all ranks.
 
-Rows by Gatherv (Khoshlessan et al. 2020, Algorithm 1) or by each rank into their places in a
-window on the coordinator's memory (what Global Arrays did in their Algorithm 2); partial results
-over a binary tree of ranks, siblings where they meet. Where every rank is to have the results,
-those of one host share memory for them.
+Rows and records by Gatherv (Khoshlessan et al. 2020, Algorithm 1) or by each rank into their
+places in a window on the coordinator's memory (what Global Arrays did in their Algorithm 2);
+partial results over a binary tree of ranks, siblings where they meet. Where every rank is to have
+the results, those of one host share memory for them.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import mmap
 import os
 import pickle
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -24,9 +24,9 @@ from mpi4py import MPI
 
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.errors import PacelineError, WorkerError
-from paceline.schedule.collect import allocate
+from paceline.schedule.collect import RecordLog, allocate
 from paceline.schedule.reduce import TreeReduction
-from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job
+from paceline.schedule.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 
 #: Bytes that are gathered at a time, beside the memory in which they end.
 ROUND = 2**25
@@ -36,7 +36,8 @@ SHARED = 2**22
 #: Such arrays begin at a multiple of so many bytes.
 _ALIGNMENT = 64
 
-#: A column of a job: its times, under None, or rows of an analysis, under its number.
+#: A column of a job: its times, under None, or rows of an analysis, under its number; of one that
+#: gives records, their counts.
 ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
 #: First row and number of rows of each run of neighbours, shape (n_runs, 2), of each job.
@@ -44,7 +45,7 @@ RowRanges = dict[int, np.ndarray]
 
 
 class LocalResults:
-    """Rows and merged partial results of one rank.
+    """Rows, records and merged partial results of one rank.
 
     A block's result is held back until it is known that no other rank did the block sooner.
     `clock_offset` (ns) is added to this host's clock to give the coordinator's.
@@ -87,15 +88,20 @@ class LocalResults:
 
 
 class JobResults:
-    """Rows and merged partial results of one job on one rank; `n_blocks` are those of all ranks."""
+    """Rows, records and merged partial results of one job on one rank.
+
+    `n_blocks` are those of all ranks.
+    """
 
     def __init__(self, job: Job, n_blocks: int):
         self.parts = job.analyses
         self._ranges: list[tuple[int, int]] = []
         self._times: list[np.ndarray] = []
         self._rows: dict[int, list[np.ndarray]] = {
-            k: [] for k, part in enumerate(job.analyses) if not part.reduces
+            k: [] for k, part in enumerate(job.analyses) if not (part.reduces or part.ragged)
         }
+        #: Records, by the number of their analysis.
+        self.logs = {k: RecordLog(part) for k, part in enumerate(job.analyses) if part.ragged}
         #: Partial results, by the number of their analysis.
         self.trees = {
             k: TreeReduction(n_blocks, part.merge)
@@ -111,6 +117,8 @@ class JobResults:
             if rows:
                 self.parts[k].check_rows_match(result.values[k], rows[0])
             rows.append(result.values[k])
+        for k, log in self.logs.items():
+            log.add(result, result.values[k])
         for k, tree in self.trees.items():
             tree.add(result.number, result.values[k], result.level)
         self._ranges.append((result.first, result.n_frames))
@@ -129,15 +137,16 @@ class JobResults:
     def columns(self) -> dict[int | None, np.ndarray | None]:
         """Return arrays with one row a frame, in the order of `row_ranges`; None if empty.
 
-        Times are under None, rows of each analysis under its number.
+        Times are under None, rows of each analysis, or counts of its records, under its number.
         """
         order = sorted(range(len(self._ranges)), key=self._ranges.__getitem__)
         columns: list[tuple[int | None, list[np.ndarray]]] = [(None, self._times)]
         columns.extend(self._rows.items())
-        return {
+        joined = {
             k: np.concatenate([blocks[i] for i in order]) if order else None
             for k, blocks in columns
         }
+        return joined | {k: log.counts() if order else None for k, log in self.logs.items()}
 
 
 @dataclass(frozen=True)
@@ -187,28 +196,105 @@ def gather(
     layouts = errors.combine((ranges, empty), error, allocate_all, nothing)
     with comm.abort_on_error():
         for (number, k), layout in layouts.items():
+            places = [one[number] for one in of_ranks]
             rows = columns[number, k]
-            data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
-            if how == "one-sided":
-                _put(comm, data, ranges[number], layout, whole.get((number, k)))
-            else:
-                job_ranges = [one[number] for one in of_ranks]
-                _gatherv(comm, data, job_ranges, layout, whole.get((number, k)))
+            _bring(comm, how, rows, ranges[number], places, layout, whole.get((number, k)))
+    records: dict[ColumnKey, np.ndarray] | None = {}
     if layouts:
-        _merge_up(comm, results)
+        records = _gather_records(comm, results, how, errors, of_ranks, whole)
+        if records is not None:
+            _merge_up(comm, results)
     if not comm.is_coordinator:
         return []
+    assert records is not None
+
+    def value(number: int, kept: JobResults, k: int) -> Any:
+        if k in kept.trees:
+            return kept.trees[k].root
+        rows = whole[number, k]
+        return Records(rows, records.get((number, k))) if k in kept.logs else rows
+
     return [
         CollectedResult(
             number,
-            [
-                kept.trees[k].root if k in kept.trees else whole[number, k]
-                for k in range(len(kept.parts))
-            ],
+            [value(number, kept, k) for k in range(len(kept.parts))],
             whole[number, None],
         )
         for number, kept in results.jobs.items()
     ]
+
+
+def _gather_records(
+    comm: Comm,
+    results: LocalResults,
+    how: str,
+    errors: RankErrors,
+    of_ranks: Sequence[RowRanges],
+    counts: Mapping[ColumnKey, np.ndarray],
+) -> dict[ColumnKey, np.ndarray] | None:
+    """Collect records on the coordinator, which has the counts of all frames.
+
+    Others return nothing, or None where the coordinator raises.
+    """
+    logs = {
+        (number, k): log for number, kept in results.jobs.items() for k, log in kept.logs.items()
+    }
+    if not logs:
+        return {}
+    own: Columns = {}
+    error: Exception | None = None
+    try:
+        own = {key: log.ordered().records for key, log in logs.items()}
+    except Exception as reason:
+        error = reason
+    empty = {key: None if records is None else records[:0] for key, records in own.items()}
+    whole: dict[ColumnKey, np.ndarray] = {}
+
+    def lay_out(of_each: list[Columns]) -> dict[ColumnKey, tuple[ColumnLayout, list[np.ndarray]]]:
+        layouts: dict[ColumnKey, tuple[ColumnLayout, list[np.ndarray]]] = {}
+        for key in logs:
+            alike = [records for one in of_each if (records := one[key]) is not None]
+            if not alike:
+                continue
+            for records in alike:
+                results.jobs[key[0]].parts[key[1]].check_rows_match(records, alike[0])
+            ends = np.concatenate([[0], np.cumsum(counts[key])])
+            places = []
+            for ranges in of_ranks:
+                rows = ranges[key[0]]
+                firsts = ends[rows[:, 0]]
+                places.append(np.column_stack([firsts, ends[rows.sum(axis=1)] - firsts]))
+            most = max(int(one[:, 1].sum()) for one in places)
+            layout = ColumnLayout(alike[0].shape[1:], alike[0].dtype, int(ends[-1]), most)
+            whole[key] = allocate((layout.n_rows, *layout.shape), layout.dtype)
+            layouts[key] = layout, places
+        return layouts
+
+    nothing: dict[ColumnKey, tuple[ColumnLayout, list[np.ndarray]]] | None = None
+    layouts = errors.combine(empty, error, lay_out, nothing)
+    if layouts is None:
+        return None
+    with comm.abort_on_error():
+        for key, (layout, places) in layouts.items():
+            _bring(comm, how, own[key], places[comm.rank], places, layout, whole.get(key))
+    return whole
+
+
+def _bring(
+    comm: Comm,
+    how: str,
+    rows: np.ndarray | None,
+    own: np.ndarray,
+    places: Sequence[np.ndarray],
+    layout: ColumnLayout,
+    whole: np.ndarray | None,
+) -> None:
+    """Bring rows to their places in `whole`: `own`, of all ranks `places` on the coordinator."""
+    data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
+    if how == "one-sided":
+        _put(comm, data, own, layout, whole)
+    else:
+        _gatherv(comm, data, places, layout, whole)
 
 
 def _layouts(
