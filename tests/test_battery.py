@@ -82,9 +82,10 @@ def test_files_that_are_written(file, universe, tmp_path):
 
 def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_path):
     protein = Battery.default(universe)
-    assert set(protein.analyses) == set(DEFAULTS["protein and name CA"])
+    assert set(protein.analyses) == {*DEFAULTS["protein and name CA"], "hbonds"}
     wet = Battery.default(paceline.Universe(*adk_in_water))
-    assert set(wet.analyses) == set(protein.analyses) | {"rdf-water"}
+    # It has neither bonds nor charges.
+    assert set(wet.analyses) == set(protein.analyses) - {"hbonds"} | {"rdf-water"}
     again = tmp_path / "again.toml"
     again.write_text(wet.to_toml(), encoding="utf-8")
     same = Battery.from_file(again, wet.universe)
@@ -137,6 +138,10 @@ NEEDED = {
         "select": ["name OE*", "name NZ"],
         "refgroup": ["name OE*", "name NZ"],
         "method": "soft_cut",
+    },
+    "hbonds": {
+        **{"select": "protein", "donors_sel": "name N", "hydrogens_sel": "name H"},
+        "acceptors_sel": "name O",
     },
     "rdf": {"g1": "name OW", "g2": "name HW1"},
 }

@@ -8,6 +8,7 @@ import paceline
 from paceline.analysis.dihedrals import ChiAngles, Ramachandran
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
 from paceline.cli.standard_commands import COMMANDS
@@ -17,6 +18,7 @@ CLASSES = {
     "ramachandran": Ramachandran,
     "chi": ChiAngles,
     "dssp": DSSP,
+    "hbonds": HydrogenBondAnalysis,
     "sasa": SASA,
     "pca": PCA,
 }

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
 from MDAnalysis.analysis import align, contacts, dihedrals, lineardensity, pca, rdf, rms
+from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from scipy.spatial.transform import Rotation
+from test_hydrogenbonds import Blinking, make
 
 import paceline
 import paceline.analysis.contacts
@@ -19,6 +21,7 @@ from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
@@ -344,3 +347,51 @@ def test_projections_of_frames_that_turn(theirs, tmp_path):
     np.testing.assert_allclose(variance, expected.results.variance[0], rtol=1e-4)
     ratios = [one.var(ddof=1) / variance for one in (space, found.results.projection)]
     check_row("projection after", *(f"{one:.2f}" for one in ratios), "paceline")
+
+
+def test_lifetimes_of_hydrogen_bonds(tmp_path):
+    made = Blinking(tmp_path, [[1, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
+    kinds = HydrogenBondAnalysis, hbond_analysis.HydrogenBondAnalysis
+    ours, theirs = (
+        kind(made.universe, hydrogens_sel="name H", acceptors_sel="name O").run() for kind in kinds
+    )
+    kept = ours.lifetime(tau_max=1)[1, 1]
+    right = ours.time_correlation(tau_max=1).correlation[1]
+    found = f"{right:.2f} (`time_correlation`), {kept:.2f} (`lifetime`)"
+    averaged = f"{theirs.lifetime(tau_max=1)[1, 1]:.2f} (`lifetime`)"
+    check_row("correlation of hydrogen bonds after one frame", averaged, found, "paceline")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("distance", "degrees"), [(2.9, 29), (3.4, 0)])
+def test_criteria_of_hydrogen_bonds(distance, degrees, tmp_path):
+    at = distance * np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees)), 0])
+    positions = np.array([[0, 0, 0], [1, 0, 0], at])
+    made = make(positions, names=["N", "H", "O"], bonds=[(0, 1)])
+    path = str(tmp_path / "one.xtc")
+    made.atoms.write(path)
+    options = {"hydrogens_sel": "name H", "acceptors_sel": "name O"}
+    kinds = {"MDAnalysis": hbond_analysis.HydrogenBondAnalysis(made, **options).run()}
+    ours = paceline.Universe(made._topology, path)
+    for name in ("mdanalysis", "baker_hubbard", "wernet_nilsson"):
+        kinds[name] = HydrogenBondAnalysis(ours, **options, criterion=name).run()
+    found = {name: len(one.results.hbonds) for name, one in kinds.items()}
+    topology = mdtraj.Topology()
+    residue = topology.add_residue("ALA", topology.add_chain())
+    for name in "NHO":
+        topology.add_atom(name, mdtraj.element.get_by_symbol(name), residue)
+    topology.add_bond(topology.atom(0), topology.atom(1))
+    traj = mdtraj.Trajectory(positions[None] / 10, topology)
+    theirs = {
+        "baker_hubbard": len(mdtraj.baker_hubbard(traj)),
+        "wernet_nilsson": len(mdtraj.wernet_nilsson(traj)[0]),
+    }
+    assert found == {"MDAnalysis": found["mdanalysis"], **found, **theirs}
+    words = ["bond" if found["MDAnalysis"] else "no bond"]
+    words += [f"`{name}` {'bond' if n else 'no bond'}" for name, n in theirs.items()]
+    check_row(
+        f"hydrogen at 1 Å, acceptor at {distance} Å and {degrees}° from it",
+        "; ".join(words),
+        "each of these, by `criterion`",
+        "a matter of definition",
+    )

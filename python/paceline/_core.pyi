@@ -21,6 +21,8 @@ __all__ = [
     "Encoder",
     "FileFormat",
     "HistoryHeader",
+    "HydrogenBonds",
+    "NearPairs",
     "NetcdfHeader",
     "NetcdfVariable",
     "NoJump",
@@ -520,6 +522,40 @@ class ContactMap:
 
 #: Columns of a group, and a label of each.
 _LabelledColumns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint32] | None]
+
+_Found: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64], tuple[int, str] | None]
+
+@final
+class HydrogenBonds:
+    """Finds hydrogen bonds: columns of donor, hydrogen and acceptor, Å, degrees.
+
+    `donors` are pairs of donors and hydrogens, or with a distance (Å) those within it in each
+    frame. With `parts`: a number of each donor, one of each acceptor, and between which bonds are.
+    """
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64] | None,
+        donors: tuple[NDArray[np.int64], NDArray[np.int64], float | None],
+        acceptors: NDArray[np.int64],
+        parts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None,
+        criterion: tuple[str, float, float],
+    ) -> HydrogenBonds: ...
+    def find(self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]) -> _Found: ...
+
+@final
+class NearPairs:
+    """Finds pairs of two groups, or of one, within `cutoff` (Å): places in both, and Å."""
+
+    def __new__(
+        cls,
+        columns: NDArray[np.int64] | None,
+        first: NDArray[np.int64],
+        second: NDArray[np.int64] | None,
+        cutoff: float,
+        periodic: bool,
+    ) -> NearPairs: ...
+    def find(self, positions: NDArray[np.float32], dimensions: NDArray[np.float32]) -> _Found: ...
 
 @final
 class Rdf:

@@ -18,6 +18,7 @@ from paceline.analysis.distances import (
 )
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
@@ -98,6 +99,10 @@ ANALYSES = {
     "DensityAnalysis": Case(
         lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
         lambda results: [results.counts, results.density.grid],
+    ),
+    "HydrogenBondAnalysis": Case(
+        lambda u: HydrogenBondAnalysis(u, between=["resid 1-90", "resid 40-214"], d_a_cutoff=3.5),
+        lambda results: [results.hbonds, results.counts, results.offsets],
     ),
     "InterRDF": Case(
         lambda u: InterRDF(u.select_atoms("name CA")[::-1], u.atoms[:700], norm="none"),

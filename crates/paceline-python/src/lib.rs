@@ -8,6 +8,7 @@ mod encoder;
 mod file_format;
 mod headers;
 mod reader;
+mod record_kernels;
 mod row_kernels;
 mod snapshot;
 mod snapshot_reading;
@@ -126,6 +127,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::reader::Reader;
+    #[pymodule_export]
+    use super::record_kernels::{HydrogenBonds, NearPairs};
     #[pymodule_export]
     use super::row_kernels::RowKernel;
     #[pymodule_export]

@@ -28,6 +28,7 @@ NAMES = {
     "density": "density.DensityAnalysis",
     "dssp": "dssp.DSSP",
     "gyration": "gyration.Gyration",
+    "hbonds": "hydrogenbonds.HydrogenBondAnalysis",
     "lineardensity": "lineardensity.LinearDensity",
     "pca": "pca.PCA",
     "ramachandran": "dihedrals.Ramachandran",
@@ -52,6 +53,8 @@ DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "ramachandran": {"select": "protein"},
         "pca": {"select": "protein and name CA", "align": True, "n_projected": 2},
     },
+    # If the topology has bonds and charges, by which donors and acceptors are known.
+    "protein and name N": {"hbonds": {"select": "protein"}},
     "nucleic and name P": {
         "rmsd-nucleic": {"analysis": "rmsd", "select": "nucleicbackbone"},
     },
@@ -172,7 +175,7 @@ class Battery:
         """
         descriptions: dict[str, Description] = {}
         for selection, found in DEFAULTS.items():
-            if _holds(universe, selection):
+            if _holds(universe, selection) and ("hbonds" not in found or _has_donors(universe)):
                 descriptions |= found
         if not descriptions:
             raise UnsupportedError(
@@ -477,6 +480,12 @@ def _holds(universe: Any, selection: str) -> bool:
         return len(universe.select_atoms(selection)) > 0
     except AttributeError:  # the topology has no names
         return False
+
+
+def _has_donors(universe: Any) -> bool:
+    """True if the topology has bonds and charges, by which donors and acceptors are known."""
+    bonds = getattr(universe._topology, "bonds", None)
+    return bonds is not None and len(bonds.values) > 0 and hasattr(universe.atoms, "charges")
 
 
 def _key(name: str) -> str:

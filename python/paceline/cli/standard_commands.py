@@ -113,6 +113,50 @@ COMMANDS = (
         ("adk.psf adk.dcd -o dssp.csv --plot dssp.png",),
     ),
     Command(
+        "hbonds",
+        "protein",
+        "hydrogen bonds: their number, and as .npz each of them",
+        "Number of hydrogen bonds in each frame; as .npz also each bond: frame, donor, hydrogen, "
+        "acceptor, distance (Å) and angle (degrees). Donors are known by bonds, hydrogens and "
+        "acceptors by mass and charge, of the selected atoms.",
+        (
+            "adk.psf adk.dcd -o hbonds.csv --plot hbonds.png",
+            'md.tpr md.xtc --select all --between protein "resname SOL" -o hbonds.npz',
+        ),
+        {
+            "between": {
+                "nargs": 2,
+                "default": None,
+                "metavar": "SELECTION",
+                "help": "only bonds between atoms of these two",
+            },
+            "donors_sel": {
+                "default": None,
+                "metavar": "SELECTION",
+                "help": "donors, which are then known by their distance from hydrogens",
+            },
+            "hydrogens_sel": {"default": None, "metavar": "SELECTION", "help": "hydrogens"},
+            "acceptors_sel": {"default": None, "metavar": "SELECTION", "help": "acceptors"},
+            "d_a_cutoff": {
+                "type": float,
+                "default": 3.0,
+                "metavar": "Å",
+                "help": "largest distance from donor to acceptor, Å [%(default)s]",
+            },
+            "d_h_a_angle_cutoff": {
+                "type": float,
+                "default": 150.0,
+                "metavar": "DEGREES",
+                "help": "smallest angle at the hydrogen [%(default)s]",
+            },
+            "criterion": {
+                "choices": ("mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"),
+                "default": "mdanalysis",
+                "help": "another criterion, which has its own limits [%(default)s]",
+            },
+        },
+    ),
+    Command(
         "sasa",
         "protein",
         "solvent-accessible surface area",

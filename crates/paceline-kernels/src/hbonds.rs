@@ -1,0 +1,606 @@
+//! Hydrogen bonds: donors, their hydrogens, and acceptors that meet a criterion in a frame.
+//!
+//! By the criterion of MDAnalysis, bonds, distances, angles and their order are those of its
+//! `HydrogenBondAnalysis`, to the last bit where the standard library's `atan2` is that of C.
+
+use std::f64::consts::PI;
+
+use super::cell::square;
+use super::check_len;
+use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
+use super::rows::Frames;
+use super::transform::Refused;
+use paceline_formats::error::{self, Error};
+
+/// Atoms that are nearer than this are no donor and acceptor of a bond, Å.
+const LEAST: f64 = 1.0;
+
+/// What makes a hydrogen bond: distances in Å, angles in degrees.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Criterion {
+    /// Donor and acceptor are at most so far apart, and the angle at the hydrogen is larger.
+    DonorHydrogenAcceptor { distance: f64, angle: f64 },
+    /// Hydrogen and acceptor are nearer, and the angle at the hydrogen is larger (Baker & Hubbard).
+    HydrogenAcceptor { distance: f64, angle: f64 },
+    /// Donor and acceptor are at most so far apart, and the angle at the donor, between hydrogen
+    /// and acceptor, is at most this (Luzar & Chandler; GROMACS).
+    AtDonor { distance: f64, angle: f64 },
+    /// Donor and acceptor are nearer than `distance` − `slope` δ², with the angle δ at the donor
+    /// (Wernet, Nilsson et al.).
+    Cone { distance: f64, slope: f64 },
+}
+
+impl Criterion {
+    /// The largest distance that is searched for, Å, and whether it is from hydrogens.
+    fn reach(&self) -> (f64, bool) {
+        match *self {
+            Criterion::HydrogenAcceptor { distance, .. } => (distance, true),
+            Criterion::DonorHydrogenAcceptor { distance, .. }
+            | Criterion::AtDonor { distance, .. }
+            | Criterion::Cone { distance, .. } => (distance, false),
+        }
+    }
+}
+
+/// Donors and hydrogens, and how they are known to belong together.
+#[derive(Debug, Clone)]
+pub struct Donors {
+    pub donors: Vec<u32>,
+    pub hydrogens: Vec<u32>,
+    /// None where they are pairs; else those within this distance are, in each frame, Å.
+    pub within: Option<f64>,
+}
+
+/// Atoms of the same number are alike; bonds are between the donors and acceptors of pairs of
+/// numbers that are allowed, `n_acceptors` for each number of donors.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    pub donors: Vec<u32>,
+    pub acceptors: Vec<u32>,
+    pub allowed: Vec<bool>,
+    pub n_acceptors: usize,
+}
+
+/// One bond: places in the analysis's atoms, Å, and degrees at the hydrogen.
+pub type Bond = ([u32; 3], f64, f64);
+
+/// Finds hydrogen bonds. Atoms are columns of a block.
+#[derive(Debug, Clone)]
+pub struct HydrogenBonds {
+    donors: Donors,
+    acceptors: Vec<u32>,
+    parts: Option<Parts>,
+    criterion: Criterion,
+    /// None where it is made anew for each frame.
+    probes: Option<Probes>,
+}
+
+/// The atoms from which acceptors are searched, donors or hydrogens, each once.
+#[derive(Debug, Clone, Default)]
+struct Probes {
+    atoms: Vec<u32>,
+    /// Pairs of each atom, by their numbers, and where they begin.
+    pairs: Vec<u32>,
+    begins: Vec<u32>,
+    /// Places of atoms and of acceptors between which bonds are searched.
+    searches: Vec<[Vec<u32>; 2]>,
+}
+
+impl HydrogenBonds {
+    /// # Errors
+    /// [`Error::Argument`] where lists do not belong together, or distances are none.
+    pub fn new(
+        donors: Donors,
+        acceptors: Vec<u32>,
+        parts: Option<Parts>,
+        criterion: Criterion,
+    ) -> error::Result<Self> {
+        if donors.within.is_none() {
+            check_len("hydrogens", donors.hydrogens.len(), donors.donors.len())?;
+        }
+        if let Some(parts) = &parts {
+            check_len("parts of donors", parts.donors.len(), donors.donors.len())?;
+            check_len("parts of acceptors", parts.acceptors.len(), acceptors.len())?;
+            let n_donors = parts.allowed.len() / parts.n_acceptors.max(1);
+            let is_known = parts.donors.iter().all(|&part| (part as usize) < n_donors)
+                && parts
+                    .acceptors
+                    .iter()
+                    .all(|&part| (part as usize) < parts.n_acceptors);
+            if !is_known {
+                return Err(Error::Argument("a part is not known".to_string()));
+            }
+        }
+        let is_length = |x: f64| x.is_finite() && x > 0.0;
+        if !(is_length(criterion.reach().0) && donors.within.is_none_or(is_length)) {
+            return Err(Error::Argument("expected distances above 0".to_string()));
+        }
+        let mut task = HydrogenBonds {
+            donors,
+            acceptors,
+            parts,
+            criterion,
+            probes: None,
+        };
+        if task.donors.within.is_none() {
+            let pairs: Vec<_> = (0..task.donors.donors.len() as u32)
+                .map(|k| [k, k])
+                .collect();
+            task.probes = Some(task.probes_of(&pairs));
+        }
+        Ok(task)
+    }
+
+    /// Find the bonds of each frame of a block, one after another in `bonds`, and count them; the
+    /// first frame that cannot be searched, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a block has no such atoms.
+    pub fn find(
+        &self,
+        frames: &Frames<'_>,
+        counts: &mut Vec<i64>,
+        bonds: &mut Vec<Bond>,
+    ) -> error::Result<Option<Refused>> {
+        let lists = [&self.donors.donors, &self.donors.hydrogens, &self.acceptors];
+        if let Some(&last) = lists.iter().copied().flatten().max()
+            && last as usize >= frames.n_atoms()
+        {
+            return Err(Error::Argument(format!(
+                "atom {last} is out of range for a block of {} atoms",
+                frames.n_atoms()
+            )));
+        }
+        let mut scratch = Scratch::default();
+        Ok(frames.try_each(|frame, dimensions| {
+            let before = bonds.len();
+            self.frame(frame.as_chunks().0, dimensions, &mut scratch, bonds)?;
+            counts.push((bonds.len() - before) as i64);
+            Ok(())
+        }))
+    }
+
+    fn frame(
+        &self,
+        frame: &[Point],
+        dimensions: [f32; 6],
+        scratch: &mut Scratch,
+        bonds: &mut Vec<Bond>,
+    ) -> Result<(), String> {
+        let (reach, from_hydrogens) = self.criterion.reach();
+        let most = self.donors.within.map_or(reach, |within| reach.max(within));
+        let cell = cell_for(dimensions, most, "the search for hydrogen bonds")?;
+        let Donors {
+            donors,
+            hydrogens,
+            within,
+        } = &self.donors;
+        let Scratch {
+            search,
+            found,
+            pairs,
+            hits,
+            places,
+        } = scratch;
+        pairs.clear();
+        let own = match *within {
+            None => None,
+            Some(cutoff) => {
+                let sizes = [donors.len(), hydrogens.len()];
+                let measure =
+                    Measure::new(cell, sizes, cutoff, || extent(frame, [donors, hydrogens]));
+                let all =
+                    [donors, hydrogens].map(|list| (0..list.len() as u32).collect::<Vec<_>>());
+                found.clear();
+                let some = [&all[0][..], &all[1][..]];
+                search.find(frame, &measure, None, [donors, hydrogens], some, found)?;
+                let at = |list: &[u32], place: u32| frame[list[place as usize] as usize];
+                in_order(found, places, |i, places| {
+                    measure.sort(at(donors, i), places, |j| at(hydrogens, j))?;
+                    pairs.extend(places.iter().map(|&(j, _)| [i, j]));
+                    Ok(())
+                })?;
+                Some(self.probes_of(pairs))
+            }
+        };
+        let probes = own.as_ref().or(self.probes.as_ref());
+        let probes = probes.ok_or("no donors are known")?;
+        let pair_of = |pair: u32| match within {
+            None => [donors[pair as usize], hydrogens[pair as usize]],
+            Some(_) => {
+                let [i, j] = pairs[pair as usize];
+                [donors[i as usize], hydrogens[j as usize]]
+            }
+        };
+        let sizes = [probes.pairs.len(), self.acceptors.len()];
+        let lists = [&probes.atoms[..], &self.acceptors];
+        let measure = Measure::new(cell, sizes, reach, || extent(frame, lists));
+        found.clear();
+        let least = (!from_hydrogens).then_some(LEAST);
+        for [from, to] in &probes.searches {
+            let columns = [&probes.atoms[..], &self.acceptors[..]];
+            search.find(frame, &measure, least, columns, [from, to], found)?;
+        }
+        hits.clear();
+        let rule = Rule::new(self.criterion);
+        for &Pair { i, j, distance } in found.iter() {
+            let acceptor = self.acceptors[j as usize];
+            let own = probes.begins[i as usize] as usize..probes.begins[i as usize + 1] as usize;
+            for &pair in &probes.pairs[own] {
+                let [donor, hydrogen] = pair_of(pair);
+                if acceptor == donor || acceptor == hydrogen {
+                    continue;
+                }
+                let atoms = [donor, hydrogen, acceptor].map(|atom| frame[atom as usize]);
+                finite(atoms[1])?;
+                if let Some((distance, angle)) = rule.apply(&measure, atoms, distance)? {
+                    hits.push((pair, j, distance, angle));
+                }
+            }
+        }
+        // Bonds of one hydrogen follow each other; their order among them is that of MDAnalysis.
+        hits.sort_unstable_by_key(|&(pair, j, ..)| (pair, j));
+        for of_pair in hits.chunk_by(|one, other| one.0 == other.0) {
+            let [donor, hydrogen] = pair_of(of_pair[0].0);
+            places.clear();
+            places.extend(
+                of_pair
+                    .iter()
+                    .zip(0_u32..)
+                    .map(|(&(_, j, ..), k)| (j, f64::from(k))),
+            );
+            let probe = if from_hydrogens { hydrogen } else { donor };
+            measure.sort(frame[probe as usize], places, |j| {
+                frame[self.acceptors[j as usize] as usize]
+            })?;
+            for &(j, k) in places.iter() {
+                let (_, _, distance, angle) = of_pair[k as usize];
+                let atoms = [donor, hydrogen, self.acceptors[j as usize]];
+                bonds.push((atoms, distance, angle));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sort pairs of places of donors and hydrogens by the atom from which is searched.
+    fn probes_of(&self, pairs: &[[u32; 2]]) -> Probes {
+        let (_, from_hydrogens) = self.criterion.reach();
+        let atom = |[i, j]: [u32; 2]| match from_hydrogens {
+            true => self.donors.hydrogens[j as usize],
+            false => self.donors.donors[i as usize],
+        };
+        let part = |i: u32| {
+            self.parts
+                .as_ref()
+                .map_or(0, |parts| parts.donors[i as usize])
+        };
+        // By part, too: an atom may have been given twice.
+        let mut keys: Vec<_> = (0..)
+            .zip(pairs)
+            .map(|(k, &pair)| (atom(pair), part(pair[0]), k))
+            .collect();
+        keys.sort_unstable();
+        let mut probes = Probes::default();
+        let mut parts = Vec::new();
+        let mut last = None;
+        for (atom, part, pair) in keys {
+            if last != Some((atom, part)) {
+                last = Some((atom, part));
+                probes.begins.push(probes.pairs.len() as u32);
+                probes.atoms.push(atom);
+                parts.push(part);
+            }
+            probes.pairs.push(pair);
+        }
+        probes.begins.push(probes.pairs.len() as u32);
+        let n_acceptors = self.acceptors.len() as u32;
+        let Some(rules) = &self.parts else {
+            let all = [
+                (0..probes.atoms.len() as u32).collect(),
+                (0..n_acceptors).collect(),
+            ];
+            probes.searches.push(all);
+            return probes;
+        };
+        for (part, allowed) in (0..).zip(rules.allowed.chunks(rules.n_acceptors.max(1))) {
+            let from: Vec<u32> = (0..)
+                .zip(&parts)
+                .filter(|(_, of)| **of == part)
+                .map(|(k, _)| k)
+                .collect();
+            let to = (0..n_acceptors).zip(&rules.acceptors);
+            let to: Vec<u32> = to
+                .filter(|(_, of)| allowed[**of as usize])
+                .map(|(k, _)| k)
+                .collect();
+            if !from.is_empty() && !to.is_empty() {
+                probes.searches.push([from, to]);
+            }
+        }
+        probes
+    }
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    search: Search,
+    found: Vec<Pair>,
+    pairs: Vec<[u32; 2]>,
+    /// Number of the pair, place of the acceptor, Å, degrees.
+    hits: Vec<(u32, u32, f64, f64)>,
+    places: Vec<(u32, f64)>,
+}
+
+/// Give the neighbours of each place of the first group to `task`, in the order of places.
+fn in_order(
+    found: &mut [Pair],
+    places: &mut Vec<(u32, f64)>,
+    mut task: impl FnMut(u32, &mut [(u32, f64)]) -> Result<(), String>,
+) -> Result<(), String> {
+    found.sort_unstable_by_key(|pair| (pair.i, pair.j));
+    for of_one in found.chunk_by(|one, other| one.i == other.i) {
+        places.clear();
+        places.extend(of_one.iter().map(|pair| (pair.j, pair.distance)));
+        task(of_one[0].i, places)?;
+    }
+    Ok(())
+}
+
+/// A criterion, and a cosine that tells most angles that do not meet it.
+struct Rule {
+    criterion: Criterion,
+    most: f64,
+}
+
+/// Part of a cosine by which rounding may change it.
+const ROUNDED: f64 = 1e-9;
+
+impl Rule {
+    fn new(criterion: Criterion) -> Self {
+        let most = match criterion {
+            Criterion::DonorHydrogenAcceptor { angle, .. }
+            | Criterion::HydrogenAcceptor { angle, .. } => angle.to_radians().cos() + ROUNDED,
+            _ => 2.0,
+        };
+        Rule { criterion, most }
+    }
+
+    /// Distance from donor to acceptor (Å) and angle at the hydrogen (degrees), if they are a bond,
+    /// given the distance from where it was searched.
+    fn apply(
+        &self,
+        measure: &Measure,
+        [donor, hydrogen, acceptor]: [Point; 3],
+        distance: f64,
+    ) -> Result<Option<(f64, f64)>, String> {
+        let to_donor = measure.difference(hydrogen, donor)?;
+        let to_acceptor = measure.difference(hydrogen, acceptor)?;
+        let at_hydrogen = || degrees(to_donor, to_acceptor);
+        let is_narrow = || {
+            let lengths = (square(to_donor) * square(to_acceptor)).sqrt();
+            dot(to_donor, to_acceptor) > self.most * lengths && lengths > 0.0
+        };
+        let from_donor = || -> Result<[f64; 3], String> { measure.difference(donor, acceptor) };
+        let at_donor = |to_acceptor| degrees(to_donor.map(|x| -x), to_acceptor);
+        Ok(match self.criterion {
+            Criterion::DonorHydrogenAcceptor { angle, .. } => {
+                if is_narrow() {
+                    return Ok(None);
+                }
+                let found = at_hydrogen();
+                (found > angle).then_some((distance, found))
+            }
+            Criterion::HydrogenAcceptor {
+                distance: limit,
+                angle,
+            } => {
+                if distance >= limit || is_narrow() {
+                    return Ok(None);
+                }
+                let found = at_hydrogen();
+                if found > angle {
+                    Some((square(from_donor()?).sqrt(), found))
+                } else {
+                    None
+                }
+            }
+            Criterion::AtDonor { angle, .. } => {
+                let found = at_donor(from_donor()?);
+                (found <= angle).then(|| (distance, at_hydrogen()))
+            }
+            Criterion::Cone {
+                distance: limit,
+                slope,
+            } => {
+                let found = at_donor(from_donor()?);
+                (distance < limit - slope * found * found).then(|| (distance, at_hydrogen()))
+            }
+        })
+    }
+}
+
+fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+/// The angle between two vectors, degrees, as MDAnalysis computes it.
+fn degrees(a: [f64; 3], b: [f64; 3]) -> f64 {
+    let cross = [
+        a[1] * b[2] - a[2] * b[1],
+        -a[0] * b[2] + a[2] * b[0],
+        a[0] * b[1] - a[1] * b[0],
+    ];
+    square(cross).sqrt().atan2(dot(a, b)) * (180.0 / PI)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+    use crate::tests::Random;
+
+    const NONE: [f32; 6] = [0.0; 6];
+    const MDANALYSIS: Criterion = Criterion::DonorHydrogenAcceptor {
+        distance: 3.0,
+        angle: 150.0,
+    };
+
+    fn bonded(within: Option<f64>) -> Donors {
+        Donors {
+            donors: vec![0],
+            hydrogens: vec![1],
+            within,
+        }
+    }
+
+    fn found(task: &HydrogenBonds, frame: &[f32], cell: [f32; 6]) -> Result<Vec<Bond>, String> {
+        let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
+        let (mut counts, mut bonds) = (Vec::new(), Vec::new());
+        match task
+            .find(&frames, &mut counts, &mut bonds)
+            .expect("a block")
+        {
+            Some((_, reason)) => Err(reason),
+            None => Ok(bonds),
+        }
+    }
+
+    /// A donor at the origin, its hydrogen 1 Å away along x, and an acceptor.
+    fn frame(distance: f64, degrees_at_donor: f64) -> Vec<f32> {
+        let (sin, cos) = degrees_at_donor.to_radians().sin_cos();
+        let acceptor = [distance * cos, distance * sin, 0.0].map(|x| x as f32);
+        [&[0.0, 0.0, 0.0, 1.0, 0.0, 0.0], &acceptor[..]].concat()
+    }
+
+    #[test]
+    fn each_criterion_is_that_of_its_authors() {
+        let baker = Criterion::HydrogenAcceptor {
+            distance: 2.5,
+            angle: 120.0,
+        };
+        let luzar = Criterion::AtDonor {
+            distance: 3.5,
+            angle: 30.0,
+        };
+        let wernet = Criterion::Cone {
+            distance: 3.3,
+            slope: 0.00044,
+        };
+        // Distance and angle at the donor; angles at the hydrogen are 180, 156.6, 136, 115, 180°.
+        for (distance, degrees, wanted) in [
+            (2.9, 0.0, [true, true, true, true]),
+            (2.9, 15.0, [true, true, true, true]),
+            (2.9, 29.0, [false, true, true, true]),
+            (2.9, 31.0, [false, true, false, false]),
+            (3.2, 0.0, [false, true, true, true]),
+            (3.4, 0.0, [false, true, true, false]),
+            (3.2, 20.0, [false, true, true, false]),
+            (3.6, 0.0, [false, false, false, false]),
+            (1.5, 55.0, [false, false, false, true]),
+            (1.0, 0.0, [false, false, false, false]),
+        ] {
+            let frame = frame(distance, degrees);
+            let all = [MDANALYSIS, baker, luzar, wernet].map(|criterion| {
+                let task = HydrogenBonds::new(bonded(None), vec![2], None, criterion);
+                let bonds = found(&task.expect("atoms"), &frame, NONE).expect("a frame");
+                if let [(atoms, length, _)] = bonds[..] {
+                    assert_eq!(atoms, [0, 1, 2]);
+                    assert!((length - distance).abs() < 1e-6);
+                }
+                bonds.len() == 1
+            });
+            if distance == 1.5 {
+                // Nearer than the donor's hydrogen allows: only cones do not mind.
+                assert_eq!(all[2..], [false, wanted[3]], "{distance} Å, {degrees}°");
+            } else {
+                assert_eq!(all, wanted, "{distance} Å, {degrees}°");
+            }
+        }
+    }
+
+    #[test]
+    fn images_of_atoms_do_not_matter() {
+        let mut random = Random(72);
+        for cell in [
+            [20.0, 24.0, 28.0, 90.0, 90.0, 90.0],
+            [30.0, 30.0, 30.0, 60.0, 60.0, 90.0],
+            [31.0, 23.0, 27.0, 80.0, 100.0, 115.0],
+        ] {
+            let vectors = *Cell::new(cell).expect("a cell").vectors();
+            for _ in 0..50 {
+                let mut atoms = frame(2.8, 10.0);
+                for atom in atoms.as_chunks_mut::<3>().0 {
+                    let images = random.vector::<3>().map(|x| (2.4 * x).round());
+                    for (k, x) in atom.iter_mut().enumerate() {
+                        *x += (0..3)
+                            .map(|axis| images[axis] * vectors[axis][k])
+                            .sum::<f64>() as f32;
+                    }
+                }
+                for within in [None, Some(1.2)] {
+                    let task = HydrogenBonds::new(bonded(within), vec![2], None, MDANALYSIS);
+                    let bonds = found(&task.expect("atoms"), &atoms, cell).expect("a cell");
+                    assert_eq!(bonds.len(), 1, "{cell:?}");
+                    assert!((bonds[0].1 - 2.8).abs() < 1e-4);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_and_atoms_that_are_given_twice() {
+        // Two donors with a hydrogen each, which share an acceptor; the first is given twice.
+        let frame = [
+            0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 5.6, 0.0, 0.0, 4.6, 0.0, 0.0, 2.8, 0.0, 0.0,
+        ];
+        let donors = Donors {
+            donors: vec![2, 0, 0],
+            hydrogens: vec![3, 1, 1],
+            within: None,
+        };
+        let names = |parts| {
+            let task = HydrogenBonds::new(donors.clone(), vec![4, 0], parts, MDANALYSIS);
+            let bonds = found(&task.expect("atoms"), &frame, NONE).expect("a frame");
+            bonds.iter().map(|bond| bond.0).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None), [[2, 3, 4], [0, 1, 4], [0, 1, 4]]);
+        let parts = |allowed| Parts {
+            donors: vec![1, 0, 0],
+            acceptors: vec![1, 0],
+            allowed,
+            n_acceptors: 2,
+        };
+        assert_eq!(
+            names(Some(parts(vec![true, false, true, true]))),
+            [[2, 3, 4]]
+        );
+        assert!(names(Some(parts(vec![false; 4]))).is_empty());
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let task = |donors, criterion| HydrogenBonds::new(donors, vec![2], None, criterion);
+        let two = Donors {
+            hydrogens: vec![1, 2],
+            ..bonded(None)
+        };
+        assert!(task(two, MDANALYSIS).is_err());
+        assert!(task(bonded(Some(0.0)), MDANALYSIS).is_err());
+        let none = Criterion::AtDonor {
+            distance: -1.0,
+            angle: 30.0,
+        };
+        assert!(task(bonded(None), none).is_err());
+        let task = task(bonded(None), MDANALYSIS).expect("atoms");
+        for lost in [0, 3, 6] {
+            let mut frame = frame(2.8, 5.0);
+            frame[lost] = f32::NAN;
+            assert!(found(&task, &frame, NONE).is_err_and(|reason| reason.contains("finite")));
+        }
+        let frames = Frames::new(&[0.0; 6], 2, &NONE).expect("a frame");
+        assert!(
+            task.find(&frames, &mut Vec::new(), &mut Vec::new())
+                .is_err()
+        );
+    }
+}

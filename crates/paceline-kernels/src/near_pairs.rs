@@ -1,0 +1,919 @@
+//! Pairs of atoms of two groups within a distance: the pairs, distances and order of
+//! `MDAnalysis.lib.distances.capped_distance`, to the last bit.
+//!
+//! Atoms of the smaller group are sorted into boxes of the cell, in single precision and with room
+//! for rounding; of the larger group only those are looked at whose box is near any of these. What
+//! may be near is then measured as MDAnalysis measures it.
+
+use super::cell::{ApplyPbc, Cell, SLACK, is_placeholder, nearest_in, nearest_of_27, square};
+use super::qcp::Matrix3;
+use super::rdf::are_searched_by_cells;
+use super::rows::{Frames, cell_or_none};
+use super::transform::Refused;
+use paceline_formats::error::{self, Error};
+
+/// Boxes, at most: so many, or so many for each atom that is sorted into them.
+const BOXES: (usize, usize) = (8192, 32);
+/// Positions so many cells away are put into the cell before their box is found.
+const FEW_CELLS: f32 = 16.0;
+/// Marks boxes without atoms nearby.
+const FAR: u8 = 0;
+
+/// A position, in single precision.
+pub type Point = [f32; 3];
+
+/// Two atoms that are near each other: their places in the two groups, and how far apart, Å.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair {
+    pub i: u32,
+    pub j: u32,
+    pub distance: f64,
+}
+
+/// How MDAnalysis rounds the distances of one frame, and in which order it finds them.
+#[derive(Debug, Clone)]
+pub struct Measure {
+    cell: Option<Cell>,
+    pbc: Option<ApplyPbc>,
+    edges: Point,
+    /// Subtracted from positions of a frame without a cell.
+    origin: Point,
+    /// None where it compares all pairs.
+    lists: Option<Lists>,
+    cutoff: f64,
+}
+
+impl Measure {
+    /// For groups of such `sizes`; `extent` gives the least and largest coordinates of both, which
+    /// matter where there is no cell.
+    pub fn new(
+        cell: Option<Cell>,
+        sizes: [usize; 2],
+        cutoff: f64,
+        extent: impl FnOnce() -> [Point; 2],
+    ) -> Self {
+        let Some(of) = cell else {
+            let [low, high] = extent();
+            let size: Point = std::array::from_fn(|k| high[k] - low[k]);
+            let by_lists = are_searched_by_cells(sizes, cutoff, size);
+            let margin = (0.1 * cutoff) as f32;
+            let longest = size.into_iter().fold((2.0 * cutoff) as f32, f32::max);
+            let edge = longest + (2.2 * cutoff) as f32;
+            let mut vectors = [[0.0; 3]; 3];
+            for (axis, vector) in vectors.iter_mut().enumerate() {
+                vector[axis] = f64::from(edge);
+            }
+            return Measure {
+                cell: None,
+                pbc: None,
+                edges: [0.0; 3],
+                origin: if by_lists {
+                    low.map(|x| x - margin)
+                } else {
+                    [0.0; 3]
+                },
+                lists: by_lists.then(|| Lists::new(&vectors, cutoff, false)),
+                cutoff,
+            };
+        };
+        let vectors = of.vectors();
+        let extent = |k: usize| {
+            let column = vectors.map(|vector| vector[k] as f32);
+            column.into_iter().fold(f32::MIN, f32::max)
+                - column.into_iter().fold(f32::MAX, f32::min)
+        };
+        let edges = std::array::from_fn(|k| vectors[k][k] as f32);
+        let size = if of.is_oblique() {
+            std::array::from_fn(extent)
+        } else {
+            edges
+        };
+        let by_lists = are_searched_by_cells(sizes, cutoff, size);
+        Measure {
+            cell,
+            pbc: Some(ApplyPbc::new(vectors)),
+            edges,
+            origin: [0.0; 3],
+            lists: by_lists.then(|| Lists::new(vectors, cutoff, true)),
+            cutoff,
+        }
+    }
+
+    /// The position from which distances are measured.
+    ///
+    /// # Errors
+    /// One sentence where single precision cannot put it into the cell.
+    fn placed(&self, x: Point) -> Result<Point, String> {
+        match (&self.pbc, &self.cell) {
+            (Some(pbc), Some(cell)) if cell.is_oblique() || self.lists.is_some() => in_cell(pbc, x),
+            _ => Ok(std::array::from_fn(|k| x[k] - self.origin[k])),
+        }
+    }
+
+    /// Square of the distance between two positions that were placed, Å².
+    fn square(&self, a: Point, b: Point) -> f64 {
+        let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
+        match &self.cell {
+            None => square(d),
+            Some(cell) if cell.is_oblique() => nearest_of_27(cell)(d),
+            Some(_) if self.lists.is_none() => nearest_in(self.edges)(d),
+            Some(_) => square(std::array::from_fn(|k| {
+                let half = f64::from(0.5 * self.edges[k]);
+                if d[k] > half {
+                    d[k] - f64::from(self.edges[k])
+                } else if d[k] <= -half {
+                    d[k] + f64::from(self.edges[k])
+                } else {
+                    d[k]
+                }
+            })),
+        }
+    }
+
+    /// The distance of two positions, Å, if it is within the cutoff.
+    fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
+        let square = self.square(self.placed(a)?, self.placed(b)?);
+        let distance = square.sqrt();
+        let is_within = match self.lists {
+            Some(_) => square <= self.cutoff * self.cutoff,
+            None => distance <= self.cutoff,
+        };
+        Ok(is_within.then_some(distance))
+    }
+
+    /// The shortest image of the difference of two positions, as `calc_angles` rounds it.
+    pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
+        let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
+        Ok(match (&self.cell, &self.pbc) {
+            (Some(cell), Some(pbc)) if cell.is_oblique() => {
+                let d = plain(in_cell(pbc, from)?, in_cell(pbc, to)?);
+                if cell.is_near(d) {
+                    d
+                } else {
+                    shortest_of_27(cell, d)
+                }
+            }
+            (Some(_), _) => {
+                let d: [f64; 3] = plain(from, to);
+                std::array::from_fn(|k| {
+                    let edges_apart = f64::from(1.0 / self.edges[k]) * d[k];
+                    f64::from(self.edges[k]) * (edges_apart - edges_apart.round())
+                })
+            }
+            _ => plain(from, to),
+        })
+    }
+
+    /// Put places `j` in the second group, all near one position, in the order in which MDAnalysis
+    /// finds them. `position` is that of a place.
+    pub fn sort(
+        &self,
+        at: Point,
+        places: &mut [(u32, f64)],
+        position: impl Fn(u32) -> Point,
+    ) -> Result<(), String> {
+        if places.len() < 2 {
+            return Ok(());
+        }
+        let Some(lists) = &self.lists else {
+            places.sort_unstable_by_key(|&(j, _)| j);
+            return Ok(());
+        };
+        let home = lists.cell(self.placed(at)?);
+        let mut keys = Vec::with_capacity(places.len());
+        for &(j, distance) in &*places {
+            let rank = lists.rank(home, lists.cell(self.placed(position(j))?));
+            keys.push((rank, std::cmp::Reverse(j), distance));
+        }
+        keys.sort_unstable_by_key(|&(rank, j, _)| (rank, j));
+        for (place, (_, j, distance)) in places.iter_mut().zip(keys) {
+            *place = (j.0, distance);
+        }
+        Ok(())
+    }
+}
+
+/// The cell of a frame in which pairs within `cutoff` (Å) are searched; none where it has none.
+///
+/// # Errors
+/// One sentence where lengths and angles make no cell, or one that is lower than the cutoff.
+pub(crate) fn cell_for(
+    dimensions: [f32; 6],
+    cutoff: f64,
+    needed_by: &str,
+) -> Result<Option<Cell>, String> {
+    if is_placeholder(dimensions) {
+        return Ok(None);
+    }
+    let cell = cell_or_none(dimensions, needed_by)?;
+    match cell {
+        Some(cell) if 4.0 * cell.near() < cutoff * cutoff => Err(format!(
+            "the shortest height of the cell is {:.3} Å, and pairs up to {cutoff} Å are searched",
+            2.0 * cell.near().sqrt()
+        )),
+        _ => Ok(cell),
+    }
+}
+
+/// Pairs of atoms of two groups, or of one, that are near each other in each frame.
+#[derive(Debug, Clone)]
+pub struct PairList {
+    first: Vec<u32>,
+    /// None where it is the first again: each pair comes once, the earlier place first.
+    second: Option<Vec<u32>>,
+    cutoff: f64,
+    periodic: bool,
+}
+
+impl PairList {
+    /// Pairs within `cutoff` (Å); of nearest images in frames that have a cell, if `periodic`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the cutoff is none.
+    pub fn new(
+        first: Vec<u32>,
+        second: Option<Vec<u32>>,
+        cutoff: f64,
+        periodic: bool,
+    ) -> error::Result<Self> {
+        if !(cutoff.is_finite() && cutoff > 0.0) {
+            return Err(Error::Argument(format!("{cutoff} Å is no cutoff")));
+        }
+        Ok(PairList {
+            first,
+            second,
+            cutoff,
+            periodic,
+        })
+    }
+
+    /// Find the pairs of each frame of a block, in the order of places, and count them; the first
+    /// frame that cannot be searched, and why.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a block has no such atoms.
+    pub fn find(
+        &self,
+        frames: &Frames<'_>,
+        counts: &mut Vec<i64>,
+        pairs: &mut Vec<Pair>,
+    ) -> error::Result<Option<Refused>> {
+        let second = self.second.as_ref().unwrap_or(&self.first);
+        let last = self.first.iter().chain(second).max();
+        if last.is_some_and(|&last| last as usize >= frames.n_atoms()) {
+            return Err(Error::Argument("an atom is out of range".to_string()));
+        }
+        let all = [&self.first, second].map(|list| (0..list.len() as u32).collect::<Vec<_>>());
+        let sizes = [self.first.len(), second.len()];
+        let mut search = Search::default();
+        let mut found = Vec::new();
+        Ok(frames.try_each(|frame, dimensions| {
+            let frame = frame.as_chunks().0;
+            let cell = match self.periodic {
+                true => cell_for(dimensions, self.cutoff, "pbc=True")?,
+                false => None,
+            };
+            let measure = Measure::new(cell, sizes, self.cutoff, || {
+                extent(frame, [&self.first, second])
+            });
+            found.clear();
+            let columns = [&self.first[..], &second[..]];
+            search.find(
+                frame,
+                &measure,
+                None,
+                columns,
+                [&all[0], &all[1]],
+                &mut found,
+            )?;
+            if self.second.is_none() {
+                found.retain(|pair| pair.i < pair.j);
+            }
+            found.sort_unstable_by_key(|pair| (pair.i, pair.j));
+            counts.push(found.len() as i64);
+            pairs.extend_from_slice(&found);
+            Ok(())
+        }))
+    }
+}
+
+/// Least and largest coordinates of two groups, Å.
+pub(crate) fn extent(frame: &[Point], lists: [&[u32]; 2]) -> [Point; 2] {
+    let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
+    for &atom in lists.into_iter().flatten() {
+        let x = frame[atom as usize];
+        extent[0] = std::array::from_fn(|k| extent[0][k].min(x[k]));
+        extent[1] = std::array::from_fn(|k| extent[1][k].max(x[k]));
+    }
+    extent
+}
+
+fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
+    pbc.apply(x)
+        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
+}
+
+/// The shortest of a difference and its 26 images, in the order of MDAnalysis.
+fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
+    let [a, b, c] = *cell.vectors();
+    let mut best = (f64::from(f32::MAX), d);
+    for i in [-1.0, 0.0, 1.0] {
+        let x = d[0] + a[0] * i;
+        for j in [-1.0, 0.0, 1.0] {
+            let (x, y) = (x + b[0] * j, d[1] + b[1] * j);
+            for k in [-1.0, 0.0, 1.0] {
+                let image = [x + c[0] * k, y + c[1] * k, d[2] + c[2] * k];
+                if square(image) < best.0 {
+                    best = (square(image), image);
+                }
+            }
+        }
+    }
+    best.1
+}
+
+/// MDAnalysis's cell lists, by which it orders what it finds.
+#[derive(Debug, Clone)]
+struct Lists {
+    n: [i64; 3],
+    periodic: [bool; 3],
+    /// Edges of a list's cell, and tilts: b over y, c over y and over x.
+    sizes: [f64; 3],
+    tilts: [f64; 3],
+}
+
+impl Lists {
+    fn new(vectors: &Matrix3, cutoff: f64, periodic: bool) -> Self {
+        let [a, b, c] = *vectors;
+        let volume = a[0] * b[1] * c[2];
+        let face = [b[1] * c[2], b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
+        let widths = [
+            volume / square(face).sqrt(),
+            b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt(),
+            c[2],
+        ];
+        let least = f64::from((f64::from((cutoff as f32).max(1.0)) + 0.001) as f32);
+        let (few, most) = (if periodic { 3 } else { 2 }, 1290.0);
+        let n = widths.map(|width| match (width / least).floor().min(most) as i64 {
+            n if n <= few => 1,
+            n => n,
+        });
+        Lists {
+            periodic: n.map(|n| periodic && n > 1),
+            sizes: std::array::from_fn(|k| vectors[k][k] / n[k] as f64),
+            tilts: [b[0] / b[1], c[1] / c[2], c[0] / c[2]],
+            n,
+        }
+    }
+
+    fn cell(&self, x: Point) -> [i64; 3] {
+        let [x, y, z] = x.map(f64::from);
+        let y = y - z * self.tilts[1];
+        let along = [x - y * self.tilts[0] - z * self.tilts[2], y, z];
+        std::array::from_fn(|k| ((along[k] / self.sizes[k]) as i64).rem_euclid(self.n[k]))
+    }
+
+    /// Place of a cell among those around another one; the last for any that is not.
+    fn rank(&self, home: [i64; 3], other: [i64; 3]) -> usize {
+        let offset = |k: usize| {
+            let offset = other[k] - home[k];
+            match self.periodic[k] {
+                true if offset == self.n[k] - 1 => -1,
+                true if offset == 1 - self.n[k] => 1,
+                _ => offset,
+            }
+        };
+        let offsets = [0, 1, 2].map(offset);
+        if offsets.iter().any(|offset| offset.abs() > 1) {
+            return 27;
+        }
+        let [x, y, z] = offsets.map(|offset| (offset + 1) as usize);
+        9 * x + 3 * y + z
+    }
+}
+
+/// Searches pairs of two groups, frame after frame.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    boxes: Boxes,
+    near: Vec<u32>,
+    found: Vec<[u32; 2]>,
+}
+
+impl Search {
+    /// Add pairs within the measure's cutoff and farther than `least` (Å, if given) to `pairs`, in
+    /// any order: of the places `first` and `second` in two groups of such columns of the frame.
+    ///
+    /// # Errors
+    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    pub fn find(
+        &mut self,
+        frame: &[Point],
+        measure: &Measure,
+        least: Option<f64>,
+        columns: [&[u32]; 2],
+        [first, second]: [&[u32]; 2],
+        pairs: &mut Vec<Pair>,
+    ) -> Result<(), String> {
+        self.found.clear();
+        let swapped = first.len() < second.len();
+        let (few, many) = if swapped {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        let [of_few, of_many] = if swapped {
+            columns
+        } else {
+            [columns[1], columns[0]]
+        };
+        let at = |columns: &[u32], place: u32| frame[columns[place as usize] as usize];
+        self.boxes.fill(measure, few, |place| at(of_few, place))?;
+        self.boxes
+            .near(many, |place| at(of_many, place), &mut self.near)?;
+        for &place in &self.near {
+            let x = at(of_many, place);
+            self.boxes
+                .search(x, |other| self.found.push([place, other]))?;
+        }
+        if self.boxes.repeats {
+            self.found.sort_unstable();
+            self.found.dedup();
+        }
+        for &[many, few] in &self.found {
+            let [i, j] = if swapped { [few, many] } else { [many, few] };
+            let (a, b) = (at(columns[0], i), at(columns[1], j));
+            if let Some(distance) = measure.within(a, b)?
+                && least.is_none_or(|least| distance > least)
+            {
+                pairs.push(Pair { i, j, distance });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Atoms of a group, sorted into boxes along the vectors of the cell, or of the room they take up.
+#[derive(Debug, Clone, Default)]
+struct Boxes {
+    pbc: Option<ApplyPbc>,
+    vectors: Matrix3,
+    /// Numbers of boxes along each vector for a position, relative to the origin.
+    inverse: Matrix3,
+    origin: [f64; 3],
+    n: [i64; 3],
+    /// Boxes within reach, on each side.
+    reach: [i64; 3],
+    /// True where a box may be reached in two ways.
+    repeats: bool,
+    /// Square of the largest distance, rounding included, Å².
+    most: f32,
+    /// Index at which the atoms of each box begin, and the end.
+    begins: Vec<u32>,
+    places: Vec<u32>,
+    points: Vec<Point>,
+    /// Of each box, whether it or one within reach has atoms.
+    marks: Vec<u8>,
+    keys: Vec<u32>,
+}
+
+impl Boxes {
+    fn fill(
+        &mut self,
+        measure: &Measure,
+        places: &[u32],
+        at: impl Fn(u32) -> Point,
+    ) -> Result<(), String> {
+        self.pbc.clone_from(&measure.pbc);
+        let mut points = Vec::with_capacity(places.len());
+        let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
+        let mut largest = 0.0_f32;
+        for &place in places {
+            let x = finite(at(place))?;
+            largest = x.iter().fold(largest, |most, x| most.max(x.abs()));
+            let x = self.home(x)?;
+            extent[0] = std::array::from_fn(|k| extent[0][k].min(x[k]));
+            extent[1] = std::array::from_fn(|k| extent[1][k].max(x[k]));
+            points.push(x);
+        }
+        self.lay_out(measure, points.len(), extent, largest);
+        self.keys.clear();
+        let n_boxes = self.n.iter().product::<i64>() as usize;
+        self.begins.clear();
+        self.begins.resize(n_boxes + 1, 0);
+        for &x in &points {
+            let key = self.index(self.cell(x));
+            self.keys.push(key as u32);
+            self.begins[key + 1] += 1;
+        }
+        for k in 1..=n_boxes {
+            self.begins[k] += self.begins[k - 1];
+        }
+        self.places.clear();
+        self.places.resize(points.len(), 0);
+        self.points.clear();
+        self.points.resize(points.len(), [0.0; 3]);
+        // Each begin moves to the end of its box, which is where the next one begins.
+        for ((&key, &place), x) in self.keys.iter().zip(places).zip(points) {
+            let to = self.begins[key as usize] as usize;
+            (self.places[to], self.points[to]) = (place, x);
+            self.begins[key as usize] += 1;
+        }
+        self.begins.copy_within(0..n_boxes, 1);
+        self.begins[0] = 0;
+        Ok(())
+    }
+
+    /// Choose the boxes.
+    fn lay_out(&mut self, measure: &Measure, n_atoms: usize, extent: [Point; 2], largest: f32) {
+        let rounded = 1e-5 + 8.0 * f64::from(f32::EPSILON);
+        let most = |vectors: &Matrix3| {
+            vectors
+                .iter()
+                .flatten()
+                .fold(0.0, |m: f64, x| m.max(x.abs()))
+        };
+        let (vectors, margin) = match &measure.cell {
+            Some(cell) => {
+                self.origin = [0.0; 3];
+                let longest = most(cell.vectors());
+                let far = 8.0 * f64::from(f32::EPSILON) * f64::from(largest);
+                (*cell.vectors(), 1e-3 + 4.0 * SLACK * longest + far)
+            }
+            None => {
+                let far = f64::from(largest.max(1.0)) * rounded;
+                let room = measure.cutoff + 1e-3 + far;
+                let mut vectors = [[0.0; 3]; 3];
+                for axis in 0..3 {
+                    let [low, high] = extent.map(|x| f64::from(x[axis]));
+                    let (low, high) = if n_atoms == 0 {
+                        (0.0, 0.0)
+                    } else {
+                        (low, high)
+                    };
+                    self.origin[axis] = low - room;
+                    vectors[axis][axis] = high - low + 2.0 * room;
+                }
+                (vectors, 1e-3 + far)
+            }
+        };
+        let reach = measure.cutoff + margin;
+        self.most = (reach * reach) as f32;
+        let [a, b, c] = vectors;
+        let volume = a[0] * b[1] * c[2];
+        let face = [b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
+        let heights = [
+            volume / square(face).sqrt(),
+            b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt(),
+            c[2],
+        ];
+        let limit = BOXES.0.max(BOXES.1 * n_atoms) as f64;
+        let mut n = heights.map(|height| (height / reach).floor().clamp(1.0, 1e6));
+        while n.iter().product::<f64>() > limit {
+            let most = n.into_iter().fold(0.0, f64::max);
+            n = n.map(|n| {
+                if n == most {
+                    (0.8 * n).floor().max(1.0)
+                } else {
+                    n
+                }
+            });
+        }
+        self.n = n.map(|n| n as i64);
+        self.reach = std::array::from_fn(|k| (reach * n[k] / heights[k]).ceil() as i64);
+        self.repeats = self.pbc.is_some() && (0..3).any(|k| 2 * self.reach[k] + 1 > self.n[k]);
+        self.vectors = vectors;
+        let over = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
+        let b_in_a = -b[0] * over[0] * over[1];
+        self.inverse = [
+            [over[0], b_in_a, (-b_in_a * c[1] - c[0] * over[0]) * over[2]],
+            [0.0, over[1], -c[1] * over[1] * over[2]],
+            [0.0, 0.0, over[2]],
+        ];
+        for (row, n) in self.inverse.iter_mut().zip(n) {
+            *row = row.map(|x| x * n);
+        }
+    }
+
+    /// The position in the cell, if there is one.
+    fn home(&self, x: Point) -> Result<Point, String> {
+        match &self.pbc {
+            Some(pbc) => in_cell(pbc, x),
+            None => Ok(x),
+        }
+    }
+
+    /// The box of a position in the cell; one beyond the edge counts to the box there.
+    fn cell(&self, x: Point) -> [i64; 3] {
+        let x: [f64; 3] = std::array::from_fn(|k| f64::from(x[k]) - self.origin[k]);
+        std::array::from_fn(|k| {
+            let [u, v, w] = self.inverse[k];
+            // What is no number counts as 0.
+            ((u * x[0] + v * x[1] + w * x[2]).floor() as i64).clamp(0, self.n[k] - 1)
+        })
+    }
+
+    fn index(&self, [i, j, k]: [i64; 3]) -> usize {
+        (i + self.n[0] * (j + self.n[1] * k)) as usize
+    }
+
+    /// Collect the places that may be near an atom in the boxes.
+    fn near(
+        &mut self,
+        places: &[u32],
+        at: impl Fn(u32) -> Point,
+        near: &mut Vec<u32>,
+    ) -> Result<(), String> {
+        near.clear();
+        if self.places.is_empty() {
+            return Ok(());
+        }
+        let covers_all = (0..3).all(|k| 2 * self.reach[k] + 1 >= self.n[k]);
+        if places.len() < 2 * self.places.len() || covers_all {
+            near.extend_from_slice(places);
+            return places
+                .iter()
+                .try_for_each(|&place| finite(at(place)).map(|_| ()));
+        }
+        self.mark();
+        let rough = Rough::new(self);
+        for &place in places {
+            let x = finite(at(place))?;
+            let is_near = match rough.index(x) {
+                Some(index) => self.marks[index] != FAR,
+                None => rough.is_periodic,
+            };
+            if is_near {
+                near.push(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Mark boxes within reach of one that has atoms.
+    fn mark(&mut self) {
+        self.marks.clear();
+        self.marks.resize(self.begins.len() - 1, FAR);
+        for k in 0..self.n[2] {
+            for j in 0..self.n[1] {
+                for i in 0..self.n[0] {
+                    let at = self.index([i, j, k]);
+                    if self.begins[at] == self.begins[at + 1] {
+                        continue;
+                    }
+                    for dk in -self.reach[2]..=self.reach[2] {
+                        for dj in -self.reach[1]..=self.reach[1] {
+                            let (j, k) = (j + dj, k + dk);
+                            if self.pbc.is_none() && !(self.holds(1, j) && self.holds(2, k)) {
+                                continue;
+                            }
+                            let row = [0, j.rem_euclid(self.n[1]), k.rem_euclid(self.n[2])];
+                            let row = self.index(row);
+                            for di in -self.reach[0]..=self.reach[0] {
+                                if self.pbc.is_some() || self.holds(0, i + di) {
+                                    let i = (i + di).rem_euclid(self.n[0]) as usize;
+                                    self.marks[row + i] = !FAR;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn holds(&self, axis: usize, place: i64) -> bool {
+        (0..self.n[axis]).contains(&place)
+    }
+
+    /// Give the atoms that may be near a position to `found`, some perhaps twice.
+    fn search(&self, x: Point, mut found: impl FnMut(u32)) -> Result<(), String> {
+        let x = self.home(x)?;
+        let [i, j, k] = self.cell(x);
+        let image = |axis: usize, place: i64| match self.pbc {
+            Some(_) => (
+                place.div_euclid(self.n[axis]),
+                place.rem_euclid(self.n[axis]),
+            ),
+            None => (0, place),
+        };
+        for k in k - self.reach[2]..=k + self.reach[2] {
+            for j in j - self.reach[1]..=j + self.reach[1] {
+                if self.pbc.is_none() && !(self.holds(1, j) && self.holds(2, k)) {
+                    continue;
+                }
+                let ((b, j), (c, k)) = (image(1, j), image(2, k));
+                let row = self.index([0, j, k]);
+                let (mut low, high) = (i - self.reach[0], i + self.reach[0]);
+                let high = if self.pbc.is_none() {
+                    low = low.max(0);
+                    high.min(self.n[0] - 1)
+                } else {
+                    high
+                };
+                while low <= high {
+                    let (a, begin) = image(0, low);
+                    let end = (begin + high - low).min(self.n[0] - 1);
+                    low += end - begin + 1;
+                    let some =
+                        self.begins[row + begin as usize]..self.begins[row + end as usize + 1];
+                    if some.is_empty() {
+                        continue;
+                    }
+                    let shifted = self.shifted(x, [a, b, c]);
+                    let some = some.start as usize..some.end as usize;
+                    for (point, &place) in self.points[some.clone()].iter().zip(&self.places[some])
+                    {
+                        let [x, y, z] = std::array::from_fn(|k| point[k] - shifted[k]);
+                        if x * x + y * y + z * z <= self.most {
+                            found(place);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A position as seen from another image of the cell.
+    fn shifted(&self, x: Point, images: [i64; 3]) -> Point {
+        if images == [0; 3] {
+            return x;
+        }
+        let n = images.map(|n| n as f64);
+        std::array::from_fn(|k| {
+            let by: f64 = (0..3).map(|axis| n[axis] * self.vectors[axis][k]).sum();
+            (f64::from(x[k]) - by) as f32
+        })
+    }
+}
+
+/// Finds the box of a position in single precision, whichever image of the cell it is in.
+struct Rough {
+    is_periodic: bool,
+    inverse: [Point; 3],
+    origin: Point,
+    n: [i32; 3],
+    sizes: Point,
+}
+
+impl Rough {
+    fn new(boxes: &Boxes) -> Self {
+        let sizes: [f64; 3] = boxes.n.map(|n| n as f64);
+        Rough {
+            is_periodic: boxes.pbc.is_some(),
+            // In cells, rather than boxes.
+            inverse: std::array::from_fn(|k| boxes.inverse[k].map(|x| (x / sizes[k]) as f32)),
+            origin: boxes.origin.map(|x| x as f32),
+            n: boxes.n.map(|n| n as i32),
+            sizes: sizes.map(|n| n as f32),
+        }
+    }
+
+    /// None where there is no such box, or single precision does not tell it.
+    #[inline(always)]
+    fn index(&self, x: Point) -> Option<usize> {
+        let x: Point = std::array::from_fn(|k| x[k] - self.origin[k]);
+        let mut at = [0_i32; 3];
+        for (k, at) in at.iter_mut().enumerate() {
+            let [u, v, w] = self.inverse[k];
+            let mut cells = u * x[0] + v * x[1] + w * x[2];
+            if self.is_periodic {
+                if !(-FEW_CELLS..FEW_CELLS).contains(&cells) {
+                    return None;
+                }
+                let whole = cells as i32;
+                cells -= whole as f32;
+                cells += if cells < 0.0 { 1.0 } else { 0.0 };
+            } else if !(0.0..1.0).contains(&cells) {
+                return None;
+            }
+            *at = ((cells * self.sizes[k]) as i32).min(self.n[k] - 1);
+        }
+        Some((at[0] + self.n[0] * (at[1] + self.n[1] * at[2])) as usize)
+    }
+}
+
+/// The position, where it is one.
+pub(crate) fn finite(x: Point) -> Result<Point, String> {
+    // Of a number that is not finite, this is no number.
+    if x[0] * 0.0 + x[1] * 0.0 + x[2] * 0.0 == 0.0 {
+        Ok(x)
+    } else {
+        Err("positions are not all finite numbers".to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    const CELLS: [[f32; 6]; 8] = [
+        [0.0; 6],
+        [40.0, 44.0, 48.0, 90.0, 90.0, 90.0],
+        [40.0, 40.0, 7.0, 90.0, 90.0, 90.0],
+        [40.0, 40.0, 40.0, 60.0, 60.0, 90.0],
+        [40.0, 40.0, 40.0, 70.53, 109.47, 70.53],
+        [50.0, 40.0, 45.0, 80.0, 100.0, 115.0],
+        // Leaning by more than half.
+        [60.0, 40.0, 45.0, 90.0, 90.0, 35.0],
+        [9.0, 8.0, 10.0, 75.0, 62.0, 71.0],
+    ];
+
+    fn found(task: &PairList, frame: &[f32], cell: [f32; 6]) -> Result<Vec<Pair>, String> {
+        let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
+        let (mut counts, mut pairs) = (Vec::new(), Vec::new());
+        match task
+            .find(&frames, &mut counts, &mut pairs)
+            .expect("a block")
+        {
+            Some((_, reason)) => Err(reason),
+            None => {
+                assert_eq!(counts, [pairs.len() as i64]);
+                Ok(pairs)
+            }
+        }
+    }
+
+    /// The shortest distance of all images nearby: slow, and nothing but the definition.
+    fn shortest(frame: &[f32], cell: [f32; 6], i: usize, j: usize) -> f64 {
+        let (atoms, _) = frame.as_chunks::<3>();
+        let d = std::array::from_fn(|k| f64::from(atoms[i][k]) - f64::from(atoms[j][k]));
+        let Ok(cell) = Cell::new(cell) else {
+            return square(d).sqrt();
+        };
+        let cell = cell.reduced();
+        let d = cell.shifted(d, cell.nearest_images(d));
+        let mut least = f64::INFINITY;
+        for a in -2..=2 {
+            for b in -2..=2 {
+                for c in -2..=2 {
+                    let images = [a, b, c].map(f64::from);
+                    least = least.min(square(cell.shifted(d, images)));
+                }
+            }
+        }
+        least.sqrt()
+    }
+
+    #[test]
+    fn pairs_are_those_of_all() {
+        let mut random = Random(71);
+        for cell in CELLS {
+            let mut n_all = 0;
+            for (n, m, size, cutoff) in [
+                (70, 60, 30.0, 6.3),
+                (300, 8, 45.0, 5.0),
+                (6, 400, 20.0, 3.1),
+                (300, 250, 26.0, 2.5),
+            ] {
+                let frame = random.structure(n + m, size, 13.0);
+                let frame: Vec<f32> = frame.iter().map(|&x| x as f32).collect();
+                let first: Vec<u32> = (0..n as u32).collect();
+                let second: Vec<u32> = (n as u32..(n + m) as u32).rev().collect();
+                for second in [None, Some(second)] {
+                    let task = PairList::new(first.clone(), second.clone(), cutoff, true);
+                    let pairs = found(&task.expect("a cutoff"), &frame, cell).expect("a cell");
+                    assert!(pairs.is_sorted_by_key(|pair| (pair.i, pair.j)));
+                    let others = second.as_ref().unwrap_or(&first);
+                    let mut n_near = 0;
+                    for i in 0..first.len() {
+                        let begin = if second.is_some() { 0 } else { i + 1 };
+                        for (j, &other) in others.iter().enumerate().skip(begin) {
+                            let wanted = shortest(&frame, cell, i, other as usize);
+                            let same = |pair: &&Pair| (pair.i, pair.j) == (i as u32, j as u32);
+                            let pair = pairs.iter().find(same);
+                            n_near += usize::from(pair.is_some());
+                            match pair {
+                                Some(pair) => assert!((pair.distance - wanted).abs() < 1e-4),
+                                None => assert!(wanted > cutoff - 1e-4, "{cell:?} {wanted}"),
+                            }
+                        }
+                    }
+                    assert_eq!(n_near, pairs.len());
+                    n_all += n_near;
+                }
+            }
+            assert!(n_all > 100, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_searched_is_refused() {
+        let atoms: Vec<u32> = (0..4).collect();
+        let task = PairList::new(atoms.clone(), None, 3.0, true).expect("a cutoff");
+        let mut frame = vec![1.0; 12];
+        let low = found(&task, &frame, [20.0, 20.0, 2.5, 90.0, 90.0, 90.0]);
+        assert!(low.is_err_and(|reason| reason.contains("shortest height of the cell is 2.500")));
+        let none = found(&task, &frame, [20.0, 20.0, 20.0, 90.0, 10.0, 150.0]);
+        assert!(none.is_err_and(|reason| reason.contains("make no cell")));
+        frame[0] = 1e9;
+        let far = found(&task, &frame, [20.0, 20.0, 20.0, 90.0, 90.0, 90.0]);
+        assert!(far.is_err_and(|reason| reason.contains("too far away")));
+        frame[0] = f32::NAN;
+        assert!(found(&task, &frame, [0.0; 6]).is_err_and(|reason| reason.contains("finite")));
+        assert!(PairList::new(atoms.clone(), None, 0.0, true).is_err());
+        assert!(PairList::new(atoms, None, f64::NAN, true).is_err());
+    }
+}

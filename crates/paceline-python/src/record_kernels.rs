@@ -1,0 +1,198 @@
+//! Kernels that give any number of records for each frame, on NumPy arrays.
+
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::{OrRaise, indices};
+use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
+use paceline_kernels::near_pairs::PairList;
+use paceline_kernels::rows::Frames;
+use paceline_kernels::transform::Refused;
+
+/// Numbers of records of each frame; all records, rows of numbers; the first row that cannot be
+/// computed, and why.
+type Found<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray2<f64>>,
+    Option<Refused>,
+);
+
+/// Donors, hydrogens, and the distance (Å) within which they are pairs, if they are not given so.
+type DonorArrays<'py> = (
+    PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray1<'py, i64>,
+    Option<f64>,
+);
+
+/// A number of each donor and of each acceptor, and between which of them bonds are.
+type PartArrays<'py> = (
+    PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray1<'py, i64>,
+    PyReadonlyArray2<'py, bool>,
+);
+
+/// Finds hydrogen bonds in the frames of a block.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct HydrogenBonds(Task);
+
+#[pymethods]
+impl HydrogenBonds {
+    /// Donors and hydrogens are pairs, or within a distance (Å) of each other in each frame.
+    ///
+    /// With `parts`, a number of each donor, one of each acceptor, and a table of those between which
+    /// bonds are. `criterion` is its name and two numbers.
+    #[new]
+    #[pyo3(signature = (columns, donors, acceptors, parts, criterion))]
+    fn new(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        donors: DonorArrays<'_>,
+        acceptors: PyReadonlyArray1<'_, i64>,
+        parts: Option<PartArrays<'_>>,
+        criterion: (String, f64, f64),
+    ) -> PyResult<Self> {
+        let (donors, hydrogens, within) = donors;
+        let list = |atoms| columns_of(columns.as_ref(), atoms);
+        let (name, distance, other) = criterion;
+        let criterion = match &name[..] {
+            "mdanalysis" => Criterion::DonorHydrogenAcceptor {
+                distance,
+                angle: other,
+            },
+            "baker_hubbard" => Criterion::HydrogenAcceptor {
+                distance,
+                angle: other,
+            },
+            "gromacs" => Criterion::AtDonor {
+                distance,
+                angle: other,
+            },
+            "wernet_nilsson" => Criterion::Cone {
+                distance,
+                slope: other,
+            },
+            _ => return Err(PyValueError::new_err(format!("{name} is no criterion"))),
+        };
+        let parts = match &parts {
+            None => None,
+            Some((of_donors, of_acceptors, allowed)) => Some(Parts {
+                donors: numbers(of_donors)?,
+                acceptors: numbers(of_acceptors)?,
+                allowed: allowed.as_slice()?.to_vec(),
+                n_acceptors: allowed.shape()[1],
+            }),
+        };
+        let donors = Donors {
+            donors: list(&donors)?,
+            hydrogens: list(&hydrogens)?,
+            within,
+        };
+        let task = Task::new(donors, list(&acceptors)?, parts, criterion);
+        Ok(HydrogenBonds(task.or_raise(py)?))
+    }
+
+    /// Columns of donor, hydrogen and acceptor in the block, distance (Å) and angle (degrees).
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+        dimensions: PyReadonlyArray2<'py, f32>,
+    ) -> PyResult<Found<'py>> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let found = py.detach(|| {
+            let (mut counts, mut bonds) = (Vec::new(), Vec::new());
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let refused = self.0.find(&frames, &mut counts, &mut bonds)?;
+            let rows = bonds.iter().flat_map(|&([d, h, a], distance, angle)| {
+                [f64::from(d), f64::from(h), f64::from(a), distance, angle]
+            });
+            Ok((counts, rows.collect(), refused))
+        });
+        as_arrays(py, found.or_raise(py)?, 5)
+    }
+}
+
+/// Finds pairs of atoms that are near each other in the frames of a block.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct NearPairs(PairList);
+
+#[pymethods]
+impl NearPairs {
+    /// Of two groups, or each pair of one once, within `cutoff` (Å).
+    #[new]
+    #[pyo3(signature = (columns, first, second, cutoff, periodic))]
+    fn new(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        first: PyReadonlyArray1<'_, i64>,
+        second: Option<PyReadonlyArray1<'_, i64>>,
+        cutoff: f64,
+        periodic: bool,
+    ) -> PyResult<Self> {
+        let list = |atoms| columns_of(columns.as_ref(), atoms);
+        let second = second.as_ref().map(list).transpose()?;
+        let task = PairList::new(list(&first)?, second, cutoff, periodic);
+        Ok(NearPairs(task.or_raise(py)?))
+    }
+
+    /// Places of both atoms in their groups, and distances, Å.
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray3<'py, f32>,
+        dimensions: PyReadonlyArray2<'py, f32>,
+    ) -> PyResult<Found<'py>> {
+        let n_atoms = positions.shape()[1];
+        let (positions, dimensions) = (positions.as_slice()?, dimensions.as_slice()?);
+        let found = py.detach(|| {
+            let (mut counts, mut pairs) = (Vec::new(), Vec::new());
+            let frames = Frames::new(positions, n_atoms, dimensions)?;
+            let refused = self.0.find(&frames, &mut counts, &mut pairs)?;
+            let rows = pairs.iter();
+            let rows = rows.flat_map(|pair| [f64::from(pair.i), f64::from(pair.j), pair.distance]);
+            Ok((counts, rows.collect(), refused))
+        });
+        as_arrays(py, found.or_raise(py)?, 3)
+    }
+}
+
+fn as_arrays<'py>(
+    py: Python<'py>,
+    (counts, rows, refused): (Vec<i64>, Vec<f64>, Option<Refused>),
+    n_columns: usize,
+) -> PyResult<Found<'py>> {
+    let n_rows = rows.len() / n_columns;
+    let rows = rows.into_pyarray(py).reshape([n_rows, n_columns])?;
+    Ok((counts.into_pyarray(py), rows, refused))
+}
+
+/// Columns of some of an analysis's atoms, given by their indices among these.
+fn columns_of(
+    columns: Option<&PyReadonlyArray1<'_, i64>>,
+    atoms: &PyReadonlyArray1<'_, i64>,
+) -> PyResult<Vec<u32>> {
+    let atoms = indices(atoms.as_slice()?)?;
+    let columns = columns.map(|columns| columns.as_slice()).transpose()?;
+    let columns = columns.map(indices).transpose()?;
+    let column_of = |atom: usize| {
+        let column = columns
+            .as_ref()
+            .map_or(Some(atom), |all| all.get(atom).copied());
+        column
+            .and_then(|column| u32::try_from(column).ok())
+            .ok_or_else(|| PyValueError::new_err(format!("there is no atom {atom}")))
+    };
+    atoms.into_iter().map(column_of).collect()
+}
+
+fn numbers(values: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<u32>> {
+    let number = |&value: &i64| {
+        u32::try_from(value).map_err(|_| PyValueError::new_err(format!("{value} is no number")))
+    };
+    values.as_slice()?.iter().map(number).collect()
+}

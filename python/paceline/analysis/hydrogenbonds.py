@@ -1,0 +1,652 @@
+"""Hydrogen bonds, with the parameters and results of MDAnalysis.analysis.hydrogenbonds."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
+from paceline.analysis.interfaces import Ragged
+from paceline.analysis.results import Results, Table
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
+
+#: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
+__path__: list[str] = []
+
+#: Å and degrees of criteria that have no parameters; of the last, Å for each squared degree.
+CRITERIA = {
+    "baker_hubbard": (2.5, 120.0),
+    "gromacs": (3.5, 30.0),
+    "wernet_nilsson": (3.3, 0.00044),
+}
+#: Words of selections that choose other atoms in each frame.
+CHANGING = frozenset(
+    ("around", "sphlayer", "sphzone", "isolayer", "cyzone", "cylayer", "point", "x", "y", "z")
+)
+
+
+class HydrogenBondAnalysis(AnalysisBase):
+    r"""Hydrogen bonds of each frame.
+
+    A donor D with a hydrogen H and an acceptor A are bonded if they meet a criterion:
+
+    | criterion | bond |
+    | --- | --- |
+    | mdanalysis | D–A ≤ `d_a_cutoff` (and > 1 Å), and the angle D–H–A > `d_h_a_angle_cutoff` |
+    | baker_hubbard | H–A < 2.5 Å, and the angle D–H–A > 120° (Baker & Hubbard 1984) |
+    | wernet_nilsson | D–A < 3.3 Å - 0.00044 δ², δ the angle H–D–A in degrees (Wernet et al. 2004) |
+    | gromacs | D–A ≤ 3.5 Å, and the angle H–D–A ≤ 30° (Luzar & Chandler 1996) |
+
+    Distances and angles are between nearest images, in cells of any angles. By "mdanalysis", bonds,
+    their order, distances and angles are those of MDAnalysis's class to the last bit.
+
+    Parameters
+    ----------
+    universe : Universe or AtomGroup
+        The system, or the atoms among which donors, hydrogens and acceptors are.
+    donors_sel, hydrogens_sel, acceptors_sel : str, optional
+        Selections. Without `donors_sel`, the donor of a hydrogen is the atom that it is bonded to,
+        the first if there are several. Without the others they are guessed by mass and charge:
+        `guess_hydrogens`, `guess_acceptors`.
+    between : (str, str) or list of them, optional
+        Only bonds between atoms of these two selections, in either direction; of any of several
+        pairs. They are selected once.
+    d_h_cutoff : float
+        Donors and hydrogens are pairs within it, Å, if `donors_sel` is given.
+    d_a_cutoff : float
+        Å.
+    d_h_a_angle_cutoff : float
+        Degrees.
+    update_selections : bool
+        Search the pairs of donors and hydrogens in each frame, if `donors_sel` is given, and not
+        only in the present one. Selections that choose other atoms in each frame are refused:
+        MDAnalysis's class updates them.
+    criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
+        The cutoffs above are those of "mdanalysis" alone.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.hbonds : numpy.ndarray of float64, shape (n_bonds, 6)
+        Of each bond the frame, the indices of donor, hydrogen and acceptor, the distance D–A (Å)
+        and the angle D–H–A (degrees). More than 1 GiB are in a nameless file.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of bonds in each frame. If damaged frames were left out it is of float64, and NaN
+        for these, which have no bonds.
+    results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+        Index of each frame's first bond, and of the end.
+
+    Raises
+    ------
+    SelectionError
+        No donors, hydrogens or acceptors; or a hydrogen that has no bond.
+    UnsupportedError
+        Selections that choose other atoms in each frame, with `update_selections`.
+    MDAnalysis.exceptions.NoDataError
+        The topology has no bonds where these are needed, or no charges or masses to guess by.
+    ValueError
+        Cutoffs that are no lengths, or an unknown criterion. In the run, as `AnalysisError`: a
+        position that is NaN, a cell that is impossible or lower than the cutoff.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> bonds = HydrogenBondAnalysis(u, between=["protein", "protein"]).run(stop=4)
+    >>> bonds.results.counts
+    array([ 91,  95, 100, 100])
+    >>> bonds.results.hbonds[0].round(1)
+    array([   0. ,   19. ,   20. , 1578. ,    2.9,  155.2])
+    """
+
+    SHARED_RESULTS = ("hbonds",)
+
+    def __init__(
+        self,
+        universe: Any,
+        donors_sel: str | None = None,
+        hydrogens_sel: str | None = None,
+        acceptors_sel: str | None = None,
+        between: Sequence[Any] | None = None,
+        d_h_cutoff: float = 1.2,
+        d_a_cutoff: float = 3.0,
+        d_h_a_angle_cutoff: float = 150,
+        update_selections: bool = True,
+        *,
+        criterion: str = "mdanalysis",
+        verbose: bool = False,
+    ):
+        super().__init__(universe, verbose=verbose)
+        if criterion != "mdanalysis" and criterion not in CRITERIA:
+            names = ", ".join(["mdanalysis", *CRITERIA])
+            raise ValueError(f"criterion must be one of {names}, not {criterion!r}")
+        self.u, self.criterion = universe.universe, criterion
+        self.d_h_cutoff, self.d_a_cutoff = d_h_cutoff, d_a_cutoff
+        self.d_h_a_angle, self.update_selections = d_h_a_angle_cutoff, update_selections
+        self.between_ags = None if between is None else _groups(self.u, between)
+        self._donors_sel = None if donors_sel is None else donors_sel.strip()
+        self._hydrogens_sel = None if hydrogens_sel is None else hydrogens_sel.strip()
+        self._acceptors_sel = None if acceptors_sel is None else acceptors_sel.strip()
+        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
+            if getattr(self, name) == "":
+                warnings.warn(f"{name} is empty: no hydrogen bonds will be found", stacklevel=2)
+        if self._acceptors_sel is None:
+            self._acceptors_sel = self.guess_acceptors()
+        if self._hydrogens_sel is None:
+            self._hydrogens_sel = self.guess_hydrogens()
+        self._select()
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the atoms and cutoffs of MDAnalysis's."""
+        ours = cls.__new__(cls)
+        AnalysisBase.__init__(ours, theirs.u)
+        ours.u, ours.criterion = theirs.u, "mdanalysis"
+        for name in ("d_h_cutoff", "d_a_cutoff", "d_h_a_angle", "update_selections", "between_ags"):
+            setattr(ours, name, getattr(theirs, name))
+        for name in ("_donors_sel", "_hydrogens_sel", "_acceptors_sel"):
+            setattr(ours, name, getattr(theirs, name))
+        ours._check_selections()
+        ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
+        ours._acceptors = theirs.u.atoms[theirs._acceptors.indices]
+        try:
+            if ours._is_searched:
+                ours._select()
+            ours._check_atoms()
+        except SelectionError as error:  # it finds none
+            raise UnsupportedError(f"{error}") from None
+        return ours
+
+    @property
+    def _is_searched(self) -> bool:
+        """True if the pairs of donors and hydrogens are searched in each frame."""
+        return self._donors_sel is not None and bool(self.update_selections)
+
+    def _check_selections(self) -> None:
+        """Raise `UnsupportedError` for selections that choose other atoms in each frame."""
+        if not self.update_selections:
+            return
+        for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
+            words = (getattr(self, name) or "").replace("(", " ").replace(")", " ").split()
+            if changing := CHANGING.intersection(words):
+                raise UnsupportedError(
+                    f"HydrogenBondAnalysis: {name} chooses other atoms in each frame, by "
+                    f"{sorted(changing)[0]!r}: give update_selections=False to choose them once, "
+                    "or use the class of this name of MDAnalysis, which updates them"
+                )
+
+    def _select(self) -> None:
+        """Choose acceptors, donors and hydrogens."""
+        self._check_selections()
+        self._acceptors = self.atomgroup.select_atoms(self._acceptors_sel)
+        hydrogens = self.atomgroup.select_atoms(self._hydrogens_sel)
+        if self._donors_sel is None:
+            self._donors, self._hydrogens = self._bonded(hydrogens), hydrogens
+            return
+        donors = self.atomgroup.select_atoms(self._donors_sel)
+        self._donors, self._hydrogens = donors, hydrogens
+        if not self._is_searched:
+            from MDAnalysis.lib.distances import capped_distance
+
+            pairs = capped_distance(
+                donors.positions,
+                hydrogens.positions,
+                max_cutoff=self.d_h_cutoff,
+                box=self.u.dimensions,
+                return_distances=False,
+            )
+            self._donors, self._hydrogens = donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
+
+    def _bonded(self, hydrogens: Any) -> Any:
+        """Find the atom that each hydrogen is bonded to: the first of several."""
+        from MDAnalysis.exceptions import NoDataError
+
+        topology = self.u._topology
+        if not (hasattr(topology, "bonds") and len(topology.bonds.values)):
+            raise NoDataError(
+                "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
+                "donors_sel, or a topology with bonds, or guess them (to_guess=['bonds'])"
+            )
+        bonds = np.array(topology.bonds.values, dtype=np.int64)
+        n_atoms = len(self.u.atoms)
+        partners = np.full(n_atoms, n_atoms)
+        for here, there in ((0, 1), (1, 0)):
+            np.minimum.at(partners, bonds[:, here], bonds[:, there])
+        found = partners[hydrogens.indices]
+        if (found == n_atoms).any():
+            lonely = hydrogens[found == n_atoms]
+            raise SelectionError(
+                f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
+                "no atom; give donors_sel, or a topology with its bond"
+            )
+        return self.u.atoms[found]
+
+    def guess_hydrogens(
+        self,
+        select: str = "all",
+        max_mass: float = 1.1,
+        min_charge: float = 0.3,
+        min_mass: float = 0.9,
+    ) -> str:
+        """Guess hydrogens by their masses and charges, as MDAnalysis does.
+
+        Parameters
+        ----------
+        select : str
+            Atoms among which they are.
+        max_mass : float
+            Largest mass, u.
+        min_charge : float
+            Least charge, e.
+        min_mass : float
+            Least mass, u.
+
+        Returns
+        -------
+        str
+            A selection by residue names and names, or by types.
+        """
+        return _theirs().guess_hydrogens(self, select, max_mass, min_charge, min_mass)
+
+    def guess_donors(self, select: str = "all", max_charge: float = -0.5) -> str:
+        """Guess donors by their charges, as MDAnalysis does.
+
+        Parameters
+        ----------
+        select : str
+            Atoms among which they are.
+        max_charge : float
+            Largest charge, e.
+
+        Returns
+        -------
+        str
+            A selection by residue names and names, or by types.
+        """
+        return _theirs().guess_donors(self, select, max_charge)
+
+    def guess_acceptors(self, select: str = "all", max_charge: float = -0.5) -> str:
+        """Guess acceptors by their charges, as MDAnalysis does.
+
+        Parameters
+        ----------
+        select : str
+            Atoms among which they are.
+        max_charge : float
+            Largest charge, e.
+
+        Returns
+        -------
+        str
+            A selection by residue names and names, or by types.
+        """
+        return _theirs().guess_acceptors(self, select, max_charge)
+
+    @staticmethod
+    def _group_categories(group: Any) -> str:
+        return _theirs()._group_categories(group)
+
+    @property
+    def donors_sel(self) -> str | None:
+        """Selection of donors."""
+        return self._donors_sel
+
+    @donors_sel.setter
+    def donors_sel(self, value: str | None) -> None:
+        self._donors_sel = value
+        self._select()
+
+    @property
+    def hydrogens_sel(self) -> str | None:
+        """Selection of hydrogens; set to None, they are guessed."""
+        return self._hydrogens_sel
+
+    @hydrogens_sel.setter
+    def hydrogens_sel(self, value: str | None) -> None:
+        self._hydrogens_sel = self.guess_hydrogens() if value is None else value
+        self._select()
+
+    @property
+    def acceptors_sel(self) -> str | None:
+        """Selection of acceptors; set to None, they are guessed."""
+        return self._acceptors_sel
+
+    @acceptors_sel.setter
+    def acceptors_sel(self, value: str | None) -> None:
+        self._acceptors_sel = self.guess_acceptors() if value is None else value
+        self._select()
+
+    @property
+    def hbonds(self) -> np.ndarray:
+        """The results under the name that MDAnalysis had for them before its version 2."""
+        warnings.warn("hbonds is deprecated; use results.hbonds", DeprecationWarning, stacklevel=2)
+        return self.results.hbonds
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Donors, hydrogens and acceptors, each once: ndarray of int64, shape (n_atoms,)."""
+        groups = self._donors, self._hydrogens, self._acceptors
+        return np.unique(np.concatenate([group.indices for group in groups]))
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        given: dict[str, Any] = {
+            "donors": describe_atoms(self._donors),
+            "hydrogens": describe_atoms(self._hydrogens),
+            "acceptors": describe_atoms(self._acceptors),
+            "criterion": self.criterion,
+        }
+        if self._is_searched:
+            given["d_h_cutoff"] = self.d_h_cutoff
+        if self.criterion == "mdanalysis":
+            given |= {"d_a_cutoff": self.d_a_cutoff, "d_h_a_angle_cutoff": self.d_h_a_angle}
+        for k, pair in enumerate(self.between_ags or ()):
+            given[f"between {k}"] = " and ".join(map(describe_atoms, pair))
+        return given
+
+    def _check_atoms(self) -> None:
+        """Raise `SelectionError` where there can be no bonds."""
+        for name, group in (
+            ("donors", self._donors),
+            ("hydrogens", self._hydrogens),
+            ("acceptors", self._acceptors),
+        ):
+            if len(group) == 0:
+                raise SelectionError(
+                    f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel"
+                )
+
+    def prepare(self) -> Ragged:
+        """Find the atoms among those that are read."""
+        self._check_atoms()
+        indices = self.indices
+        donors, hydrogens, acceptors = (
+            np.searchsorted(indices, group.indices)
+            for group in (self._donors, self._hydrogens, self._acceptors)
+        )
+        within = float(self.d_h_cutoff) if self._is_searched else None
+        numbers = CRITERIA.get(self.criterion, (float(self.d_a_cutoff), float(self.d_h_a_angle)))
+        pairs = donors, hydrogens, within
+        return _Bonds(indices, (pairs, acceptors, self._parts(), (self.criterion, *numbers)))
+
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Number donors and acceptors by the groups that they are in; which numbers may be bonded.
+
+        None if all may be.
+        """
+        if self.between_ags is None:
+            return None
+        numbered = []
+        for atoms in (self._donors, self._acceptors):
+            within = [[np.isin(atoms.indices, one.indices) for one in p] for p in self.between_ags]
+            members = np.array(within).reshape(2 * len(within), len(atoms)).T
+            numbered.append(np.unique(members, axis=0, return_inverse=True))
+        (of_donors, donors), (of_acceptors, acceptors) = numbered
+        first, second = of_donors[:, None, ::2], of_donors[:, None, 1::2]
+        allowed = (first & of_acceptors[None, :, 1::2]) | (second & of_acceptors[None, :, ::2])
+        numbers = (one.reshape(-1).astype(np.int64) for one in (donors, acceptors))
+        return *numbers, np.ascontiguousarray(allowed.any(axis=2))  # type: ignore[return-value]
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Keep the bonds, and count them."""
+        offsets, hbonds = value
+        if hbonds.ndim == 1:  # no frame could be read
+            hbonds = np.empty((0, 6))
+        counts = self.record_counts(offsets)
+        name = "hydrogen bonds"
+        columns = {"frame": self.frames, "time (ps)": self.times, name: counts}
+        self.results = Results(
+            table=Table(columns, "time (ps)", {name: name}, name),
+            provenance=self.record(),
+            hbonds=hbonds,
+            counts=counts,
+            offsets=offsets,
+        )
+
+    def count_by_time(self) -> np.ndarray:
+        """Count the bonds of each frame.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_frames,)
+            Float64, with NaN for damaged frames that were left out, if there are any.
+        """
+        return self.results.counts
+
+    def count_by_type(self) -> np.ndarray:
+        """Count the bonds of all frames by residue names and types of donor and acceptor.
+
+        Returns
+        -------
+        numpy.ndarray of str, shape (n_types, 3)
+            "residue:type" of donor and acceptor, and the number, in alphabetical order.
+        """
+        ends, counts = self._unique([1, 3])
+        donors, acceptors = (self.u.atoms[column] for column in ends.T)
+        columns = []
+        for atoms in (donors, acceptors):
+            nameless = len(atoms) * ["None"]
+            columns += [getattr(atoms, "resnames", nameless), atoms.types]
+        names = np.array(columns, dtype=str).T
+        kinds, number = np.unique(names, axis=0, return_inverse=True)
+        total = np.zeros(len(kinds), dtype=np.int64)
+        np.add.at(total, number.reshape(-1), counts)
+        rows = zip(kinds, total, strict=True)
+        return np.array([[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows])
+
+    def count_by_ids(self) -> np.ndarray:
+        """Count the frames of each bond, of the same donor, hydrogen and acceptor.
+
+        Returns
+        -------
+        numpy.ndarray of int64, shape (n_unique, 4)
+            Ids (not indices) of the atoms, and the number; the most frequent first.
+        """
+        atoms, counts = self._unique([1, 2, 3])
+        ids = self.u.atoms.ids[atoms]
+        rows, number = np.unique(ids, axis=0, return_inverse=True)
+        total = np.zeros(len(rows), dtype=np.int64)
+        np.add.at(total, number.reshape(-1), counts)
+        unique = np.concatenate([rows, total[:, None]], axis=1)
+        return unique[unique[:, 3].argsort()[::-1]]
+
+    def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Find the different atoms in some columns, and the number of bonds of each."""
+        n_atoms = len(self.u.atoms)
+        keys = np.zeros(len(self.results.hbonds), np.int64)
+        for column in columns:
+            keys = keys * n_atoms + self.results.hbonds[:, column].astype(np.int64)
+        keys, counts = np.unique(keys, return_counts=True)
+        found = np.empty((len(keys), len(columns)), np.intp)
+        for k in range(len(columns) - 1, -1, -1):
+            keys, found[:, k] = np.divmod(keys, n_atoms)
+        return found, counts
+
+    def lifetime(
+        self, tau_max: int = 20, window_step: int = 1, intermittency: int = 0
+    ) -> np.ndarray:
+        """Compute MDAnalysis's autocorrelation of bonds; see `time_correlation` for others.
+
+        It is the mean over origins, of those that have bonds, of the fraction that is there still;
+        with `intermittency`, gaps of so many frames are filled first.
+
+        Parameters
+        ----------
+        tau_max : int
+            Largest lag, frames.
+        window_step : int
+            From one origin to the next, frames.
+        intermittency : int
+            Longest gap that counts as bonded, frames.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (2, tau_max + 1)
+            Lags, frames of the run, and values.
+        """
+        from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
+
+        self._check_correlation()
+        pairs = self.results.hbonds[:, 2:4]
+        ends = self.results.offsets
+        bonds = [
+            set(map(frozenset, pairs[ends[k] : ends[k + 1]].tolist())) for k in range(self.n_frames)
+        ]
+        filled = correct_intermittency(bonds, intermittency=intermittency)
+        lags, values, _ = autocorrelation(filled, tau_max, window_step=window_step)
+        return np.vstack([lags, values])
+
+    def time_correlation(self, function: str = "intermittent", *, tau_max: int = 20) -> Results:
+        r"""Compute the correlation in time of the bonds between a hydrogen and an acceptor.
+
+        With $h(t)$, 1 while two are bonded and else 0, and sums over all pairs and origins $t$
+        that have a frame $t + \tau$:
+
+        | function | value |
+        | --- | --- |
+        | intermittent | $\sum h(t)\,h(t + \tau) / \sum h(t)$ (Luzar & Chandler 1996) |
+        | continuous | $\sum h(t)\,h(t + 1) \cdots h(t + \tau) / \sum h(t)$ (Rapaport 1983) |
+
+        Sums are whole numbers, so that the values have the same bits everywhere.
+
+        Parameters
+        ----------
+        function : {"intermittent", "continuous"}
+            The function.
+        tau_max : int
+            Largest lag, frames of the run.
+
+        Returns
+        -------
+        Results
+            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,).
+
+        Raises
+        ------
+        UnsupportedError
+            Frames are not equidistant, or damaged ones were left out.
+        ValueError
+            An unknown function, a lag without frames, or no bonds.
+        """
+        if function not in ("intermittent", "continuous"):
+            raise ValueError(f"function must be 'intermittent' or 'continuous', not {function!r}")
+        self._check_correlation()
+        n_frames = self.n_frames
+        if not 0 <= tau_max < n_frames:
+            raise ValueError(f"tau_max must be from 0 to {n_frames - 1} frames, not {tau_max}")
+        counts = np.diff(self.results.offsets)
+        keys = self.results.hbonds[:, 2].astype(np.int64) * len(self.u.atoms)
+        keys += self.results.hbonds[:, 3].astype(np.int64)
+        # Of each pair its rows follow each other, once each, behind those of other pairs.
+        pairs = np.unique(keys, return_inverse=True)[1].reshape(-1)
+        times = np.unique(2 * n_frames * pairs + np.repeat(np.arange(n_frames), counts))
+        together = _survivors if function == "continuous" else _returns
+        rows = times % (2 * n_frames)
+        origins = np.cumsum(np.bincount(rows, minlength=n_frames))[::-1][: tau_max + 1]
+        if origins[-1] == 0:
+            raise ValueError("there are no bonds to correlate")
+        values = together(times, tau_max) / origins
+        tau = np.arange(tau_max + 1) * (self.times[-1] - self.times[0]) / max(1, n_frames - 1)
+        columns = {"lag (ps)": tau, "correlation": values}
+        label = f"{function} correlation of hydrogen bonds"
+        table = Table(columns, "lag (ps)", {"correlation": label}, label)
+        return Results(table=table, provenance=self.record(), tau=tau, correlation=values)
+
+    def _check_correlation(self) -> None:
+        """Raise errors where frames make no series in time."""
+        if "hbonds" not in self.results:
+            from MDAnalysis.exceptions import NoDataError
+
+            raise NoDataError("HydrogenBondAnalysis: there are no bonds yet: use run() first")
+        if self.damaged:
+            raise UnsupportedError(
+                f"HydrogenBondAnalysis: {len(self.damaged)} damaged frames were left out, so that "
+                "bonds cannot be correlated in time: run it on frames without these"
+            )
+        steps = np.diff(self.frames)
+        if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):
+            raise UnsupportedError(
+                "HydrogenBondAnalysis: a correlation in time needs equidistant frames, and those "
+                f"of the run are {describe_frames(self.frames)}"
+            )
+
+
+class _Bonds:
+    """Worker's half: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
+
+    returns_new = True
+
+    def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
+        self._indices, self._arguments = indices, arguments
+        self._bound: tuple[_core.HydrogenBonds, np.ndarray] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        positions, columns = block.raw
+        if self._bound is None:
+            atoms = self._indices
+            if columns is not None:
+                atoms = np.zeros(positions.shape[1], np.int64)
+                atoms[columns] = self._indices
+            self._bound = _core.HydrogenBonds(columns, *self._arguments), atoms
+        core, atoms = self._bound
+        counts, found, refused = core.find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        records = np.empty((len(found), 6))
+        records[:, 0] = np.repeat(block.frames, counts)
+        records[:, 1:4] = atoms[found[:, :3].astype(np.intp)]
+        records[:, 4:] = found[:, 3:]
+        return counts, records
+
+
+def _groups(universe: Any, between: Sequence[Any]) -> list[list[Any]]:
+    """Select the pairs of groups between which bonds are."""
+    if len(between) == 0:
+        raise ValueError("between must be a pair of selections, or a list of pairs; it is empty")
+    pairs = [between] if isinstance(between[0], str) else between
+    return [[universe.select_atoms(one) for one in (first, second)] for first, second in pairs]
+
+
+def _survivors(times: np.ndarray, tau_max: int) -> np.ndarray:
+    """Count origins from which a pair stays bonded for each lag: `times` of all pairs, in order."""
+    ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
+    lengths = np.diff(ends, prepend=-1)
+    lags = np.arange(tau_max + 1)
+    # Of a stretch of n frames there are n minus the lag; of those as long or shorter none.
+    lengths.sort()
+    first = np.searchsorted(lengths, lags, side="right")
+    sums = np.concatenate([[0], np.cumsum(lengths)])
+    return sums[-1] - sums[first] - lags * (len(lengths) - first)
+
+
+def _returns(times: np.ndarray, tau_max: int) -> np.ndarray:
+    """Count origins for which a pair is bonded again after each lag: `times` of all, in order."""
+    counts = np.zeros(tau_max + 1, np.int64)
+    counts[0] = len(times)
+    for k in range(1, min(tau_max, len(times) - 1) + 1):
+        lags = times[k:] - times[:-k]
+        near = lags[lags <= tau_max]
+        if len(near) == 0:
+            break
+        counts += np.bincount(near, minlength=tau_max + 1)
+    return counts
+
+
+def _theirs() -> Any:
+    from MDAnalysis.analysis.hydrogenbonds.hbond_analysis import HydrogenBondAnalysis
+
+    return HydrogenBondAnalysis
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

@@ -1,0 +1,371 @@
+"""Hydrogen bonds: the bonds of MDAnalysis in its order, those of MDTraj, and what each means."""
+
+import warnings
+
+import MDAnalysis
+import mdtraj
+import numpy as np
+import pytest
+from MDAnalysis.analysis.hydrogenbonds import hbond_analysis as theirs
+from MDAnalysis.exceptions import NoDataError
+from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
+
+import paceline
+from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+
+CELLS = {
+    "rectangular": (25, 30, 35, 90, 90, 90),
+    "slab": (40, 40, 7, 90, 90, 90),
+    "dodecahedron": (32, 32, 32, 60, 60, 90),
+    "octahedron": (30, 30, 30, 70.53, 109.47, 70.53),
+    "oblique": (35, 28, 30, 80, 100, 115),
+    "none": None,
+}
+#: Options; of few atoms, MDAnalysis compares all pairs.
+OPTIONS = {
+    "defaults": {},
+    "long and bent": {"d_a_cutoff": 3.7, "d_h_a_angle_cutoff": 100},
+    "donors": {"donors_sel": "name OW", "d_a_cutoff": 3.5},
+    "loose donors": {"donors_sel": "name OW", "d_h_cutoff": 1.5, "d_h_a_angle_cutoff": 90},
+    "donors once": {"donors_sel": "name OW", "update_selections": False, "d_a_cutoff": 3.5},
+    "between": {"between": ["resid 1:150", "resid 150:400"], "d_a_cutoff": 3.5},
+    "between several": {
+        "between": [["resid 1:40", "resid 1:400"], ["resid 300:320", "resid 400"]],
+        "d_a_cutoff": 3.5,
+    },
+    "few": {"acceptors_sel": "resid 3:9 and name OW", "d_a_cutoff": 3.5},
+    "half": {"acceptors_sel": "resid 3:99 and name OW", "hydrogens_sel": "name HW1"},
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.full if name in ("slab", "octahedron") else ())
+        for name in CELLS
+    ],
+)
+def water(request, tmp_path_factory):
+    """Topology and trajectory of water in and around a cell that changes from frame to frame."""
+    n_water, random = 400, np.random.default_rng(18)
+    universe = MDAnalysis.Universe.empty(
+        3 * n_water, n_water, atom_resindex=np.repeat(range(n_water), 3), trajectory=True
+    )
+    for name, values in {
+        "names": ["OW", "HW1", "HW2"] * n_water,
+        "types": ["O", "H", "H"] * n_water,
+        "masses": [16.0, 1.0, 1.0] * n_water,
+        "charges": [-0.8, 0.4, 0.4] * n_water,
+        "resnames": ["SOL"] * n_water,
+        "resids": range(1, n_water + 1),
+        "ids": range(1, 3 * n_water + 1),
+    }.items():
+        universe.add_TopologyAttr(name, list(values))
+    first = 3 * np.arange(n_water)
+    bonds = np.concatenate([[(k, k + 1), (k, k + 2)] for k in first])
+    universe.add_TopologyAttr("bonds", [tuple(bond) for bond in bonds])
+    folder, cell = tmp_path_factory.mktemp("water"), CELLS[request.param]
+    with MDAnalysis.Writer(str(folder / "water.xtc"), 3 * n_water) as writer:
+        for size in (1.0, 1.013, 0.991):
+            # To 0.1 Å, as to the 0.01 Å of a file: many distances are just at the cutoff.
+            oxygens = random.uniform(-20, 45, (n_water, 1, 3)).round(1) / (1 if cell else 3)
+            turns = random.normal(size=(n_water, 2, 3))
+            turns /= np.linalg.norm(turns, axis=2, keepdims=True)
+            universe.atoms.positions = np.concatenate([oxygens, oxygens + turns], 1).reshape(-1, 3)
+            if cell:
+                universe.dimensions = [*(size * edge for edge in cell[:3]), *cell[3:]]
+            writer.write(universe.atoms)
+    universe.trajectory.close()
+
+    def make(package):
+        copy = universe.copy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            copy.load_new(str(folder / "water.xtc"))
+            if package is paceline:
+                copy.trajectory = paceline.trajectory.mdanalysis_reader.Reader(
+                    str(folder / "water.xtc")
+                )
+        return copy
+
+    return make
+
+
+def run_theirs(universe, *, stop=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return theirs.HydrogenBondAnalysis(universe, **options).run(stop=stop)
+
+
+def assert_same(ours, other):
+    """Each bit of the bonds, their order, and all that is counted of them."""
+    found, wanted = ours.results.hbonds, other.results.hbonds
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    assert np.array_equal(found, wanted)
+    for method in ("count_by_time", "count_by_type", "count_by_ids"):
+        found, wanted = getattr(ours, method)(), getattr(other, method)()
+        assert found.dtype == wanted.dtype
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.full if name in ("few", "donors once") else ())
+        for name in OPTIONS
+    ],
+)
+def test_bonds_are_theirs_to_the_last_bit(case, water):
+    other = run_theirs(water(MDAnalysis), **OPTIONS[case])
+    assert len(other.results.hbonds) > 0
+    ours = HydrogenBondAnalysis(water(paceline), **OPTIONS[case])
+    assert_same(ours.run(backend="serial"), other)
+    assert ours.results.counts.tolist() == other.count_by_time().tolist()
+
+
+def test_of_a_protein(universe, theirs_too):
+    for options in ({}, {"between": ["resid 1-100", "protein"]}, {"acceptors_sel": "name O"}):
+        other = run_theirs(theirs_too, stop=5, **options)
+        ours = HydrogenBondAnalysis(universe, **options).run(stop=5)
+        assert_same(ours, other)
+        for intermittency in (0, 2):
+            found = ours.lifetime(tau_max=3, intermittency=intermittency, window_step=2)
+            wanted = other.lifetime(tau_max=3, intermittency=intermittency, window_step=2)
+            assert np.array_equal(found, wanted)
+
+
+@pytest.fixture(scope="module")
+def theirs_too(adk):
+    return MDAnalysis.Universe(*adk)
+
+
+def test_of_water_and_a_protein_in_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        files, wet = (waterPSF, waterDCD), (TPR, XTC)
+        assert_same(
+            HydrogenBondAnalysis(paceline.Universe(*files)).run(),
+            run_theirs(MDAnalysis.Universe(*files)),
+        )
+        options = {"between": ["protein", "resname SOL"], "update_selections": False}
+        universe = MDAnalysis.Universe(*wet)
+        options["hydrogens_sel"] = "(protein and name H*) or (name HW* and around 6 protein)"
+        ours = HydrogenBondAnalysis(paceline.Universe(*wet), **options)
+        assert_same(ours.run(stop=1), run_theirs(universe, stop=1, **options))
+
+
+def test_within_a_group(universe):
+    part = universe.select_atoms("resid 20:90")
+    found = HydrogenBondAnalysis(part).run(stop=3).results.hbonds
+    wanted = HydrogenBondAnalysis(universe, between=["resid 20:90"] * 2).run(stop=3).results.hbonds
+    # MDAnalysis's order depends on all atoms that are searched.
+    assert {tuple(bond[:4]) for bond in found} == {tuple(bond[:4]) for bond in wanted}
+    assert len(found) == len(wanted) > 0
+
+
+def test_under_register(adk, theirs_too):
+    wanted = run_theirs(theirs_too, stop=4)
+    universe = MDAnalysis.Universe(*adk)
+    with paceline.register() as registration:
+        universe = MDAnalysis.Universe(*adk)
+        found = run_theirs(universe, stop=4)
+        assert_same(found, wanted)
+        run_theirs(universe, stop=1, acceptors_sel="name O and around 8 resid 3")
+    [native, other] = [how for _, how in registration.runs]
+    assert native == "native" != other
+
+
+def make(positions, cell=None, **attributes):
+    """A Universe of water molecules, or of other atoms, in memory of these frames."""
+    n = np.shape(positions)[-2]
+    universe = MDAnalysis.Universe.empty(n, 1, atom_resindex=[0] * n, trajectory=True)
+    for name, values in attributes.items():
+        universe.add_TopologyAttr(name, values)
+    universe.load_new(np.reshape(positions, (-1, n, 3)).astype(np.float32))
+    if cell:
+        for ts in universe.trajectory:
+            ts.dimensions = cell
+    return universe
+
+
+#: Donor at the origin, its hydrogen 1 Å along x; distance (Å) and angle (degrees) of the acceptor
+#: there, and by which criteria it is bonded.
+GEOMETRIES = {
+    (2.9, 0.0): {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"},
+    (2.9, 29.0): {"baker_hubbard", "wernet_nilsson", "gromacs"},
+    (2.9, 31.0): {"baker_hubbard"},
+    (3.2, 20.0): {"baker_hubbard", "gromacs"},
+    (3.4, 0.0): {"baker_hubbard", "gromacs"},
+    (3.6, 0.0): set(),
+}
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_what_each_criterion_means(geometry, tmp_path):
+    distance, degrees = geometry
+    angle = np.radians(degrees)
+    positions = [[0, 0, 0], [1, 0, 0], [distance * np.cos(angle), distance * np.sin(angle), 0]]
+    universe = make(positions, names=["N", "H", "O"], bonds=[(0, 1)])
+    universe.atoms.write(str(tmp_path / "one.pdb"), bonds=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = paceline.Universe(universe._topology, str(tmp_path / "one.pdb"))
+    found = set()
+    for criterion in ("mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"):
+        one = HydrogenBondAnalysis(
+            ours,
+            hydrogens_sel="name H",
+            acceptors_sel="name O",
+            criterion=criterion,
+            update_selections=False,
+        ).run()
+        for bond in one.results.hbonds:
+            found.add(criterion)
+            assert bond[:4].tolist() == [0, 0, 1, 2]
+            assert bond[4] == pytest.approx(distance, abs=2e-3)
+    assert found == GEOMETRIES[geometry]
+
+
+@pytest.mark.parametrize("criterion", ["baker_hubbard", "wernet_nilsson"])
+def test_bonds_are_those_of_mdtraj(criterion, universe, adk):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traj = mdtraj.load_dcd(adk.trajectory, top=adk.topology)[:20]
+    heavy = {atom.index for atom in traj.topology.atoms if atom.element.symbol in "NO"}
+    partners = {}
+    for one, two in traj.topology.bonds:
+        for heavy_atom, hydrogen in ((one, two), (two, one)):
+            if hydrogen.element.symbol == "H" and heavy_atom.index in heavy:
+                partners[hydrogen.index] = heavy_atom.index
+    ours = HydrogenBondAnalysis(
+        universe,
+        hydrogens_sel="index " + " ".join(map(str, sorted(partners))),
+        acceptors_sel="index " + " ".join(map(str, sorted(heavy))),
+        criterion=criterion,
+    ).run(stop=20)
+    names = [tuple(bond[:4].astype(int)) for bond in ours.results.hbonds]
+    if criterion == "baker_hubbard":
+        wanted = {tuple(bond) for bond in mdtraj.baker_hubbard(traj, freq=0.3).tolist()}
+        unique, counts = np.unique([bond[1:] for bond in names], axis=0, return_counts=True)
+        assert {tuple(bond) for bond in unique[counts > 6].tolist()} == wanted
+    else:
+        every = mdtraj.wernet_nilsson(traj)
+        wanted = {(k, *bond) for k, bonds in enumerate(every) for bond in bonds.tolist()}
+        assert set(names) == wanted
+    assert len(wanted) > 50
+
+
+class Blinking:
+    """Bonds that are there in frames of a pattern."""
+
+    def __init__(self, tmp_path, patterns):
+        n, n_frames = len(patterns), len(patterns[0])
+        positions = np.zeros((n_frames, n, 3, 3))
+        positions[..., 1, 0] = 1
+        positions[..., 2, 0] = np.where(np.transpose(patterns), 2.8, 5)
+        positions[..., 1] += 20 * np.arange(n)[:, None]
+        universe = make(
+            positions.reshape(n_frames, -1, 3),
+            names=["N", "H", "O"] * n,
+            bonds=[(3 * k, 3 * k + 1) for k in range(n)],
+        )
+        path = str(tmp_path / "blinking.xtc")
+        with MDAnalysis.Writer(path, 3 * n) as writer:
+            for ts in universe.trajectory:
+                ts.time = 2.0 * ts.frame
+                writer.write(universe.atoms)
+        self.universe = universe.copy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.universe.trajectory = paceline.trajectory.mdanalysis_reader.Reader(path)
+
+    def run(self, **options):
+        one = HydrogenBondAnalysis(self.universe, hydrogens_sel="name H", acceptors_sel="name O")
+        return one.run(**options)
+
+
+def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
+    random = np.random.default_rng(19)
+    patterns = random.random((7, 40)) < np.array([[0.9]] * 5 + [[0.0], [1.0]])
+    one = Blinking(tmp_path, patterns).run()
+    assert one.results.counts.tolist() == patterns.sum(axis=0).tolist()
+    h = patterns.astype(float)
+    for function in ("intermittent", "continuous"):
+        found = one.time_correlation(function, tau_max=39)
+        for lag in range(40):
+            origins = range(40 - lag)
+            if function == "intermittent":
+                together = sum(h[:, t] @ h[:, t + lag] for t in origins)
+            else:
+                together = sum(h[:, t : t + lag + 1].prod(axis=1).sum() for t in origins)
+            assert found.correlation[lag] == together / h[:, : 40 - lag].sum()
+        np.testing.assert_allclose(found.tau, 2.0 * np.arange(40))
+        assert list(found.to_dataframe()) == ["lag (ps)", "correlation"]
+    every_second = Blinking(tmp_path, patterns).run(step=2).time_correlation(tau_max=3)
+    assert every_second.tau.tolist() == [0, 4, 8, 12]
+
+
+def test_mdanalysis_averages_ratios_and_leaves_empty_origins_out(tmp_path):
+    """One bond, then three that all break: the mean of 1/1 and 0/3 is no probability of a bond."""
+    one = Blinking(tmp_path, [[1, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]).run()
+    assert one.lifetime(tau_max=1)[1].tolist() == [1, 0.5]
+    assert one.time_correlation(tau_max=1).correlation.tolist() == [1, 0.25]
+
+
+def test_what_makes_no_correlation_is_refused(tmp_path, damaged, universe):
+    one = Blinking(tmp_path, [[1, 1, 0, 0]])
+    with pytest.raises(NoDataError, match=r"use run\(\) first"):
+        HydrogenBondAnalysis(universe).time_correlation()
+    with pytest.raises(UnsupportedError, match="equidistant"):
+        one.run(frames=[0, 1, 3]).time_correlation(tau_max=1)
+    with pytest.raises(ValueError, match="tau_max must be from 0 to 3"):
+        one.run().time_correlation(tau_max=4)
+    with pytest.raises(ValueError, match="'intermittent' or 'continuous'"):
+        one.run().time_correlation("survival", tau_max=1)
+    with pytest.raises(ValueError, match="no bonds"):
+        one.run(start=2).time_correlation(tau_max=1)
+    broken = HydrogenBondAnalysis(paceline.Universe(*damaged[0])).run(on_error="skip")
+    assert np.isnan(broken.count_by_time()).sum() == len(damaged[1])
+    for method in (broken.lifetime, broken.time_correlation):
+        with pytest.raises(UnsupportedError, match="damaged frames were left out"):
+            method()
+
+
+def test_selections_may_be_changed(universe):
+    one = HydrogenBondAnalysis(universe)
+    assert one.donors_sel is None
+    assert "resname ALA and name O" in one.acceptors_sel
+    assert one.guess_donors("resname SER") == "(resname SER and name OG)"
+    one.acceptors_sel = "name OD1"
+    one.hydrogens_sel = "name HN"
+    found = one.run(stop=5).results.hbonds
+    assert set(universe.atoms[found[:, 3].astype(int)].names) == {"OD1"}
+    assert set(universe.atoms[found[:, 2].astype(int)].names) == {"HN"}
+    one.donors_sel = "name NZ"
+    assert one.run(stop=5).results.hbonds.shape == (0, 6)
+    one.hydrogens_sel = one.acceptors_sel = None
+    assert len(one.run(stop=5).results.hbonds) > 0
+
+
+def test_bad_input_is_named(universe, adk_in_water):
+    with pytest.raises(UnsupportedError, match=r"acceptors_sel .* by 'around': .*False"):
+        HydrogenBondAnalysis(universe, acceptors_sel="name O and (around 3 resid 5)")
+    with pytest.raises(ValueError, match="criterion must be one of mdanalysis, baker_hubbard"):
+        HydrogenBondAnalysis(universe, criterion="luzar")
+    with pytest.raises(ValueError, match="between must be a pair"):
+        HydrogenBondAnalysis(universe, between=[])
+    with (
+        pytest.warns(UserWarning, match="acceptors_sel is empty"),
+        pytest.raises(SelectionError, match="no acceptors: choose them by acceptors_sel"),
+    ):
+        HydrogenBondAnalysis(universe, acceptors_sel=" ").run()
+    with pytest.raises(NoDataError, match="charge information"):
+        HydrogenBondAnalysis(paceline.Universe(*adk_in_water))
+    with pytest.raises(NoDataError, match="topology has no bonds"):
+        HydrogenBondAnalysis(
+            paceline.Universe(*adk_in_water), hydrogens_sel="name HW1", acceptors_sel="name OW"
+        )
+    with pytest.raises(AnalysisError, match="expected distances above 0"):
+        HydrogenBondAnalysis(universe, d_a_cutoff=-1).run()
