@@ -17,6 +17,7 @@ __all__ = [
     "ChunkEncoder",
     "ChunkReader",
     "ContactMap",
+    "Correlation",
     "DcdHeader",
     "Encoder",
     "FileFormat",
@@ -26,6 +27,7 @@ __all__ = [
     "NetcdfHeader",
     "NetcdfVariable",
     "NoJump",
+    "PairRmsd",
     "Rdf",
     "Reader",
     "RowKernel",
@@ -92,6 +94,35 @@ _Cell: TypeAlias = Sequence[Sequence[float]] | NDArray[np.float64]
 
 #: Nanoseconds reading and decoding, bytes and calls, rows left out and why.
 _Cost: TypeAlias = tuple[int, int, int, int, list[tuple[int, str]]]
+
+@final
+class PairRmsd:
+    """RMSDs of frames from one another."""
+
+    def __new__(
+        cls, n_atoms: int, weights: NDArray[np.float64] | None, *, superposition: bool
+    ) -> Self: ...
+    def compute(
+        self, first: NDArray[np.float32], second: NDArray[np.float32]
+    ) -> NDArray[np.float64]: ...
+
+@final
+class Correlation:
+    """A function of the time between frames, of series of particles."""
+
+    def __new__(
+        cls,
+        correlated: str,
+        n_frames: int,
+        width: int,
+        axes: NDArray[np.int64],
+        gaps: NDArray[np.int64],
+        *,
+        fft: bool,
+    ) -> Self: ...
+    def compute(
+        self, series: NDArray[np.float32] | NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 @disjoint_base
 class Trajectory:

@@ -18,7 +18,7 @@ pub const IDENTITY: Matrix3 = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
 /// Slope of the scaled quartic at its largest root (at most 64/27) beneath which the root counts
 /// as a multiple one: λ would lose more than two digits. A rod 15 times as long as thick is just
 /// above it.
-const MIN_SLOPE: f64 = 1e-2;
+pub(crate) const MIN_SLOPE: f64 = 1e-2;
 
 /// The largest eigenvalue of K and what is needed to find its eigenvector.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use crate::qcp::{IDENTITY, Matrix3, Optimum};
 
 /// Part of the squared size of two structures beneath which the difference of sums that gives
 /// their squared RMSD has lost too many digits, so that the deviations themselves are summed.
-const CANCELLED: f64 = 1e-6;
+pub(crate) const CANCELLED: f64 = 1e-6;
 
 /// A structure to compare others with, and the weights of its atoms.
 #[derive(Debug, Clone)]
@@ -227,7 +227,7 @@ impl Fit {
 }
 
 /// Weights over their mean.
-fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
+pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
     check_len("weights", weights.len(), n_atoms)?;
     let mean = weights.iter().sum::<f64>() / n_atoms as f64;
     if !(mean > 0.0 && mean.is_finite() && weights.iter().all(|&weight| weight >= 0.0)) {

@@ -7,6 +7,7 @@ mod communicator;
 mod encoder;
 mod file_format;
 mod headers;
+mod part_kernels;
 mod reader;
 mod record_kernels;
 mod row_kernels;
@@ -125,6 +126,8 @@ mod _core {
         dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon, history_header,
         netcdf_header,
     };
+    #[pymodule_export]
+    use super::part_kernels::{Correlation, PairRmsd};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

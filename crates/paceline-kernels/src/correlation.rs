@@ -1,0 +1,478 @@
+//! Functions of the time between frames, from the series of particles: mean squared displacements
+//! and autocorrelations, by their definition or by the fast Fourier transform.
+//!
+//! - Calandrini, Pellegrini, Calligari, Hinsen & Kneller (2011), Collection SFN 12, 201,
+//!   doi:10.1051/sfn/201112010
+//!
+//! Sums over frames run in an order that depends on nothing but the series, except within the
+//! Fourier transform, whose order also depends on the processor.
+
+use std::sync::Arc;
+
+use super::check_len;
+use paceline_formats::error::{Error, Result};
+use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+
+/// Partial sums in a sum over frames.
+const LANES: usize = 8;
+
+/// A function of two values of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Correlated {
+    /// Their squared distance.
+    Displacement,
+    /// Their inner product.
+    Product,
+}
+
+/// Computes a function of the time between frames, averaged over all pairs of frames.
+#[derive(Clone)]
+pub struct Correlation {
+    correlated: Correlated,
+    n_frames: usize,
+    width: usize,
+    axes: Vec<usize>,
+    /// Frames that do not count, ascending.
+    gaps: Vec<usize>,
+    /// Pairs of frames at each distance.
+    n_pairs: Vec<f64>,
+    transforms: Option<Transforms>,
+}
+
+#[derive(Clone)]
+struct Transforms {
+    len: usize,
+    forward: Arc<dyn RealToComplex<f64>>,
+    inverse: Arc<dyn ComplexToReal<f64>>,
+}
+
+impl Correlation {
+    /// A value of a series has `width` numbers, of which the `axes` count. Frames in `gaps`
+    /// (ascending) were left out.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there is no frame or axis, an axis is not below `width`, or gaps
+    /// are not ascending numbers of frames.
+    pub fn new(
+        correlated: Correlated,
+        n_frames: usize,
+        width: usize,
+        axes: &[usize],
+        gaps: &[usize],
+        fft: bool,
+    ) -> Result<Self> {
+        let is_valid = n_frames > 0
+            && n_frames < usize::MAX / 8
+            && !axes.is_empty()
+            && axes.iter().all(|&axis| axis < width)
+            && gaps.is_sorted_by(|a, b| a < b)
+            && gaps.last().is_none_or(|&last| last < n_frames);
+        if !is_valid {
+            return Err(Error::Argument(
+                "a correlation needs frames, axes of their values, and gaps that are frames".into(),
+            ));
+        }
+        Ok(Correlation {
+            correlated,
+            n_frames,
+            width,
+            axes: axes.to_vec(),
+            gaps: gaps.to_vec(),
+            n_pairs: n_pairs(n_frames, gaps),
+            transforms: fft.then(|| Transforms::new(n_frames)),
+        })
+    }
+
+    /// Fill the function of each particle, in rows of one number a frame, and add up the rows into
+    /// `sum`. `series` has the shape (frames, particles, `width`). Distances in time of which
+    /// there is no pair of frames are NaN.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not belong together.
+    pub fn fill<T: Copy + Into<f64>>(
+        &self,
+        series: &[T],
+        out: &mut [f64],
+        sum: &mut [f64],
+    ) -> Result<()> {
+        let stride = series.len() / self.n_frames;
+        let n_particles = stride / self.width;
+        check_len(
+            "numbers of a series",
+            series.len(),
+            n_particles * self.width * self.n_frames,
+        )?;
+        check_len("numbers to fill", out.len(), n_particles * self.n_frames)?;
+        check_len("sums", sum.len(), self.n_frames)?;
+        sum.fill(0.0);
+        let mut scratch = Scratch::default();
+        for (particle, row) in out.chunks_exact_mut(self.n_frames).enumerate() {
+            let values = (&series[particle * self.width..], stride);
+            self.gather(values, &mut scratch);
+            match &self.transforms {
+                Some(transforms) => self.by_transform(transforms, &mut scratch, row)?,
+                None => self.by_definition(&scratch, row),
+            }
+            for (sum, value) in sum.iter_mut().zip(row) {
+                *sum += *value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copy the axes of a particle, apart; displacements count from the first frame, so that no
+    /// digits are lost far from zero. What is in a gap is 0.
+    fn gather<T: Copy + Into<f64>>(&self, (values, stride): (&[T], usize), scratch: &mut Scratch) {
+        let first = (0..self.n_frames)
+            .find(|frame| self.gaps.binary_search(frame).is_err())
+            .unwrap_or(0);
+        scratch.axes.resize(self.axes.len(), Vec::new());
+        for (&axis, copy) in self.axes.iter().zip(&mut scratch.axes) {
+            let origin = match self.correlated {
+                Correlated::Displacement => values[first * stride + axis].into(),
+                Correlated::Product => 0.0,
+            };
+            copy.clear();
+            copy.extend(
+                values[axis..]
+                    .iter()
+                    .step_by(stride)
+                    .map(|&x| x.into() - origin),
+            );
+            for &gap in &self.gaps {
+                copy[gap] = 0.0;
+            }
+        }
+    }
+
+    fn by_definition(&self, scratch: &Scratch, out: &mut [f64]) {
+        let mut counts = Vec::new();
+        if !self.gaps.is_empty() {
+            counts = vec![1.0; self.n_frames];
+            for &gap in &self.gaps {
+                counts[gap] = 0.0;
+            }
+        }
+        out.fill(0.0);
+        for series in &scratch.axes {
+            for (lag, out) in out.iter_mut().enumerate() {
+                let (before, after) = (&series[..self.n_frames - lag], &series[lag..]);
+                *out += match self.correlated {
+                    Correlated::Product => sum_of(before, after, |x, y| x * y),
+                    Correlated::Displacement if counts.is_empty() => {
+                        sum_of(before, after, |x, y| (y - x) * (y - x))
+                    }
+                    Correlated::Displacement => {
+                        // In a gap the one or the other does not count, and neither does both.
+                        let one = sum_of(before, after, |x, y| (y - x) * (y - x));
+                        one - self
+                            .gaps
+                            .iter()
+                            .map(|&gap| {
+                                let left =
+                                    gap.checked_sub(lag).map_or(0.0, |i| series[i] * series[i]);
+                                let right = series.get(gap + lag).map_or(0.0, |x| x * x);
+                                left + right
+                            })
+                            .sum::<f64>()
+                    }
+                };
+            }
+        }
+        for (out, n_pairs) in out.iter_mut().zip(&self.n_pairs) {
+            *out /= n_pairs;
+        }
+    }
+
+    fn by_transform(
+        &self,
+        transforms: &Transforms,
+        scratch: &mut Scratch,
+        out: &mut [f64],
+    ) -> Result<()> {
+        let Scratch { axes, work, .. } = scratch;
+        transforms.correlate(axes, work, out)?;
+        if self.correlated == Correlated::Displacement {
+            let squares = &mut scratch.squares;
+            squares.clear();
+            squares.resize(self.n_frames, 0.0);
+            for series in &*axes {
+                for (square, x) in squares.iter_mut().zip(series) {
+                    *square += x * x;
+                }
+            }
+            // Σ |x(t)|² + |x(t + lag)|², from the longest distance, so that nothing is subtracted.
+            let mut both = 0.0;
+            for lag in (0..self.n_frames).rev() {
+                both += squares[self.n_frames - 1 - lag] + squares[lag];
+                let mut alone = 0.0;
+                for &gap in &self.gaps {
+                    alone += gap.checked_sub(lag).map_or(0.0, |i| squares[i]);
+                    alone += squares.get(gap + lag).copied().unwrap_or(0.0);
+                }
+                out[lag] = (both - alone) - 2.0 * out[lag];
+            }
+            out[0] *= 0.0; // which keeps NaN
+        }
+        for (out, n_pairs) in out.iter_mut().zip(&self.n_pairs) {
+            *out /= n_pairs;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Scratch {
+    axes: Vec<Vec<f64>>,
+    squares: Vec<f64>,
+    work: Work,
+}
+
+#[derive(Default)]
+struct Work {
+    padded: Vec<f64>,
+    spectrum: Vec<realfft::num_complex::Complex<f64>>,
+    powers: Vec<realfft::num_complex::Complex<f64>>,
+}
+
+impl Transforms {
+    fn new(n_frames: usize) -> Self {
+        let len = transform_len(2 * n_frames);
+        let mut planner = RealFftPlanner::new();
+        Transforms {
+            len,
+            forward: planner.plan_fft_forward(len),
+            inverse: planner.plan_fft_inverse(len),
+        }
+    }
+
+    /// Σ x(t) x(t + lag) over all axes, of each lag.
+    fn correlate(&self, axes: &[Vec<f64>], work: &mut Work, out: &mut [f64]) -> Result<()> {
+        let failed = |error| Error::Argument(format!("a Fourier transform failed: {error}"));
+        let Work {
+            padded,
+            spectrum,
+            powers,
+        } = work;
+        let zero = realfft::num_complex::Complex::default();
+        spectrum.resize(self.len / 2 + 1, zero);
+        powers.clear();
+        powers.resize(self.len / 2 + 1, zero);
+        for series in axes {
+            padded.clear();
+            padded.extend_from_slice(series);
+            padded.resize(self.len, 0.0);
+            self.forward.process(padded, spectrum).map_err(failed)?;
+            for (power, value) in powers.iter_mut().zip(&*spectrum) {
+                power.re += value.re * value.re + value.im * value.im;
+            }
+        }
+        self.inverse.process(powers, padded).map_err(failed)?;
+        for (out, sum) in out.iter_mut().zip(&*padded) {
+            *out = sum / self.len as f64;
+        }
+        Ok(())
+    }
+}
+
+/// The smallest even product of 2, 3 and 5 that is no less than a length.
+fn transform_len(least: usize) -> usize {
+    let is_fast = |len: &usize| {
+        let mut rest = *len;
+        for prime in [2, 3, 5] {
+            while rest.is_multiple_of(prime) {
+                rest /= prime;
+            }
+        }
+        rest == 1
+    };
+    (least.div_ceil(2)..)
+        .map(|half| 2 * half)
+        .find(|len| is_fast(&(len / 2)))
+        .unwrap_or(least)
+}
+
+/// Pairs of frames at each distance without those that have a gap.
+fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
+    let mut lost = vec![0usize; n_frames];
+    for (k, &gap) in gaps.iter().enumerate() {
+        // As the later and as the earlier frame; both count only once where both are gaps.
+        for lost in &mut lost[..=gap] {
+            *lost += 1;
+        }
+        for lost in &mut lost[..n_frames - gap] {
+            *lost += 1;
+        }
+        for &earlier in &gaps[..=k] {
+            lost[gap - earlier] -= 1;
+        }
+    }
+    let distances = lost.iter().enumerate();
+    distances
+        .map(|(lag, lost)| (n_frames - lag - lost) as f64)
+        .collect()
+}
+
+/// A sum over two series side by side.
+#[inline(always)]
+fn sum_of(x: &[f64], y: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    for (x, y) in x.iter().zip(y) {
+        for lane in 0..LANES {
+            sums[lane] += of(x[lane], y[lane]);
+        }
+    }
+    for (sum, (x, y)) in sums.iter_mut().zip(x_rest.iter().zip(y_rest)) {
+        *sum += of(*x, *y);
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Random;
+
+    /// Random walks of particles, far from zero.
+    fn walks(n_frames: usize, n_particles: usize) -> Vec<f64> {
+        let mut random = Random(11);
+        let mut positions: Vec<f64> = (0..3 * n_particles)
+            .map(|_| 500.0 * random.number())
+            .collect();
+        let frames = (0..n_frames).flat_map(|_| {
+            for x in &mut positions {
+                *x += random.number();
+            }
+            positions.clone()
+        });
+        frames.collect()
+    }
+
+    /// As the definition says.
+    fn plain(
+        series: &[f64],
+        n_frames: usize,
+        particle: usize,
+        axes: &[usize],
+        gaps: &[usize],
+        correlated: Correlated,
+    ) -> Vec<f64> {
+        let stride = series.len() / n_frames;
+        let value = |frame: usize, axis: usize| series[frame * stride + 3 * particle + axis];
+        let lags = (0..n_frames).map(|lag| {
+            let counts = |t: &usize| !gaps.contains(t) && !gaps.contains(&(t + lag));
+            let origins: Vec<usize> = (0..n_frames - lag).filter(counts).collect();
+            let of = |x: f64, y: f64| match correlated {
+                Correlated::Displacement => (y - x) * (y - x),
+                Correlated::Product => x * y,
+            };
+            let sum: f64 = origins
+                .iter()
+                .flat_map(|&t| axes.iter().map(move |&axis| (t, axis)))
+                .map(|(t, axis)| of(value(t, axis), value(t + lag, axis)))
+                .sum();
+            sum / origins.len() as f64
+        });
+        lags.collect()
+    }
+
+    #[test]
+    fn both_ways_agree_with_the_definition() {
+        let n_particles = 3;
+        for n_frames in [1, 2, 7, 50, 128] {
+            let mut series = walks(n_frames, n_particles);
+            for gaps in [vec![], vec![0], vec![1, 4, 5], vec![0, 6, 49]] {
+                if gaps.last().is_some_and(|&last| last >= n_frames) {
+                    continue;
+                }
+                for &gap in &gaps {
+                    series[3 * n_particles * gap..3 * n_particles * (gap + 1)].fill(f64::NAN);
+                }
+                for correlated in [Correlated::Displacement, Correlated::Product] {
+                    for (axes, fft) in [
+                        (vec![0, 1, 2], true),
+                        (vec![2], false),
+                        (vec![2, 0], true),
+                        (vec![0, 1, 2], false),
+                    ] {
+                        let task =
+                            Correlation::new(correlated, n_frames, 3, &axes, &gaps, fft).unwrap();
+                        let (mut out, mut sum) =
+                            (vec![-1.0; n_particles * n_frames], vec![-1.0; n_frames]);
+                        task.fill(&series, &mut out, &mut sum).unwrap();
+                        for particle in 0..n_particles {
+                            let wanted =
+                                plain(&series, n_frames, particle, &axes, &gaps, correlated);
+                            let size = wanted.iter().fold(1.0f64, |a, b| a.max(b.abs()));
+                            let row = &out[particle * n_frames..][..n_frames];
+                            for (lag, (found, wanted)) in row.iter().zip(&wanted).enumerate() {
+                                let same = (found - wanted).abs() < 1e-10 * size
+                                    || (found.is_nan() && wanted.is_nan());
+                                assert!(
+                                    same,
+                                    "{n_frames} {gaps:?} {correlated:?} {fft} {lag}: {found} {wanted}"
+                                );
+                            }
+                        }
+                        for (lag, sum) in sum.iter().enumerate() {
+                            let wanted: f64 =
+                                (0..n_particles).map(|k| out[k * n_frames + lag]).sum();
+                            assert!(
+                                (sum - wanted).abs() <= 1e-12 * wanted.abs() || wanted.is_nan()
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_and_precision_of_the_series_change_no_bit() {
+        let (n_frames, n) = (60, 5);
+        let single: Vec<f32> = walks(n_frames, n).iter().map(|&x| x as f32).collect();
+        let double: Vec<f64> = single.iter().map(|&x| x.into()).collect();
+        for fft in [true, false] {
+            let task =
+                Correlation::new(Correlated::Displacement, n_frames, 3, &[0, 1, 2], &[], fft)
+                    .unwrap();
+            let (mut whole, mut sum) = (vec![0.0; n * n_frames], vec![0.0; n_frames]);
+            task.fill(&double, &mut whole, &mut sum).unwrap();
+            for k in 0..n {
+                let part: Vec<f32> = single
+                    .chunks(3 * n)
+                    .flat_map(|frame| frame[3 * k..3 * k + 3].to_vec())
+                    .collect();
+                let mut row = vec![0.0; n_frames];
+                task.fill(&part, &mut row, &mut sum).unwrap();
+                assert_eq!(row, whole[k * n_frames..(k + 1) * n_frames]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let new = |n, axes: &[usize], gaps: &[usize]| {
+            Correlation::new(Correlated::Product, n, 3, axes, gaps, true)
+        };
+        assert!(new(0, &[0], &[]).is_err() && new(3, &[], &[]).is_err());
+        assert!(
+            new(3, &[3], &[]).is_err()
+                && new(3, &[0], &[3]).is_err()
+                && new(3, &[0], &[1, 1]).is_err()
+        );
+        let task = new(3, &[0], &[]).unwrap();
+        assert!(task.fill(&[0.0; 10], &mut [0.0; 3], &mut [0.0; 3]).is_err());
+        assert!(task.fill(&[0.0; 9], &mut [0.0; 4], &mut [0.0; 3]).is_err());
+        assert!(task.fill(&[0.0; 9], &mut [0.0; 3], &mut [0.0; 2]).is_err());
+    }
+
+    #[test]
+    fn lengths_of_transforms_are_fast_and_long_enough() {
+        for (least, wanted) in [(1, 2), (2, 2), (14, 16), (20_000, 20_000), (20_001, 20_250)] {
+            assert_eq!(transform_len(least), wanted);
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! RMSDs of frames from one another: tiles of the matrix of all pairs.
+//!
+//! The inner products of two frames are sums over atoms, one after another. Processors compute
+//! several pairs side by side, so that neither the width of their registers nor the tile in which
+//! a pair is changes a bit of its RMSD.
+
+use super::check_len;
+use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
+use super::reference::{CANCELLED, relative};
+use paceline_formats::error::{Error, Result};
+
+/// Frames side by side.
+const LANES: usize = 8;
+
+/// One number of each of some frames.
+type Lanes = [f64; LANES];
+
+/// x, y, z of an atom in some frames.
+type AtomLanes = [Lanes; 3];
+
+/// Atoms whose products are summed at a time: those of two panels stay in the first cache.
+const ATOMS: usize = 96;
+
+/// Newton's steps after which a root is left to the slower way.
+const STEPS: usize = 24;
+
+/// How to compare two frames.
+#[derive(Debug, Clone)]
+pub struct PairRmsd {
+    n_atoms: usize,
+    /// Relative to their mean; all 1 where there are none.
+    weights: Option<Vec<f64>>,
+    superposition: bool,
+}
+
+/// Some frames, as few as [`LANES`], with atoms apart.
+struct Panel {
+    /// Counted from each frame's weighted centre if frames are superposed, Å.
+    atoms: Vec<AtomLanes>,
+    /// Å.
+    centres: AtomLanes,
+    /// Σ w x², Å².
+    norms: Lanes,
+}
+
+impl PairRmsd {
+    /// With superposition, a pair has the RMSD that remains after the best translation of weighted
+    /// centres and the best rotation. Weights count relative to their mean.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there are no atoms, or weights are not one an atom, finite, at
+    /// least 0, and not all 0.
+    pub fn new(n_atoms: usize, weights: Option<&[f64]>, superposition: bool) -> Result<Self> {
+        if n_atoms == 0 {
+            return Err(Error::Argument("an RMSD needs at least one atom".into()));
+        }
+        let weights = weights.map(|weights| relative(weights, n_atoms));
+        Ok(PairRmsd {
+            n_atoms,
+            weights: weights.transpose()?,
+            superposition,
+        })
+    }
+
+    /// Fill the RMSD (Å) of each of the `first` frames from each of the `second`, in rows of the
+    /// former. Frames are x, y, z (Å) of each atom; what is NaN in one makes its RMSDs NaN. Where
+    /// both are the same slice, some pairs below the diagonal are left as they are.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the slices do not hold whole frames, or `out` has another size.
+    pub fn fill(&self, first: &[f32], second: &[f32], out: &mut [f64]) -> Result<()> {
+        let len = 3 * self.n_atoms;
+        if !first.len().is_multiple_of(len) || !second.len().is_multiple_of(len) {
+            return Err(Error::Argument(format!(
+                "{} and {} coordinates are not whole frames of {} atoms",
+                first.len(),
+                second.len(),
+                self.n_atoms
+            )));
+        }
+        check_len(
+            "RMSDs to fill",
+            out.len(),
+            first.len() / len * (second.len() / len),
+        )?;
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                // SAFETY: the processor has what the function is compiled for.
+                unsafe { self.fill_by_avx512(first, second, out) };
+                return Ok(());
+            }
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: as above.
+                unsafe { self.fill_by_avx2(first, second, out) };
+                return Ok(());
+            }
+        }
+        self.fill_plainly::<1>(first, second, out);
+        Ok(())
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn fill_by_avx512(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
+        self.fill_plainly::<3>(first, second, out);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn fill_by_avx2(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
+        self.fill_plainly::<1>(first, second, out);
+    }
+
+    /// `AXES` of a frame, all or one, are computed at a time: as many as registers have room for.
+    #[inline(always)]
+    fn fill_plainly<const AXES: usize>(&self, first: &[f32], second: &[f32], out: &mut [f64]) {
+        let size = 3 * self.n_atoms * LANES;
+        let same = std::ptr::eq(first, second);
+        let rows: Vec<Panel> = first.chunks(size).map(|some| self.panel(some)).collect();
+        let n_columns = second.len() / (3 * self.n_atoms);
+        for (column, some) in second.chunks(size).enumerate() {
+            let mut columns = self.panel(some);
+            if let Some(weights) = self.weights.as_ref().filter(|_| self.superposition) {
+                weigh(&mut columns.atoms, weights);
+            }
+            let width = some.len() / (3 * self.n_atoms);
+            // Of the same frames, pairs below the diagonal are those above it.
+            let n_rows = if same { column + 1 } else { rows.len() };
+            for (number, panel) in rows.iter().take(n_rows).enumerate() {
+                let height = LANES.min(first.len() / (3 * self.n_atoms) - number * LANES);
+                let mut found = [[0.0; LANES]; LANES];
+                if self.superposition {
+                    let products = inner_products::<AXES>(panel, &columns);
+                    for (i, (of_row, found)) in products.iter().zip(&mut found).enumerate() {
+                        let half_norms = columns.norms.map(|norm| 0.5 * (panel.norms[i] + norm));
+                        let is_exact = self.min_rmsds(of_row, &half_norms, found);
+                        for j in 0..width {
+                            if !is_exact[j] && i < height {
+                                let pair = (number * LANES + i, column * LANES + j);
+                                let inner = of_row.map(|row| row.map(|lanes| lanes[j]));
+                                let centres = (
+                                    panel.centres.map(|lanes| lanes[i]),
+                                    columns.centres.map(|lanes| lanes[j]),
+                                );
+                                let frames =
+                                    (self.frame(first, pair.0), self.frame(second, pair.1));
+                                found[j] =
+                                    self.careful_rmsd(frames, centres, &inner, half_norms[j]);
+                            }
+                        }
+                    }
+                } else {
+                    self.deviations(&panel.atoms, &columns.atoms, &mut found);
+                }
+                for (i, found) in found.iter().take(height).enumerate() {
+                    let begin = (number * LANES + i) * n_columns + column * LANES;
+                    out[begin..begin + width].copy_from_slice(&found[..width]);
+                }
+            }
+        }
+    }
+
+    fn frame<'a>(&self, frames: &'a [f32], number: usize) -> &'a [f32] {
+        &frames[3 * self.n_atoms * number..][..3 * self.n_atoms]
+    }
+
+    /// Put frames side by side, and centre them if they are superposed.
+    #[inline(always)]
+    fn panel(&self, frames: &[f32]) -> Panel {
+        let mut atoms = vec![[[0.0; LANES]; 3]; self.n_atoms];
+        for (lane, frame) in frames.chunks_exact(3 * self.n_atoms).enumerate() {
+            for (of_atom, x) in atoms.iter_mut().zip(frame.as_chunks::<3>().0) {
+                for axis in 0..3 {
+                    of_atom[axis][lane] = x[axis].into();
+                }
+            }
+        }
+        let mut panel = Panel {
+            atoms,
+            centres: [[0.0; LANES]; 3],
+            norms: [0.0; LANES],
+        };
+        if self.superposition {
+            self.centre(&mut panel);
+        }
+        panel
+    }
+
+    /// Positions count from the first atom until the centre is known, so that no digits are lost
+    /// where a structure is far from zero.
+    #[inline(always)]
+    fn centre(&self, panel: &mut Panel) {
+        let origin = panel.atoms[0];
+        let mut sums = [[0.0; LANES]; 3];
+        let weight = |atom: usize| self.weights.as_ref().map_or(1.0, |weights| weights[atom]);
+        for (atom, of_atom) in panel.atoms.iter().enumerate() {
+            for axis in 0..3 {
+                for lane in 0..LANES {
+                    sums[axis][lane] += weight(atom) * (of_atom[axis][lane] - origin[axis][lane]);
+                }
+            }
+        }
+        for axis in 0..3 {
+            for lane in 0..LANES {
+                panel.centres[axis][lane] =
+                    origin[axis][lane] + sums[axis][lane] / self.n_atoms as f64;
+            }
+        }
+        let mut norms = [[0.0; LANES]; 3];
+        for (atom, of_atom) in panel.atoms.iter_mut().enumerate() {
+            for axis in 0..3 {
+                for lane in 0..LANES {
+                    let x = of_atom[axis][lane] - panel.centres[axis][lane];
+                    of_atom[axis][lane] = x;
+                    norms[axis][lane] += weight(atom) * (x * x);
+                }
+            }
+        }
+        let [x, y, z] = norms;
+        panel.norms = std::array::from_fn(|lane| x[lane] + y[lane] + z[lane]);
+    }
+
+    /// √((Ga + Gb − 2λ) / N) of Theobald (2005) for pairs side by side; false where the root is
+    /// not a simple one, or too few digits would be left.
+    #[inline(always)]
+    fn min_rmsds(&self, m: &[[Lanes; 3]; 3], half_norms: &Lanes, out: &mut Lanes) -> [bool; LANES] {
+        let mut scales = [0.0; LANES];
+        let mut scaled = *m;
+        for lane in 0..LANES {
+            let mut square = 0.0;
+            for row in m {
+                for column in row {
+                    square += column[lane] * column[lane];
+                }
+            }
+            scales[lane] = (3.0 * square).sqrt();
+        }
+        for row in &mut scaled {
+            for column in row {
+                for lane in 0..LANES {
+                    column[lane] /= scales[lane];
+                }
+            }
+        }
+        let (c1, c0) = coefficients(&scaled);
+        let mut roots = [0.0; LANES];
+        for lane in 0..LANES {
+            let bound = half_norms[lane] / scales[lane];
+            roots[lane] = if bound < 1.0 { bound } else { 1.0 };
+        }
+        let (mut slopes, mut steps) = ([f64::INFINITY; LANES], [f64::INFINITY; LANES]);
+        for _ in 0..STEPS {
+            let mut n_going = 0;
+            for lane in 0..LANES {
+                // Σ m² is 1/3.
+                let root = roots[lane];
+                let square = root * root;
+                let value = ((square - 2.0 / 3.0) * root + c1[lane]) * root + c0[lane];
+                let slope = (4.0 * square - 4.0 / 3.0) * root + c1[lane];
+                let step = value / slope;
+                let goes = steps[lane].abs() >= 1e-10;
+                roots[lane] = if goes { root - step } else { root };
+                slopes[lane] = if slope < slopes[lane] {
+                    slope
+                } else {
+                    slopes[lane]
+                };
+                steps[lane] = if goes { step } else { steps[lane] };
+                n_going += u64::from(steps[lane].abs() >= 1e-10);
+            }
+            if n_going == 0 {
+                break;
+            }
+        }
+        let mut is_exact = [false; LANES];
+        for lane in 0..LANES {
+            let half_square = half_norms[lane] - roots[lane] * scales[lane];
+            out[lane] = (2.0 * half_square / self.n_atoms as f64).sqrt();
+            is_exact[lane] = half_norms[lane].is_nan()
+                || (slopes[lane] >= MIN_SLOPE
+                    && steps[lane].abs() < 1e-10
+                    && half_square > CANCELLED * half_norms[lane]);
+            if half_norms[lane].is_nan() {
+                out[lane] = f64::NAN;
+            }
+        }
+        is_exact
+    }
+
+    /// The RMSD of one pair by way of K's powers, or by its deviations after the rotation.
+    #[cold]
+    #[inline(never)]
+    fn careful_rmsd(
+        &self,
+        (mobile, fixed): (&[f32], &[f32]),
+        (mobile_centre, fixed_centre): ([f64; 3], [f64; 3]),
+        inner: &Matrix3,
+        half_norm: f64,
+    ) -> f64 {
+        let optimum = Optimum::new(inner, half_norm);
+        let half_square = half_norm - optimum.eigenvalue();
+        if half_square > CANCELLED * half_norm {
+            return (2.0 * half_square / self.n_atoms as f64).sqrt();
+        }
+        let r = optimum.rotation();
+        let mut square = 0.0;
+        let pairs = mobile
+            .as_chunks::<3>()
+            .0
+            .iter()
+            .zip(fixed.as_chunks::<3>().0);
+        for (atom, (x, y)) in pairs.enumerate() {
+            let x: [f64; 3] = std::array::from_fn(|i| f64::from(x[i]) - mobile_centre[i]);
+            let deviation: [f64; 3] = std::array::from_fn(|j| {
+                let moved = x[0] * r[0][j] + x[1] * r[1][j] + x[2] * r[2][j];
+                moved - (f64::from(y[j]) - fixed_centre[j])
+            });
+            let [dx, dy, dz] = deviation;
+            let weight = self.weights.as_ref().map_or(1.0, |weights| weights[atom]);
+            square += weight * (dx * dx + dy * dy + dz * dz);
+        }
+        (square / self.n_atoms as f64).sqrt()
+    }
+
+    /// RMSDs of frames as they are.
+    #[inline(always)]
+    fn deviations(&self, rows: &[AtomLanes], columns: &[AtomLanes], out: &mut [Lanes; LANES]) {
+        for first in (0..LANES).step_by(4) {
+            let mut sums = [[0.0; LANES]; 4];
+            for (atom, (x, y)) in rows.iter().zip(columns).enumerate() {
+                let weight = self.weights.as_ref().map_or(1.0, |weights| weights[atom]);
+                let [s0, s1, s2, s3] = sums;
+                sums = [
+                    plus_squares(s0, weight, x, first, y),
+                    plus_squares(s1, weight, x, first + 1, y),
+                    plus_squares(s2, weight, x, first + 2, y),
+                    plus_squares(s3, weight, x, first + 3, y),
+                ];
+            }
+            for (sums, out) in sums.iter().zip(&mut out[first..]) {
+                *out = sums.map(|sum| (sum / self.n_atoms as f64).sqrt());
+            }
+        }
+    }
+}
+
+/// Add the weighted squared distance of an atom in one frame from itself in others side by side.
+#[inline(always)]
+fn plus_squares(mut sum: Lanes, weight: f64, x: &AtomLanes, frame: usize, y: &AtomLanes) -> Lanes {
+    for lane in 0..LANES {
+        let dx = x[0][frame] - y[0][lane];
+        let dy = x[1][frame] - y[1][lane];
+        let dz = x[2][frame] - y[2][lane];
+        sum[lane] += weight * (dx * dx + dy * dy + dz * dz);
+    }
+    sum
+}
+
+/// Multiply each atom's numbers by its weight.
+#[inline(always)]
+fn weigh(atoms: &mut [AtomLanes], weights: &[f64]) {
+    for (of_atom, weight) in atoms.iter_mut().zip(weights) {
+        for lanes in of_atom {
+            for x in lanes {
+                *x *= weight;
+            }
+        }
+    }
+}
+
+/// Σ x yᵀ of each frame of `rows` (x) with those of `columns` side by side (y).
+#[inline(always)]
+fn inner_products<const AXES: usize>(rows: &Panel, columns: &Panel) -> [[[Lanes; 3]; 3]; LANES] {
+    let mut products = [[[[0.0; LANES]; 3]; 3]; LANES];
+    for (a, b) in rows.atoms.chunks(ATOMS).zip(columns.atoms.chunks(ATOMS)) {
+        for (frame, of_frame) in products.iter_mut().enumerate() {
+            for (begin, of_axes) in of_frame.chunks_exact_mut(AXES).enumerate() {
+                let of_axes: &mut [[Lanes; 3]; AXES] = of_axes.try_into().expect("as long");
+                add_products(of_axes, a, b, frame, begin * AXES);
+            }
+        }
+    }
+    products
+}
+
+/// Add the products of some axes of one frame with each axis of the frames side by side.
+#[inline(always)]
+fn add_products<const AXES: usize>(
+    products: &mut [[Lanes; 3]; AXES],
+    rows: &[AtomLanes],
+    columns: &[AtomLanes],
+    frame: usize,
+    first: usize,
+) {
+    // Sums that are replaced whole stay in registers.
+    let mut sums = *products;
+    for (x, y) in rows.iter().zip(columns) {
+        for axis in 0..AXES {
+            let x = x[first + axis][frame];
+            let [s0, s1, s2] = sums[axis];
+            sums[axis] = [plus(s0, x, &y[0]), plus(s1, x, &y[1]), plus(s2, x, &y[2])];
+        }
+    }
+    *products = sums;
+}
+
+#[inline(always)]
+fn plus(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
+    for lane in 0..LANES {
+        sum[lane] += x * y[lane];
+    }
+    sum
+}
+
+/// c₁ and c₀ of K's quartic λ⁴ + c₂λ² + c₁λ + c₀, for matrices M side by side.
+#[inline(always)]
+fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
+    let (mut c1, mut c0) = ([0.0; LANES], [0.0; LANES]);
+    for lane in 0..LANES {
+        let [xx, xy, xz] = [m[0][0][lane], m[0][1][lane], m[0][2][lane]];
+        let [yx, yy, yz] = [m[1][0][lane], m[1][1][lane], m[1][2][lane]];
+        let [zx, zy, zz] = [m[2][0][lane], m[2][1][lane], m[2][2][lane]];
+        let determinant =
+            xx * (yy * zz - yz * zy) - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx);
+        c1[lane] = -8.0 * determinant;
+        // K of Theobald (2005), above its diagonal and on it.
+        let [k00, k11] = [xx + yy + zz, xx - yy - zz];
+        let [k22, k33] = [yy - xx - zz, zz - xx - yy];
+        let [k01, k02, k03] = [yz - zy, zx - xz, xy - yx];
+        let [k12, k13, k23] = [xy + yx, zx + xz, yz + zy];
+        // By the 2×2 minors of the upper and the lower two rows.
+        let upper = [
+            k00 * k11 - k01 * k01,
+            k00 * k12 - k02 * k01,
+            k00 * k13 - k03 * k01,
+            k01 * k12 - k02 * k11,
+            k01 * k13 - k03 * k11,
+            k02 * k13 - k03 * k12,
+        ];
+        let lower = [
+            k02 * k13 - k12 * k03,
+            k02 * k23 - k22 * k03,
+            k02 * k33 - k23 * k03,
+            k12 * k23 - k22 * k13,
+            k12 * k33 - k23 * k13,
+            k22 * k33 - k23 * k23,
+        ];
+        c0[lane] =
+            upper[0] * lower[5] - upper[1] * lower[4] + upper[2] * lower[3] + upper[3] * lower[2]
+                - upper[4] * lower[1]
+                + upper[5] * lower[0];
+    }
+    (c1, c0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::{Motion, Reference};
+    use crate::tests::{Random, rotate, shift};
+
+    /// Frames that move and tumble, in single precision; neighbours are almost alike.
+    fn frames(n_atoms: usize, n_frames: usize, size: f64) -> Vec<f32> {
+        let mut random = Random(n_atoms as u64);
+        let start = random.structure(n_atoms, 10.0, 300.0);
+        let frames = (0..n_frames).flat_map(|frame| {
+            let noise = random.structure(n_atoms, size * (frame % 3) as f64, 0.0);
+            let frame: Vec<f64> = start.iter().zip(noise).map(|(x, y)| x + y).collect();
+            shift(&rotate(&frame, &random.rotation()), random.vector())
+        });
+        frames.map(|x| x as f32).collect()
+    }
+
+    fn fill(task: &PairRmsd, first: &[f32], second: &[f32]) -> Vec<f64> {
+        let len = 3 * task.n_atoms;
+        let mut out = vec![-1.0; first.len() / len * (second.len() / len)];
+        task.fill(first, second, &mut out).unwrap();
+        out
+    }
+
+    /// By the kernel of one pair, which shares the definition and not the sums.
+    fn check(n_atoms: usize, weights: Option<&[f64]>, superposition: bool, tolerance: f64) {
+        let block = frames(n_atoms, 11, 2.0);
+        let task = PairRmsd::new(n_atoms, weights, superposition).unwrap();
+        let found = fill(&task, &block, &block[..9 * 3 * n_atoms]);
+        for (i, row) in found.chunks(9).enumerate() {
+            for (j, found) in row.iter().enumerate() {
+                let frame = |k: usize| block[3 * n_atoms * k..][..3 * n_atoms].to_vec();
+                let fixed: Vec<f64> = frame(j).into_iter().map(f64::from).collect();
+                let expected = if superposition {
+                    Reference::new(&fixed, weights).unwrap().min_rmsd(&frame(i))
+                } else {
+                    let fixed = Reference::about([0.0; 3], &fixed, weights).unwrap();
+                    fixed.rmsd(&frame(i), &Motion::NONE)
+                };
+                let error = (found - expected).abs();
+                assert!(
+                    error < tolerance,
+                    "{n_atoms} atoms, {i}, {j}: {found} {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_agree_with_the_kernel_of_one() {
+        for n_atoms in [1, 2, 3, 4, 95, 96, 97, 214] {
+            let weights = Random(3).weights(n_atoms);
+            for weights in [None, Some(&weights[..])] {
+                check(n_atoms, weights, true, 1e-9);
+                check(n_atoms, weights, false, 1e-10);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_almost_alike_keep_their_digits() {
+        let (n_atoms, mut random) = (50, Random(7));
+        let start = random.structure(n_atoms, 15.0, 0.0);
+        let block: Vec<f32> = [0.0, 1e-4, 2e-3]
+            .iter()
+            .flat_map(|by| start.iter().enumerate().map(move |(k, x)| (k, x, by)))
+            .map(|(k, x, by)| (x + by * if k % 2 == 0 { 1.0 } else { -1.0 }) as f32)
+            .collect();
+        let task = PairRmsd::new(n_atoms, None, true).unwrap();
+        let found = fill(&task, &block, &block.clone());
+        let frame = |k: usize| &block[150 * k..150 * (k + 1)];
+        for (i, j) in [(0, 0), (0, 1), (1, 0), (0, 2), (2, 1)] {
+            let fixed: Vec<f64> = frame(j).iter().map(|&x| x.into()).collect();
+            let expected = Reference::new(&fixed, None).unwrap().min_rmsd(frame(i));
+            assert!((found[3 * i + j] - expected).abs() < 1e-12, "{i}, {j}");
+        }
+        assert!(found[0] < 1e-12 && found[1] > 1e-5);
+    }
+
+    #[test]
+    fn tiles_and_registers_change_no_bit() {
+        let (n_atoms, n) = (101, 19);
+        let block = frames(n_atoms, n, 1.5);
+        let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for superposition in [true, false] {
+            let weights = Random(5).weights(n_atoms);
+            let task = PairRmsd::new(n_atoms, Some(&weights), superposition).unwrap();
+            let whole = fill(&task, &block, &block.clone());
+            for (i, first) in block.chunks(3 * n_atoms).enumerate() {
+                let row = fill(&task, first, &block[3 * n_atoms * i..]);
+                assert_eq!(bits(&row), bits(&whole[n * i + i..n * (i + 1)]), "row {i}");
+            }
+            let mut plain = vec![0.0; n * n];
+            task.fill_plainly::<1>(&block, &block.clone(), &mut plain);
+            assert_eq!(bits(&plain), bits(&whole));
+            let upper = fill(&task, &block, &block);
+            for i in 0..n {
+                let row = n * i + i..n * (i + 1);
+                assert_eq!(bits(&upper[row.clone()]), bits(&whole[row]), "row {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_position_that_is_no_number_shows() {
+        let (n_atoms, n) = (20, 10);
+        let mut block = frames(n_atoms, n, 1.0);
+        block[3 * n_atoms * 4 + 7] = f32::NAN;
+        for superposition in [true, false] {
+            let task = PairRmsd::new(n_atoms, None, superposition).unwrap();
+            let found = fill(&task, &block, &block.clone());
+            for (k, found) in found.iter().enumerate() {
+                assert_eq!(found.is_nan(), k / n == 4 || k % n == 4, "{k}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        assert!(PairRmsd::new(0, None, true).is_err());
+        assert!(PairRmsd::new(2, Some(&[1.0]), true).is_err());
+        assert!(PairRmsd::new(2, Some(&[0.0, 0.0]), true).is_err());
+        let task = PairRmsd::new(2, None, true).unwrap();
+        assert!(task.fill(&[0.0; 6], &[0.0; 7], &mut [0.0]).is_err());
+        assert!(task.fill(&[0.0; 6], &[0.0; 12], &mut [0.0]).is_err());
+    }
+}
