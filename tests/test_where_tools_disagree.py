@@ -7,7 +7,16 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers.charmm_dcd import shape_matrix, write_dcd
-from MDAnalysis.analysis import align, contacts, dihedrals, lineardensity, pca, rdf, rms
+from MDAnalysis.analysis import (
+    align,
+    contacts,
+    diffusionmap,
+    dihedrals,
+    lineardensity,
+    pca,
+    rdf,
+    rms,
+)
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.mdamath import triclinic_vectors
@@ -19,6 +28,7 @@ import paceline.analysis.contacts
 import paceline.analysis.rdf
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
+from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
@@ -394,4 +404,36 @@ def test_criteria_of_hydrogen_bonds(distance, degrees, tmp_path):
         "; ".join(words),
         "each of these, by `criterion`",
         "a matter of definition",
+    )
+
+
+def test_diffusion_maps(universe, theirs):
+    options = {"select": "name CA", "epsilon": 3}
+    their_map = diffusionmap.DiffusionMap(theirs, **options).run()
+    our_map = DiffusionMap(universe, **options).run()
+    distances = DistanceMatrix(universe, select="name CA").run().results.dist_matrix
+    diffusion = np.exp(-(distances**2) / 3)
+    diffusion /= diffusion.sum(axis=1, keepdims=True)
+    errors = []
+    for one in (their_map, our_map):
+        vector = one.transform(1, 0)[:, 0].real
+        vector /= np.linalg.norm(vector)
+        errors.append(np.linalg.norm(diffusion @ vector - one.eigenvalues[1].real * vector))
+    np.testing.assert_allclose(their_map.eigenvalues.real, our_map.eigenvalues, atol=1e-9)
+    assert errors[1] < 1e-12
+    check_row("`DiffusionMap.transform`", *(f"{error:.2f}" for error in errors), "paceline")
+
+
+def test_distances_from_frames_that_are_nan():
+    frames = np.random.default_rng(2).normal(size=(3, 5, 3)).astype(np.float32)
+    frames[1, 2] = np.nan
+    made = MDAnalysis.Universe.empty(5, trajectory=True).load_new(frames)
+    found = [
+        cls(made).run().results.dist_matrix for cls in (diffusionmap.DistanceMatrix, DistanceMatrix)
+    ]
+    assert (found[0][1] == 0).all()
+    assert np.isnan(found[1][1]).all()
+    assert found[1][0, 2] == pytest.approx(found[0][0, 2])
+    check_row(
+        "`DistanceMatrix` of a frame", f"{found[0][0, 1]:.2f} Å", f"{found[1][0, 1]}", "paceline"
     )

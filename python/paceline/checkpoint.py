@@ -31,6 +31,7 @@ from paceline.errors import CheckpointError, Terminated, UnsupportedError
 from paceline.performance.records import BlockTiming
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Cursor, Record, RecordRange, RowRange
+from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import Plan
 from paceline.schedule.tasks import BlockResult, LongBonds
 from paceline.schedule.trajectory_run import TrajectoryRun
@@ -73,8 +74,8 @@ class Checkpoint:
         self._later: list[bytes] = []
         self._shift = 0
         self._stopping = Stopping()
-        self._runs: list[TrajectoryRun] = []
-        self._stage: Sequence[TrajectoryRun] = ()
+        self._runs: list[TrajectoryRun | PartsRun] = []
+        self._stage: Sequence[TrajectoryRun | PartsRun] = ()
         self._cursors: list[Cursor] = []
         self._sizes: list[dict[tuple[int, int], int]] = []
         self._dead = 0
@@ -121,12 +122,12 @@ class Checkpoint:
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
-    def begin_stage(self, runs: Sequence[TrajectoryRun], timings: Timings) -> None:
+    def begin_stage(self, runs: Sequence[TrajectoryRun | PartsRun], timings: Timings) -> None:
         """Restore the results of the run that is resumed, of one stage after another.
 
         Parameters
         ----------
-        runs : sequence of TrajectoryRun
+        runs : sequence of TrajectoryRun or PartsRun
             Ready to collect.
         timings : Timings
             Of this run; set as if this one had begun when the other one ended.
@@ -139,7 +140,7 @@ class Checkpoint:
             The run cannot be resumed, whatever is kept.
         """
         if not self._begun:
-            self._recognize(runs)
+            self._recognize([one for one in runs if isinstance(one, TrajectoryRun)])
             self._timings = timings
         with self._stopping.held():
             restored = self._restore(runs)
@@ -171,7 +172,7 @@ class Checkpoint:
                 "another file, or delete this one"
             )
 
-    def _restore(self, runs: Sequence[TrajectoryRun]) -> bool:
+    def _restore(self, runs: Sequence[TrajectoryRun | PartsRun]) -> bool:
         """Restore all records of a stage; False if none was found."""
         nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in runs]
         first, clock = len(self._runs), None
@@ -294,7 +295,11 @@ class Checkpoint:
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             # Of stages that have not begun, too.
-            n_all = sum(one.n_frames for one in self._runs if one.is_first)
+            n_all = sum(
+                one.n_frames
+                for one in self._runs
+                if isinstance(one, TrajectoryRun) and one.is_first
+            )
             kept = f"{n_kept} of {n_all} frames are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
             print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)

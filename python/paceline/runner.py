@@ -26,8 +26,9 @@ from paceline.errors import UnsupportedError
 from paceline.performance.records import DuplicateAttempt
 from paceline.performance.timings import Timings
 from paceline.schedule.frame_cache import FrameCache
+from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import choose_frames
-from paceline.schedule.tasks import BlockResult, CollectedResult, FrameCaching
+from paceline.schedule.tasks import AnyTask, CollectedResult, FrameCaching
 from paceline.schedule.trajectory_run import TrajectoryRun, n_passes
 from paceline.transform.base import Transform, find_scan
 
@@ -221,29 +222,31 @@ def _run(
             ),
             streamed=checkpoint is not None,
             caching=FrameCaching(keys[number], max_memory) if keys else None,
+            parts_by_file=getattr(workers, "reads_files_of_caller", False),
         )
     if find_scan(transforms) is not None:
         runs = [one.scanning() for one in runs]
     timings = _timings(workers, runs, begun)
     n_frames = sum(one.n_frames for one in runs)
-    stages: list[list[TrajectoryRun]] = []
+    stages: list[list[TrajectoryRun | PartsRun]] = []
     with ExitStack() as receivers, Progress(n_frames, show=progress) as bar:
         receivers.callback(FrameCache.drop, keys)
-        while runs:
+        stage: list[TrajectoryRun | PartsRun] = [*runs]
+        while stage:
             number = sum(map(len, stages))
-            stages.append(runs)
-            for one in runs:
-                one.start_collecting(number, timings, receivers)
+            stages.append(stage)
+            for each in stage:
+                each.start_collecting(number, timings, receivers)
                 number += 1
             if checkpoint:
-                checkpoint.begin_stage(runs, timings)
-            _compute(workers, runs, checkpoint, bar)
-            runs = [following for one in runs if (following := one.next_stage()) is not None]
-        for one in stages[0]:
+                checkpoint.begin_stage(stage, timings)
+            _compute(workers, stage, checkpoint, bar)
+            stage = [following for each in stage for following in each.next_stages()]
+        for one in runs:
             one.trajectory.verify()
     timings.end = time.monotonic_ns()
-    for one in chain.from_iterable(stages):
-        one.finish(timings)
+    for each in chain.from_iterable(stages):
+        each.finish(timings)
 
 
 def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndarray:
@@ -255,27 +258,27 @@ def _choose(one: TrajectoryRun, *, frames: Any, **bounds: int | None) -> np.ndar
 
 def _compute(
     workers: Backend,
-    runs: Sequence[TrajectoryRun],
+    runs: Sequence[TrajectoryRun | PartsRun],
     checkpoint: Checkpoint | None,
     bar: Progress,
 ) -> None:
     """Compute and collect every block that is not done yet."""
-    shared = [one for one in runs if one.trajectory.shareable]
-    alone = [one for one in runs if not one.trajectory.shareable]
+    shared = [one for one in runs if one.shareable]
+    alone = [one for one in runs if not one.shareable]
     # Called even if it has nothing to do: other ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
         results.append(_results(Serial(), alone, None))
-    bar.skip(sum(one.collected.n_frames for one in runs))
-    for result in chain.from_iterable(results):
-        bar.add(result.n_frames)
+    bar.skip(sum(one.n_frames_done for one in runs))
+    for n_frames in chain.from_iterable(results):
+        bar.add(n_frames)
 
 
 def _results(
-    backend: Backend, runs: Sequence[TrajectoryRun], checkpoint: Checkpoint | None
-) -> Iterator[BlockResult]:
-    """Compute the blocks of some trajectories; yield results that were collected."""
-    tasks = chain.from_iterable(
+    backend: Backend, runs: Sequence[TrajectoryRun | PartsRun], checkpoint: Checkpoint | None
+) -> Iterator[int]:
+    """Compute the blocks of some trajectories; yield the frames of results that were collected."""
+    tasks: Iterator[AnyTask] = chain.from_iterable(
         one.tasks(number, backend.n_workers) for number, one in enumerate(runs)
     )
     # Closed at once, also by an error here: its traceback would keep the workers at work.
@@ -293,7 +296,7 @@ def _results(
                 checkpoint.add(result)
             else:
                 runs[result.job].collected.add(result)
-            yield result
+            yield runs[result.job].frames_of(result)
             received = time.monotonic_ns()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.dihedrals import ChiAngles, Dihedral, Janin, Ramachandran
 from paceline.analysis.distances import (
     Angles,
@@ -79,6 +80,10 @@ ANALYSES = {
     "CenterDistance": Case(
         lambda u: CenterDistance(u.select_atoms("resid 122-159"), u.atoms[700::-3]),
         lambda results: [results.distances],
+    ),
+    "DistanceMatrix": Case(
+        lambda u: DistanceMatrix(u, "name CA", weights="mass", superposition=True),
+        lambda results: [results.dist_matrix],
     ),
     "DistanceMatrixSeries": Case(
         lambda u: DistanceMatrixSeries(u.select_atoms("name CA")[::-1], u.atoms[:20]),

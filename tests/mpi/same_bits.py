@@ -7,6 +7,7 @@ import numpy as np
 from helpers.stages import Spread
 
 import paceline
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import MPI
@@ -41,8 +42,9 @@ def numbers(where, **options):
         Spread(ca),
         paceline.RaggedTimeSeries(far, universe.atoms[::3]),
         paceline.RaggedTimeSeries(lambda block: (np.zeros(len(block), int), np.empty((0, 2))), ca),
+        DistanceMatrix(ca, superposition=True),
     ]
-    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf, spread, ragged, none = paceline.run(
+    rmsd, rmsf, series, nothing, dates, all_rmsf, rdf, spread, ragged, none, matrix = paceline.run(
         analyses, backend=where, **HARD, **options
     )
     return [
@@ -52,6 +54,7 @@ def numbers(where, **options):
         *(ragged.results.records, ragged.results.offsets, ragged.results.counts),
         *(none.results.records, none.results.offsets),
         np.array([frame for frame, _ in rmsd.damaged]),
+        matrix.results.dist_matrix,
     ]
 
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 import paceline
 import paceline.backends.mpi.comm
 from paceline import backends
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.mpi import gather
 
@@ -46,6 +47,8 @@ for comm in (None, world, world.Split(rank % 2, rank)):
 # Every rank takes part in each stage, also where one fails between two.
 spread = Spread(ca).run(backend="serial").results.spread
 assert np.array_equal(Spread(ca).run(backend="mpi").results.spread, spread)
+pairs = DistanceMatrix(ca).run(backend="serial").results.dist_matrix
+assert np.array_equal(DistanceMatrix(ca).run(backend="mpi").results.dist_matrix, pairs)
 
 written = paceline.Write(ca, sys.argv[3]).run(backend="mpi")
 assert written.results.n_written == 98

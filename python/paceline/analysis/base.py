@@ -15,7 +15,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.interfaces import PerBlock, PerFrame, Ragged, Reduction
+from paceline.analysis.interfaces import OverParts, PerBlock, PerFrame, Ragged, Reduction
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import AtomAttributes, Block, field_bits
@@ -43,6 +43,9 @@ class AnalysisBase:
     stages : int
         Passes over the frames. After each but the last, `next_stage` makes the worker's half of the
         next one.
+    over_parts : bool
+        True if the last of the stages is no pass over the frames: it computes parts of the rows
+        that were collected (`paceline.analysis.interfaces.OverParts`).
     frames_together : int
         Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
         summed in another order, and may differ in their last bit.
@@ -94,6 +97,7 @@ class AnalysisBase:
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     stages: int = 1
+    over_parts: bool = False
     frames_together: int = 1
     row_bytes: int = 0
     transforms: Sequence[Transform] = ()
@@ -176,8 +180,23 @@ class AnalysisBase:
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged:
-        """Make the worker's half of the next pass over the same frames.
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of all that is kept of so many frames: the run is refused if there is no room.
+
+        Parameters
+        ----------
+        n_frames : int
+            Number of frames.
+
+        Returns
+        -------
+        int
+            Those of the rows, if not overridden.
+        """
+        return self.row_bytes * n_frames
+
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | OverParts:
+        """Make the worker's half of the next pass over the same frames, or parts of the rows.
 
         Parameters
         ----------
@@ -188,7 +207,7 @@ class AnalysisBase:
         Returns
         -------
         object
-            As that of `prepare`.
+            As that of `prepare`; for the last stage of an analysis `over_parts`, an `OverParts`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method next_stage")
 
@@ -200,7 +219,8 @@ class AnalysisBase:
         value : numpy.ndarray or object
             All frames' rows, or the merged partial result, of the last pass. Of records the
             pair of offsets, int64 of shape (n_frames + 1,), and of all records: those of frame
-            `k` of the run are `records[offsets[k]:offsets[k + 1]]`.
+            `k` of the run are `records[offsets[k]:offsets[k + 1]]`. Of parts, the
+            `OverParts` that `next_stage` made, which has the results.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method finish")
 

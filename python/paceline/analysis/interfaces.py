@@ -77,6 +77,33 @@ class Receiver(Protocol):
         """Take the result of block `number`."""
 
 
+class OverParts(Protocol):
+    """Last stage of an analysis whose tasks compute parts of what was collected, not frames.
+
+    Each task gets no more than its arguments. What a part is must not depend on the workers.
+
+    Attributes
+    ----------
+    n_parts : int
+        Number of parts.
+    worker : object
+        Worker's half: `compute(*arguments)` returns a tuple of arrays, each of the same shape for
+        all parts. It is pickled.
+    """
+
+    n_parts: int
+    worker: Any
+
+    def arguments(self, number: int) -> tuple[Any, ...]:
+        """Arguments of a part: numbers, and views of what was collected, which are not copied."""
+
+    def put(self, number: int, *values: np.ndarray) -> None:
+        """Take the result of a part, in the calling thread; parts come in any order."""
+
+    def get(self, number: int) -> tuple[np.ndarray, ...]:
+        """Return the result of a part that was put, for a checkpoint."""
+
+
 class Analysis(Protocol):
     """User's half of an analysis, as `run` needs it; see `paceline.analysis.base.AnalysisBase`."""
 
@@ -84,6 +111,7 @@ class Analysis(Protocol):
     fields: Sequence[str]
     optional_fields: Sequence[str]
     stages: int
+    over_parts: bool
     frames_together: int
     row_bytes: int
     transforms: "Sequence[Transform]"
@@ -109,8 +137,11 @@ class Analysis(Protocol):
     def prepare(self) -> PerFrame | Reduction | PerBlock | Ragged:
         """Make the worker's half, with all that is the same for every frame."""
 
-    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged:
-        """Make the worker's half of the next pass, from what the last one found."""
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of all that is kept of so many frames."""
+
+    def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | OverParts:
+        """Make the worker's half of the next pass, or parts, from what the last one found."""
 
     def finish(self, value: Any) -> None:
         """Turn all rows, the merged partial result, or offsets and records, into results."""

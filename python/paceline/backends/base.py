@@ -21,6 +21,8 @@ class Backend(Protocol):
     keeps_frames : bool, optional
         True if a later stage finds most blocks in the process that computed them before, so that
         decoded frames are kept there.
+    reads_files_of_caller : bool, optional
+        True if workers are other processes of this machine, which can open files of the caller.
     """
 
     name: str

@@ -52,6 +52,7 @@ class Processes(ForMDAnalysis):
     """
 
     name = "processes"
+    reads_files_of_caller = True
 
     def __init__(self, n_workers: int | None = None):
         self.n_workers = worker_count(n_workers)

@@ -35,9 +35,12 @@ LARGE = 2**30
 LISTED = 10
 
 
-def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Allocate an array, not filled: in memory, or in a nameless file if it is large."""
-    if math.prod(shape) * dtype.itemsize <= LARGE:
+def allocate(shape: tuple[int, ...], dtype: np.dtype, in_memory: int = LARGE) -> np.ndarray:
+    """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
+
+    `in_memory` is the size of the largest one in memory, bytes.
+    """
+    if math.prod(shape) * dtype.itemsize <= in_memory:
         return np.empty(shape, dtype)
     return _in_file(tempfile.TemporaryFile(), shape, dtype)
 
@@ -48,7 +51,9 @@ def _in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.nda
         # On a full disk, writing to mapped bytes that the file does not have yet is a crash.
         with writing_to(tempfile.gettempdir()):
             os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
-    return np.memmap(file, dtype=dtype, shape=shape)
+    array = np.memmap(file, dtype=dtype, shape=shape)
+    array.file = file  # type: ignore[attr-defined]
+    return array
 
 
 def check_room(sizes: Sequence[tuple[str, int]]) -> None:

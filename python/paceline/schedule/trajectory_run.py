@@ -18,8 +18,10 @@ from paceline.errors import MissingDataError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames, check_room
+from paceline.schedule.parts import PartsRun
 from paceline.schedule.plan import LARGEST_BLOCK_BYTES, Plan, make_plan
 from paceline.schedule.tasks import (
+    BlockResult,
     FrameCaching,
     Job,
     LongBonds,
@@ -91,12 +93,14 @@ class TrajectoryRun:
         block_frames: int | None,
         streamed: bool = False,
         caching: FrameCaching | None = None,
+        parts_by_file: bool = False,
     ) -> None:
         """Make the plan, and the worker's half of everything.
 
         `n_workers` share the blocks: a fraction of one that has other trajectories to do. With
         `streamed`, results of blocks are needed as they come, for all analyses. `caching` is used
-        if there are several stages.
+        if there are several passes. With `parts_by_file`, parts of what is collected are for other
+        processes of this machine.
         """
         indices = self._indices
         universe = self.analyses[0].atomgroup.universe
@@ -104,8 +108,9 @@ class TrajectoryRun:
             self.transforms, np.unique(np.concatenate(indices)), universe
         )
         self._atoms = atoms
-        check_room([(one.name, one.row_bytes * len(frames)) for one in self.analyses])
+        check_room([(one.name, one.stored_bytes(len(frames))) for one in self.analyses])
         row_bytes = sum(one.row_bytes for one in self.analyses)
+        self._parts_by_file = parts_by_file
         self._make_plan = partial(
             make_plan,
             n_atoms=self.trajectory.n_atoms,
@@ -141,7 +146,7 @@ class TrajectoryRun:
             self.plan.leaves,
             skip_damaged,
             streamed or any(half.per_block for half in halves),
-            caching if self.n_stages > 1 or scan is not None else None,
+            caching if self._n_passes > 1 or scan is not None else None,
             row_bytes,
         )
 
@@ -180,24 +185,43 @@ class TrajectoryRun:
         return max(one.stages for one in self.analyses)
 
     @property
+    def _n_passes(self) -> int:
+        """Number of passes over the frames of the analysis that needs most."""
+        return max(one.stages - one.over_parts for one in self.analyses)
+
+    @property
+    def shareable(self) -> bool:
+        """True if workers read the frames by themselves."""
+        return self.trajectory.shareable
+
+    @property
     def _indices(self) -> list[np.ndarray]:
         return [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
 
-    def next_stage(self) -> "TrajectoryRun | None":
+    def next_stages(self) -> "list[TrajectoryRun | PartsRun]":
         """Make the next pass, of the analyses that need one, once all blocks are done.
 
-        It has the same frames, blocks and decoded atoms.
+        It has the same frames, blocks and decoded atoms. Each analysis over parts has a run of its
+        own.
         """
         if self.stage < 0:
-            return self._scanned()
+            return [self._scanned()]
         stage = self.stage + 1
-        found = [
-            (analysis, value)
-            for analysis, value in zip(self.analyses, self.collected.values, strict=True)
-            if analysis.stages > stage
-        ]
-        if not found:
-            return None
+        found: list[tuple[Analysis, Any]] = []
+        following: list[TrajectoryRun | PartsRun] = []
+        for analysis, value in zip(self.analyses, self.collected.values, strict=True):
+            if analysis.over_parts and analysis.stages == stage + 1:
+                self._describe_frames(analysis)
+                parts: Any = analysis.next_stage(value)
+                run = PartsRun(analysis, parts, value, stage=stage, by_file=self._parts_by_file)
+                following.append(run)
+            elif analysis.stages > stage:
+                found.append((analysis, value))
+        return [self._next_pass(found), *following] if found else following
+
+    def _next_pass(self, found: Sequence[tuple[Analysis, Any]]) -> "TrajectoryRun":
+        """Make the next pass of some analyses, from what this one found."""
+        stage = self.stage + 1
         following = copy.copy(self)
         following.stage, following.is_first = stage, False
         following.analyses = [analysis for analysis, _ in found]
@@ -205,14 +229,14 @@ class TrajectoryRun:
         halves = [
             WorkerAnalysis(
                 analysis.name,
-                analysis.next_stage(value),
+                analysis.next_stage(value),  # type: ignore[arg-type]
                 _columns(self._atoms, own),
                 analysis.attributes,
             )
             for (analysis, value), own in zip(found, following._indices, strict=True)
         ]
         caching = self.job.caching
-        if caching is not None and following.n_stages == stage + 1:
+        if caching is not None and following._n_passes == stage + 1:
             caching = replace(caching, last=True)
         following.job = replace(self.job, analyses=halves, caching=caching)
         return following
@@ -225,7 +249,7 @@ class TrajectoryRun:
         assert states is not None
         states.found = states.scan.states(self.collected.values[0], states.frames)
         caching = following.job.caching
-        if caching is not None and following.n_stages == 1:
+        if caching is not None and following._n_passes == 1:
             following.job = replace(following.job, caching=replace(caching, last=True))
         if following._damaged:
             numbers = sorted(frame for frame, _ in following._damaged)
@@ -310,12 +334,25 @@ class TrajectoryRun:
         found = zip(self.analyses, self.collected.values, strict=True) if self.stage >= 0 else ()
         for analysis, value in found:
             if analysis.stages == self.stage + 1:
-                analysis.times = self.collected.times
-                analysis.damaged = DamagedFrames(sorted(self._all_damaged))
+                self._describe_frames(analysis)
                 analysis.timings = timings
                 analysis.finish(value)
         if self.collected.long_bonds and self.is_first:
             self._warn_of_long_bonds(sum_long_bonds(self.collected.long_bonds))
+
+    def _describe_frames(self, analysis: Analysis) -> None:
+        """Tell an analysis the times of its frames, and those that were left out."""
+        analysis.times = self.collected.times
+        analysis.damaged = DamagedFrames(sorted(self._all_damaged))
+
+    def frames_of(self, result: BlockResult) -> int:
+        """Frames as which a result counts in the progress."""
+        return result.n_frames
+
+    @property
+    def n_frames_done(self) -> int:
+        """Frames that were collected."""
+        return self.collected.n_frames
 
     @property
     def _all_damaged(self) -> list[tuple[int, str]]:

@@ -1,0 +1,459 @@
+"""RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap.
+
+The matrix is computed in tiles: squares of pairs of frames, of the positions that one pass over the
+frames has collected.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.interfaces import OverParts, PerFrame
+from paceline.analysis.results import Results
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.schedule.parts import allocate_results
+from paceline.transform.base import choose_atoms, relative_weights
+
+#: Frames along an edge of a tile, at most and at least.
+TILE, SMALLEST_TILE = 256, 32
+#: Positions of the frames along an edge, at most, bytes.
+TILE_BYTES = 8 * 2**20
+
+Metric = Callable[..., float]
+
+
+class DistanceMatrix(AnalysisBase):
+    r"""RMSD of each frame from each other one.
+
+    $$d_{ab} = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
+              \left|\mathbf{x}_i(t_a) - \mathbf{x}_i(t_b)\right|^2}$$
+
+    of positions as they are: the default of MDAnalysis's class of this name does **not** superpose.
+    With `superposition`, each pair has the least value over all rotations and translations (QCP:
+    Theobald 2005, Acta Cryst. A61, 478), which is what clustering is mostly about. The weights
+    $w_i$ are relative to their mean. Molecules must be whole.
+
+    Parameters
+    ----------
+    universe : AtomGroup or Universe
+        Where `select` selects.
+    select : str
+        The atoms that are compared.
+    metric : callable, optional
+        Takes the positions of two frames (Å, float64, shape (n_atoms, 3)) and `weights`, and
+        returns their distance; by default, and with MDAnalysis's `rmsd`, the RMSD.
+    cutoff : float
+        Distances that are not larger become 0; the default, MDAnalysis's, changes none.
+    weights : None, "mass" or array of float, shape (n_atoms,)
+        Weights of the atoms.
+    superposition : bool
+        Superpose each pair of frames.
+    condensed : bool
+        Keep the pairs above the diagonal alone, in rows one after another, as
+        `scipy.spatial.distance.squareform` takes and gives them.
+    dtype : dtype
+        Type of the results, float64 or float32. Condensed and in float32, 50,000 frames take 5 GB.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.dist_matrix : numpy.ndarray, shape (n_frames, n_frames)
+        Distances, Å; or, condensed, of shape (n_frames · (n_frames - 1) / 2,). Damaged frames that
+        were left out, and frames with a position that is NaN, have NaN for all distances. More than
+        256 MiB are kept in a nameless file of the temporary folder, which vanishes with the array.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+    atoms : AtomGroup
+        The atoms.
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected.
+    TypeError, ValueError
+        Weights or a type that cannot be.
+    UnsupportedError
+        The group updates itself, or positions and matrix have no room in the temporary folder.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> matrix = DistanceMatrix(u, select="name CA", superposition=True).run(step=40)
+    >>> matrix.results.dist_matrix.round(2)
+    array([[0.  , 4.58, 6.66],
+           [4.58, 0.  , 3.17],
+           [6.66, 3.17, 0.  ]])
+    """
+
+    SHARED_RESULTS = ("dist_matrix",)
+    SHARED_ATTRIBUTES = ("_calculated",)
+    stages = 2
+    over_parts = True
+
+    def __init__(
+        self,
+        universe: Any,
+        select: str = "all",
+        metric: Metric | None = None,
+        cutoff: float = 1e0 - 5,
+        weights: Any = None,
+        *,
+        superposition: bool = False,
+        condensed: bool = False,
+        dtype: Any = np.float64,
+        verbose: bool = False,
+    ):
+        atoms = choose_atoms(universe, select, "select")
+        super().__init__(atoms, verbose=verbose)
+        if len(atoms) == 0:
+            raise SelectionError(f"select: no atoms match {select!r}")
+        self.atoms, self._select = atoms, select
+        self._metric = None if _is_rmsd(metric) else metric
+        if self._metric is not None and superposition:
+            raise ValueError("give superposition=True or a metric of your own, not both")
+        self._cutoff = float(cutoff)
+        self._weights = weights
+        self._relative = relative_weights(atoms, weights)
+        self.superposition, self.condensed = superposition, condensed
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float64, np.float32):
+            raise ValueError(f"dtype must be float64 or float32, not {self.dtype}")
+        self.row_bytes = 12 * len(atoms)
+        self._calculated = False
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        if not _is_rmsd(theirs._metric):
+            raise UnsupportedError("a metric may be any function: MDAnalysis's own class calls it")
+        return cls(theirs.atoms, "all", None, theirs._cutoff, theirs._weights)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        metric = "rmsd" if self._metric is None else getattr(self._metric, "__qualname__", "given")
+        return {
+            **super().parameters(),
+            "select": self._select,
+            "metric": metric,
+            "cutoff": self._cutoff,
+            "weights": self._weights if isinstance(self._weights, str | None) else "given",
+            "superposition": self.superposition,
+        }
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of the positions and of the matrix of so many frames."""
+        n_pairs = n_frames * (n_frames - 1) // 2 if self.condensed else n_frames**2
+        return super().stored_bytes(n_frames) + n_pairs * self.dtype.itemsize
+
+    def prepare(self) -> PerFrame:
+        """Collect the positions."""
+        self._calculated = False
+        return Positions()
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Compare pairs of frames."""
+        worker: _PairRmsds | _PairMetrics
+        if self._metric is None:
+            worker = _PairRmsds(len(self.atoms), self._relative, self.superposition, self._cutoff)
+        else:
+            weights = self.atoms.masses if isinstance(self._weights, str) else self._weights
+            worker = _PairMetrics(self._metric, weights, self._cutoff)
+        return Tiles(value, worker, self.dtype, condensed=self.condensed)
+
+    def finish(self, value: "Tiles") -> None:
+        """Take the matrix."""
+        self._calculated = True
+        self.results = Results(
+            provenance=self.record(),
+            dist_matrix=value.matrix,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
+def _is_rmsd(metric: Any) -> bool:
+    """True for MDAnalysis's default."""
+    name = getattr(metric, "__module__", ""), getattr(metric, "__name__", "")
+    return metric is None or name == ("MDAnalysis.analysis.rms", "rmsd")
+
+
+class Positions:
+    """Worker's half that collects positions."""
+
+    returns_new = False
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Return positions, shape (n_frames, n_atoms, 3)."""
+        return block.positions
+
+
+class _PairRmsds:
+    """Worker's half: the RMSDs of the frames of two parts."""
+
+    def __init__(
+        self, n_atoms: int, weights: np.ndarray | None, superposition: bool, cutoff: float
+    ):
+        self._arguments, self._superposition = (n_atoms, weights), superposition
+        self._cutoff = cutoff
+        self._kernel: _core.PairRmsd | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_kernel": None}
+
+    def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
+        """Return the distances of each frame of one part from each of the other one."""
+        if self._kernel is None:
+            self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
+        first, second = np.ascontiguousarray(first), np.ascontiguousarray(second)
+        return (_tile(self._kernel.compute(first, second), self._cutoff, size),)
+
+
+class _PairMetrics:
+    """Worker's half: the distances of the frames of two parts by a user's function."""
+
+    def __init__(self, metric: Metric, weights: Any, cutoff: float):
+        self._metric, self._weights, self._cutoff = metric, weights, cutoff
+
+    def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
+        """Return the distances of each frame of one part from each of the other one."""
+        found = [
+            [self._metric(a, b, weights=self._weights) for b in second.astype(np.float64)]
+            for a in first.astype(np.float64)
+        ]
+        return (_tile(np.array(found, dtype=np.float64), self._cutoff, size),)
+
+
+def _tile(distances: np.ndarray, cutoff: float, size: int) -> np.ndarray:
+    """Fill a tile of a certain size."""
+    distances[distances <= cutoff] = 0
+    if distances.shape == (size, size):
+        return distances
+    tile = np.zeros((size, size))
+    tile[: distances.shape[0], : distances.shape[1]] = distances
+    return tile
+
+
+class Tiles:
+    """Parts of a symmetric matrix of all pairs of frames: tiles on and above its diagonal.
+
+    Attributes
+    ----------
+    matrix : numpy.ndarray
+        Shape (n, n), or (n (n - 1) / 2,) if it is condensed.
+    """
+
+    def __init__(self, rows: np.ndarray, worker: Any, dtype: np.dtype, *, condensed: bool):
+        self._rows, self.worker, self._condensed = rows, worker, condensed
+        self._n = n = len(rows)
+        self._size = tile_size(n, rows.nbytes // n)
+        edge = -(-n // self._size)
+        self._tiles = [(i, j) for i in range(edge) for j in range(i, edge)]
+        self.n_parts = len(self._tiles)
+        shape = (n * (n - 1) // 2,) if condensed else (n, n)
+        self.matrix = allocate_results(shape, dtype)
+
+    def _frames(self, number: int) -> tuple[slice, slice]:
+        """Frames of the rows and columns of a tile."""
+        first, second = (
+            slice(k * self._size, min((k + 1) * self._size, self._n)) for k in self._tiles[number]
+        )
+        return first, second
+
+    def arguments(self, number: int) -> tuple[Any, ...]:
+        """Size of a tile, and positions of the frames of its rows and columns."""
+        first, second = self._frames(number)
+        return self._size, self._rows[first], self._rows[second]
+
+    def put(self, number: int, *values: np.ndarray) -> None:
+        """Put a tile in its places."""
+        (tile,) = values
+        first, second = self._frames(number)
+        tile = tile[: first.stop - first.start, : second.stop - second.start]
+        if self._condensed:
+            for row, (pairs, columns) in enumerate(self._pairs(first, second)):
+                self.matrix[pairs] = tile[row, columns]
+            return
+        if first == second:
+            tile = np.triu(tile, 1)
+            tile = tile + tile.T
+            np.fill_diagonal(tile, np.where(_left_out(self._rows[first]), np.nan, 0.0))
+        else:
+            self.matrix[second, first] = tile.T
+        self.matrix[first, second] = tile
+
+    def get(self, number: int) -> tuple[np.ndarray]:
+        """Return a tile that was put."""
+        first, second = self._frames(number)
+        tile = np.zeros((self._size, self._size))
+        if self._condensed:
+            for row, (pairs, columns) in enumerate(self._pairs(first, second)):
+                tile[row, columns] = self.matrix[pairs]
+        else:
+            tile[: first.stop - first.start, : second.stop - second.start] = self.matrix[
+                first, second
+            ]
+        return (tile,)
+
+    def _pairs(self, first: slice, second: slice) -> Iterator[tuple[slice, slice]]:
+        """Yield, for each row of a tile, its pairs in the condensed matrix and its columns."""
+        for row in range(first.start, first.stop):
+            begin = max(second.start, row + 1)
+            before = row * self._n - row * (row + 1) // 2 - row - 1
+            pairs = slice(before + begin, before + max(begin, second.stop))
+            yield pairs, slice(begin - second.start, max(begin, second.stop) - second.start)
+
+
+def tile_size(n_frames: int, frame_bytes: int) -> int:
+    """Choose the frames along an edge of a tile, by the frames alone.
+
+    Examples
+    --------
+    >>> tile_size(98, 12 * 214), tile_size(50_000, 12 * 214), tile_size(50_000, 12 * 50_000)
+    (32, 256, 32)
+    """
+    few = SMALLEST_TILE * math.ceil(n_frames / (8 * SMALLEST_TILE))
+    held = TILE_BYTES // frame_bytes // SMALLEST_TILE * SMALLEST_TILE
+    return max(SMALLEST_TILE, min(TILE, few, held))
+
+
+def _left_out(frames: np.ndarray) -> np.ndarray:
+    """True for frames with a number that is NaN."""
+    return np.isnan(frames).any(axis=tuple(range(1, frames.ndim)))
+
+
+class DiffusionMap:
+    r"""Diffusion map of the frames, from the distances between them.
+
+    The kernel $K_{ab} = \exp(-d_{ab}^2 / \epsilon)$ is divided by the sum of each row, and the
+    eigenvectors of what that gives are the coordinates of the frames (Coifman & Lafon 2006, Appl.
+    Comput. Harmon. Anal. 21, 5; Ferguson et al. 2011, Chem. Phys. Lett. 509, 1). They are those of
+    a symmetric matrix times $1/\sqrt{D}$, so that all are real; memory grows as the square of the
+    number of frames, and time as the cube.
+
+    Parameters
+    ----------
+    u : Universe, AtomGroup or DistanceMatrix
+        What to compare, or a matrix that has run or is going to.
+    epsilon : float
+        Scale of the kernel, Å².
+    **kwargs
+        Parameters of `DistanceMatrix`, where `u` is none.
+
+    Attributes
+    ----------
+    eigenvalues : numpy.ndarray of float64, shape (n_frames,)
+        Decreasing; the first is 1.
+    eigenvectors : numpy.ndarray of float64, shape (n_frames, n_frames)
+        An eigenvector of length 1 in each column, its largest element positive.
+
+    Raises
+    ------
+    ValueError
+        `u` is none of these, or distances are NaN.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> dmap = DiffusionMap(u, select="name CA", epsilon=2).run(step=30)
+    >>> dmap.eigenvalues.round(3)
+    array([1.   , 0.994, 0.971, 0.769])
+    >>> dmap.transform(2, time=1).shape
+    (4, 2)
+    """
+
+    eigenvalues: np.ndarray
+    eigenvectors: np.ndarray
+
+    def __init__(self, u: Any, epsilon: float = 1, **kwargs: Any):
+        if isinstance(u, DistanceMatrix):
+            self._dist_matrix = u
+        elif hasattr(u, "select_atoms"):
+            self._dist_matrix = DistanceMatrix(u, **kwargs)
+        else:
+            raise ValueError(
+                "U is not a Universe or AtomGroup or DistanceMatrix and so the DiffusionMap has no "
+                "data to work with."
+            )
+        self._epsilon = epsilon
+
+    def run(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Find the eigenvectors; compute the distances first, where they are not there.
+
+        Parameters
+        ----------
+        start, stop, step : int, optional
+            Frames, as in a slice.
+        **options
+            The other options of `paceline.run`.
+
+        Returns
+        -------
+        DiffusionMap
+            This one.
+        """
+        if not self._dist_matrix._calculated:
+            self._dist_matrix.run(start=start, stop=stop, step=step, **options)
+        distances = self._dist_matrix.results.dist_matrix
+        if distances.ndim == 1:
+            from scipy.spatial.distance import squareform
+
+            distances = squareform(distances)
+        if np.isnan(distances).any():
+            raise ValueError(
+                "there is no diffusion map of distances that are NaN: leave out frames that are "
+                "damaged or have positions that are NaN"
+            )
+        self._n_frames = len(distances)
+        kernel = np.exp(-(distances.astype(np.float64) ** 2) / self._epsilon)
+        scale = 1 / np.sqrt(kernel.sum(axis=1))
+        kernel *= scale[:, np.newaxis] * scale
+        values, vectors = np.linalg.eigh(kernel)
+        vectors = vectors[:, ::-1] * scale[:, np.newaxis]
+        vectors /= np.linalg.norm(vectors, axis=0)
+        largest = np.abs(vectors).argmax(axis=0)
+        self.eigenvalues = values[::-1]
+        self.eigenvectors = vectors * np.sign(vectors[largest, np.arange(len(vectors))])
+        self._calculated = True
+        return self
+
+    def transform(self, n_eigenvectors: int, time: float) -> np.ndarray:
+        """Embed the frames into the first eigenvectors after the constant one.
+
+        Parameters
+        ----------
+        n_eigenvectors : int
+            Number of eigenvectors.
+        time : float
+            Exponent of the eigenvalues, by which eigenvectors are multiplied.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (n_frames, n_eigenvectors)
+            Coordinates of each frame. MDAnalysis takes rows of its eigenvectors for columns, so
+            that its numbers are others.
+        """
+        some = slice(1, n_eigenvectors + 1)
+        return self.eigenvectors[:, some] * self.eigenvalues[some] ** time
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)
