@@ -292,7 +292,7 @@ fn transform_len(least: usize) -> usize {
         .unwrap_or(least)
 }
 
-/// Pairs of frames at each distance without those that have a gap.
+/// Pairs of frames at each distance without those that have a gap; NaN where there is none.
 fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
     let mut lost = vec![0usize; n_frames];
     for (k, &gap) in gaps.iter().enumerate() {
@@ -309,7 +309,10 @@ fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
     }
     let distances = lost.iter().enumerate();
     distances
-        .map(|(lag, lost)| (n_frames - lag - lost) as f64)
+        .map(|(lag, lost)| match n_frames - lag - lost {
+            0 => f64::NAN,
+            n_pairs => n_pairs as f64,
+        })
         .collect()
 }
 
@@ -382,11 +385,11 @@ mod tests {
     fn both_ways_agree_with_the_definition() {
         let n_particles = 3;
         for n_frames in [1, 2, 7, 50, 128] {
-            let mut series = walks(n_frames, n_particles);
             for gaps in [vec![], vec![0], vec![1, 4, 5], vec![0, 6, 49]] {
                 if gaps.last().is_some_and(|&last| last >= n_frames) {
                     continue;
                 }
+                let mut series = walks(n_frames, n_particles);
                 for &gap in &gaps {
                     series[3 * n_particles * gap..3 * n_particles * (gap + 1)].fill(f64::NAN);
                 }
