@@ -20,6 +20,7 @@ from paceline.analysis.distances import (
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
@@ -27,10 +28,12 @@ from paceline.analysis.sasa import SASA
 
 
 class Case(NamedTuple):
-    """How to make an analysis of a Universe, and the arrays of its results."""
+    """How to make an analysis of a Universe, the arrays of its results, and its frames."""
 
     make: Callable[[Any], Any]
     results: Callable[[Any], list[np.ndarray]]
+    #: Takes frames at equal distances in time alone.
+    equidistant: bool = False
 
 
 def mean_distance(r, r0):
@@ -104,6 +107,11 @@ ANALYSES = {
     "DensityAnalysis": Case(
         lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
         lambda results: [results.counts, results.density.grid],
+    ),
+    "EinsteinMSD": Case(
+        lambda u: EinsteinMSD(u, "resid 20-60", "xz", compound="residues"),
+        lambda results: [results.timeseries, results.msds_by_particle, results.delta_t_values],
+        equidistant=True,
     ),
     "HydrogenBondAnalysis": Case(
         lambda u: HydrogenBondAnalysis(u, between=["resid 1-90", "resid 40-214"], d_a_cutoff=3.5),

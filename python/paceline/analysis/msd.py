@@ -1,0 +1,306 @@
+"""Mean squared displacements, with the parameters and results of MDAnalysis.analysis.msd."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.correlation import (
+    SeriesParts,
+    centers,
+    check_order,
+    check_times,
+    part_size,
+)
+from paceline.analysis.gyration import COMPOUNDS
+from paceline.analysis.interfaces import OverParts, PerFrame
+from paceline.analysis.results import Results, Table
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.base import choose_atoms
+
+#: Axes of each type of MSD.
+AXES = {
+    **{"x": [0], "y": [1], "z": [2]},
+    **{"xy": [0, 1], "xz": [0, 2], "yz": [1, 2], "xyz": [0, 1, 2]},
+}
+#: Range of the fit, in parts of the longest time between frames, if none is given.
+FITTED = 0.1, 0.5
+#: Bytes of particles whose slopes are fitted at a time.
+FIT_BYTES = 2**26
+
+
+class DiffusionCoefficient(NamedTuple):
+    """Diffusion coefficient, and how it was found.
+
+    Attributes
+    ----------
+    value, error : float
+        Å²/ps, and its standard error; 1 Å²/ps is 10⁻⁴ cm²/s.
+    start, stop : float
+        First and last time between frames of the fit, ps.
+    n_particles : int
+        Particles that count as independent in the error.
+    """
+
+    value: float
+    error: float
+    start: float
+    stop: float
+    n_particles: int
+
+
+class EinsteinMSD(AnalysisBase):
+    r"""Mean squared displacement of particles as a function of the time between frames.
+
+    $$\mathrm{MSD}(\tau) = \frac{1}{N} \sum_{i=1}^N
+              \left\langle \left|\mathbf{x}_i(t + \tau) - \mathbf{x}_i(t)\right|^2 \right\rangle_t$$
+
+    over all pairs of frames (t, t + τ). Positions must be unwrapped, so that no atom jumps from one
+    side of the cell to the other. With `fft` they are computed by Fourier transforms (Calandrini et
+    al. 2011, Collection SFN 12, 201), of positions that count from those of the first frame: equal
+    to the sums of the definition within 10⁻¹⁰ of the largest value.
+
+    Parameters
+    ----------
+    u : AtomGroup or Universe
+        Where `select` selects.
+    select : str
+        The atoms.
+    msd_type : {"xyz", "xy", "yz", "xz", "x", "y", "z"}
+        Dimensions that count.
+    fft : bool
+        Compute by Fourier transforms; False by the sums of the definition, whose time grows as the
+        square of the number of frames.
+    non_linear : bool
+        MDAnalysis's option for frames at unequal distances, which are not supported.
+    compound : {"atoms", "residues", "segments", "fragments"}
+        Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
+        be whole in each frame.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames,)
+        Mean over the particles, Å². Frames that were left out as damaged count in no pair; where
+        there is no other pair, it is NaN.
+    results.msds_by_particle : numpy.ndarray of float64, shape (n_frames, n_particles)
+        That of each particle, Å². More than 256 MiB are kept in a nameless file of the temporary
+        folder, which vanishes with the array. A position that is NaN makes its particle NaN.
+    results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
+        Times between frames, ps.
+    ag : AtomGroup
+        The atoms.
+    n_particles : int
+        Number of particles.
+    dim_fac : int
+        Number of dimensions that count.
+
+    Raises
+    ------
+    SelectionError
+        No atoms are selected, or a compound has no mass.
+    UnsupportedError
+        The group updates itself, frames are not at equal distances in time, series and results have
+        no room in the temporary folder, or the topology has no molecules.
+    ValueError
+        An unknown `msd_type` or `compound`.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> msd = EinsteinMSD(paceline.Universe(PSF, DCD), select="name CA").run()
+    >>> msd.results.timeseries[:4].round(3)
+    array([0.   , 0.153, 0.24 , 0.329])
+    >>> msd.results.msds_by_particle.shape
+    (98, 214)
+    """
+
+    stages = 2
+    over_parts = True
+    SHARED_RESULTS = ("timeseries", "msds_by_particle", "delta_t_values")
+
+    def __init__(
+        self,
+        u: Any,
+        select: str = "all",
+        msd_type: str = "xyz",
+        fft: bool = True,
+        non_linear: bool = False,
+        *,
+        compound: str = "atoms",
+        verbose: bool = False,
+    ):
+        atoms = choose_atoms(u, select, "select")
+        super().__init__(atoms, verbose=verbose)
+        if len(atoms) == 0:
+            raise SelectionError(f"select: no atoms match {select!r}")
+        if str(msd_type).lower() not in AXES:
+            raise ValueError(
+                f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"
+            )
+        if non_linear:
+            raise UnsupportedError(
+                "frames at unequal distances in time are not supported: "
+                "MDAnalysis.analysis.msd.EinsteinMSD takes them with non_linear=True"
+            )
+        self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, False
+        self.compound = compound
+        self._axes = AXES[msd_type.lower()]
+        self.dim_fac = len(self._axes)
+        self.ag = atoms
+        self._centers = None if compound == "atoms" else _compounds(atoms, compound)
+        self.n_particles = len(atoms) if self._centers is None else len(self._centers[2])
+        self.row_bytes = (12 if self._centers is None else 24) * self.n_particles
+
+    @classmethod
+    def like(cls, theirs: Any) -> Self:
+        """Make one with the parameters of MDAnalysis's."""
+        return cls(theirs.ag, "all", theirs.msd_type, theirs.fft, theirs.non_linear)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        return {
+            **super().parameters(),
+            "select": self.select,
+            "msd_type": self.msd_type,
+            "fft": self.fft,
+            "compound": self.compound,
+        }
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of the series and of the results of so many frames."""
+        size = part_size(n_frames, self.n_particles, self.row_bytes // self.n_particles)
+        n_rows = self.n_particles + -(-self.n_particles // size)
+        return super().stored_bytes(n_frames) + 8 * n_frames * n_rows
+
+    def prepare(self) -> PerFrame:
+        """Collect positions."""
+        check_order(self)
+        return _Particles(self._centers)
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Correlate the series of some particles at a time."""
+        self._delta_t, gaps = check_times(self)
+        return SeriesParts(value, "displacement", self._axes, gaps, fft=self.fft)
+
+    def finish(self, value: SeriesParts) -> None:
+        """Take the means."""
+        mean = value.mean()
+        title = "MSD (Å²)"
+        table = Table(
+            {"lag time (ps)": self._delta_t, title: mean}, "lag time (ps)", {title: "MSD"}, title
+        )
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            timeseries=mean,
+            msds_by_particle=value.by_particle.T,
+            delta_t_values=self._delta_t,
+        )
+
+    def diffusion_coefficient(
+        self, start: float | None = None, stop: float | None = None
+    ) -> DiffusionCoefficient:
+        r"""Fit a straight line to the MSD, whose slope is 2 d times the diffusion coefficient.
+
+        By ordinary least squares. Points of an MSD are correlated, so that the residuals tell
+        nothing of the error. The error here is that of a mean over particles, each with a slope of
+        its own: right if particles move independently of one another.
+
+        Parameters
+        ----------
+        start, stop : float, optional
+            First and last time between frames, ps; by default 10 and 50 % of the longest one.
+
+        Returns
+        -------
+        DiffusionCoefficient
+            Its error is NaN for a single particle.
+
+        Raises
+        ------
+        ValueError
+            The analysis has not run, or the range has fewer than two times.
+
+        Examples
+        --------
+        >>> import paceline
+        >>> from MDAnalysisTests.datafiles import PSF, DCD
+        >>> msd = EinsteinMSD(paceline.Universe(PSF, DCD), select="name CA").run()
+        >>> msd.diffusion_coefficient(start=10, stop=40).n_particles
+        214
+        """
+        if "timeseries" not in self.results:
+            raise ValueError("call run() before diffusion_coefficient()")
+        times, by_particle = self.results.delta_t_values, self.results.msds_by_particle.T
+        longest = np.nanmax(np.abs(times))
+        start, stop = (
+            share * longest if given is None else given
+            for share, given in zip(FITTED, (start, stop), strict=True)
+        )
+        lags = np.flatnonzero((np.abs(times) >= start) & (np.abs(times) <= stop))
+        lags = lags[~np.isnan(by_particle[0, lags])]
+        if len(lags) < 2:
+            raise ValueError(
+                f"a fit needs two or more times between frames: there are {len(lags)} from "
+                f"{start:g} to {stop:g} ps"
+            )
+        off = np.abs(times[lags]) - np.abs(times[lags]).mean()
+        weights = off / (off**2).sum() / (2 * self.dim_fac)
+        some = max(1, FIT_BYTES // (8 * by_particle.shape[1]))
+        slopes = np.concatenate(
+            [
+                (
+                    by_particle[k : k + some, lags[0] : lags[-1] + 1][:, lags - lags[0]] * weights
+                ).sum(axis=1)
+                for k in range(0, len(by_particle), some)
+            ]
+        )
+        n = len(slopes)
+        error = float(slopes.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+        first, last = np.abs(times[lags[[0, -1]]]).tolist()
+        return DiffusionCoefficient(float(slopes.mean()), error, first, last, n)
+
+
+class _Particles:
+    """Worker's half that collects positions of atoms, or centers."""
+
+    returns_new = False
+
+    def __init__(self, of_compounds: tuple[np.ndarray, np.ndarray, np.ndarray] | None):
+        self._compounds = of_compounds
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Return positions, shape (n_frames, n_particles, 3)."""
+        return block.positions if self._compounds is None else centers(block, *self._compounds)
+
+
+def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the columns of the atoms of each compound, their parts of its mass, and the firsts."""
+    if compound not in COMPOUNDS:
+        raise ValueError(
+            f"compound must be 'atoms', 'residues', 'segments' or 'fragments', not {compound!r}"
+        )
+    try:
+        of_atoms, masses = getattr(atoms, COMPOUNDS[compound]), atoms.masses
+    except AttributeError as error:
+        raise UnsupportedError(
+            f"compound={compound!r} needs masses, and bonds for 'fragments', which the topology "
+            f"lacks ({error}): give one that has them, or guess them"
+        ) from error
+    order = np.argsort(of_atoms, kind="stable")
+    _, firsts, numbers = np.unique(of_atoms[order], return_index=True, return_inverse=True)
+    masses = masses[order].astype(np.float64)
+    total = np.add.reduceat(masses, firsts)
+    if not (total > 0).all():
+        first = atoms[order[firsts[np.argmin(total > 0)]]]
+        raise SelectionError(f"compound={compound!r}: the one of {first} has no mass, so no center")
+    return order, masses / total[numbers], firsts
+
+
+def __getattr__(name: str) -> Any:
+    return name_of_mdanalysis(__name__, name)

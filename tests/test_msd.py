@@ -1,0 +1,225 @@
+"""Mean squared displacements and diffusion coefficients."""
+
+import MDAnalysis
+import numpy as np
+import pytest
+from MDAnalysis.analysis import msd
+
+import paceline
+from paceline import checkpoint
+from paceline.analysis.msd import EinsteinMSD
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.schedule import parts
+from paceline.schedule.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def ca(adk_xtc):
+    return paceline.Universe(*adk_xtc).select_atoms("name CA")
+
+
+@pytest.fixture(scope="module")
+def alone(ca):
+    return EinsteinMSD(ca).run(backend="serial").results
+
+
+def made(tmp_path, positions, dt=2.0):
+    """A Universe of these positions, in a TRR file."""
+    n_atoms = positions.shape[1]
+    resindex = np.arange(n_atoms) // 2
+    one = MDAnalysis.Universe.empty(
+        n_atoms, int(resindex[-1]) + 1, atom_resindex=resindex, trajectory=True
+    )
+    one.add_TopologyAttr("masses", np.arange(1.0, n_atoms + 1))
+    one.add_TopologyAttr("names", ["C"] * n_atoms)
+    one.add_TopologyAttr("elements", ["C"] * n_atoms)
+    one.dimensions = [100, 100, 100, 90, 90, 90]
+    topology, path = tmp_path / "made.gro", tmp_path / "made.trr"
+    one.atoms.write(str(topology))
+    with MDAnalysis.Writer(str(path), n_atoms) as writer:
+        for k, frame in enumerate(positions):
+            one.atoms.positions = frame
+            one.trajectory.ts.time = dt * k
+            writer.write(one.atoms)
+    return paceline.Universe(str(topology), str(path))
+
+
+@pytest.mark.parametrize("fft", [True, False])
+def test_uniform_motion(fft, tmp_path):
+    """Of a particle with velocity v, the MSD is v² τ²."""
+    velocities = np.array([[1.0, 2.0, -3.0], [0.0, 0.5, 0.0]])
+    times = 2.0 * np.arange(20)
+    universe = made(tmp_path, 50 + times[:, None, None] * velocities)
+    for msd_type, axes in (("xyz", [0, 1, 2]), ("zx"[::-1], [0, 2]), ("Y", [1])):
+        found = EinsteinMSD(universe, msd_type=msd_type, fft=fft).run()
+        squares = (velocities[:, axes] ** 2).sum(axis=1)
+        wanted = times[:, None] ** 2 * squares
+        results = found.results
+        np.testing.assert_allclose(results.msds_by_particle, wanted, rtol=1e-6, atol=1e-4)
+        np.testing.assert_allclose(results.timeseries, wanted.mean(axis=1), rtol=1e-6, atol=1e-4)
+        np.testing.assert_allclose(results.delta_t_values, times)
+        assert (found.n_particles, found.dim_fac, found.n_frames) == (2, len(axes), 20)
+
+
+@pytest.mark.parametrize("msd_type", ["xyz", "xz", "y"])
+@pytest.mark.parametrize("fft", [True, False])
+def test_as_mdanalysis(fft, msd_type, adk):
+    theirs, universe = MDAnalysis.Universe(*adk), paceline.Universe(*adk)
+    # Its FFT needs tidynamics, its sums nothing.
+    expected = msd.EinsteinMSD(theirs, "name CA", msd_type, fft=False).run(3, 90, 2)
+    found = EinsteinMSD(universe, "name CA", msd_type, fft).run(3, 90, 2)
+    tolerance = 1e-10 * expected.results.msds_by_particle.max()
+    for name in ("timeseries", "msds_by_particle", "delta_t_values"):
+        ours = found.results[name]
+        assert ours.dtype == np.float64
+        np.testing.assert_allclose(ours, expected.results[name], atol=tolerance, rtol=0)
+    again = EinsteinMSD.like(expected).run(3, 90, 2).results
+    np.testing.assert_allclose(again.timeseries, expected.results.timeseries, atol=tolerance)
+
+
+def test_centers_of_mass(adk):
+    universe, theirs = paceline.Universe(*adk), MDAnalysis.Universe(*adk)
+    chosen = "resid 5-40 and not name H*"
+    group = theirs.select_atoms(chosen)
+    centers = np.array(
+        [group.center_of_mass(compound="residues") for _ in theirs.trajectory], dtype=float
+    )
+    found = EinsteinMSD(universe, chosen, compound="residues").run()
+    assert found.n_particles == 36
+    for lag in (1, 10, 60):
+        squares = ((centers[lag:] - centers[:-lag]) ** 2).sum(axis=2).mean(axis=0)
+        np.testing.assert_allclose(found.results.msds_by_particle[lag], squares, rtol=1e-9)
+
+
+@pytest.mark.parametrize("fft", [True, False])
+def test_frames_that_were_left_out_count_in_no_pair(fft, damaged, adk_xtc):
+    system, frames = damaged
+    group = paceline.Universe(*system).select_atoms("name CA")
+    found = EinsteinMSD(group, fft=fft).run(on_error="skip")
+    assert [frame for frame, _ in found.damaged] == frames
+    sound = paceline.Universe(*adk_xtc).select_atoms("name CA")
+    positions = np.array([sound.positions for _ in sound.universe.trajectory], dtype=float)
+    counts = np.ones(98, bool)
+    counts[frames] = False
+    for lag in range(98):
+        both = counts[lag:] & counts[: 98 - lag]
+        squares = ((positions[lag:] - positions[: 98 - lag]) ** 2).sum(axis=2)[both]
+        here = found.results.msds_by_particle[lag]
+        if both.any():
+            np.testing.assert_allclose(here, squares.mean(axis=0), atol=1e-8)
+        else:
+            assert np.isnan(here).all()
+            assert lag > 90
+
+
+def test_bits_are_the_same_everywhere(everywhere, ca, alone):
+    found = EinsteinMSD(ca).run(**everywhere, block_frames=32).results
+    for name in ("timeseries", "msds_by_particle"):
+        assert found[name].tobytes() == alone[name].tobytes()
+
+
+def test_bits_of_centers_depend_on_no_block(ca):
+    atoms = ca.universe.select_atoms("resid 1-30")
+    found = {
+        EinsteinMSD(atoms, compound="residues").run(block_frames=n).results.timeseries.tobytes()
+        for n in (1, 16, 1000)
+    }
+    assert len(found) == 1
+
+
+def test_large_ones_are_in_a_file(ca, alone, monkeypatch):
+    monkeypatch.setattr(parts, "IN_MEMORY", 0)
+    found = EinsteinMSD(ca).run().results
+    assert isinstance(found.msds_by_particle, np.memmap)
+    np.testing.assert_array_equal(found.msds_by_particle, alone.msds_by_particle)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_it_resumes_amid_its_particles(ca, alone, tmp_path, monkeypatch):
+    """98 frames are 7 blocks of 16, and 214 atoms are 31 parts of 7."""
+    do, done, path = Worker.run, [], tmp_path / "checkpoint"
+
+    def failing(self, task):
+        if len(done) == 20:
+            raise Interrupted
+        done.append(task)
+        return do(self, task)
+
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0.0)
+    options = {"backend": "serial", "block_frames": 16, "checkpoint": path}
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "run", failing)
+        with pytest.raises(Interrupted):
+            EinsteinMSD(ca).run(**options)
+    found = EinsteinMSD(ca).run(**options)
+    assert len(found.timings.blocks) == 38
+    np.testing.assert_array_equal(found.results.msds_by_particle, alone.msds_by_particle)
+    np.testing.assert_array_equal(found.results.timeseries, alone.timeseries)
+
+
+def test_diffusion_of_random_walks(tmp_path):
+    """Steps of variance s² along each axis, dt apart, make D = s² / (2 dt)."""
+    rng = np.random.default_rng(8)
+    steps = rng.normal(scale=0.5, size=(200, 100, 3))
+    universe = made(tmp_path, 50 + steps.cumsum(axis=0))
+    found = EinsteinMSD(universe).run().diffusion_coefficient(start=4, stop=60)
+    assert found.value == pytest.approx(0.25 / 4, abs=4 * found.error)
+    assert 0.0005 < found.error < 0.01
+    assert (found.start, found.stop, found.n_particles) == (4, 60, 100)
+    # Such errors are those of repeated simulations, though points are correlated.
+    every = []
+    for _ in range(60):
+        positions = rng.normal(scale=0.5, size=(200, 100, 3)).cumsum(axis=0)
+        lags = np.arange(2, 31)
+        curve = [((positions[lag:] - positions[:-lag]) ** 2).sum(axis=2).mean() for lag in lags]
+        every.append(np.polyfit(2.0 * lags, curve, 1)[0] / 6)
+    assert found.error == pytest.approx(np.std(every), rel=0.5)
+    alone = EinsteinMSD(universe.atoms[:1]).run()
+    assert np.isnan(alone.diffusion_coefficient().error)
+    with pytest.raises(ValueError, match="two or more times"):
+        alone.diffusion_coefficient(start=3, stop=5)
+
+
+def test_table_has_units(alone):
+    frame = alone.to_dataframe()
+    assert list(frame) == ["lag time (ps)", "MSD (Å²)"]
+    assert alone.means == {}
+
+
+def test_what_is_refused(ca, tmp_path):
+    with pytest.raises(UnsupportedError, match="equal distances"):
+        EinsteinMSD(ca).run(frames=[0, 1, 3])
+    with pytest.raises(UnsupportedError, match="equal distances"):
+        EinsteinMSD(ca).run(frames=[5, 5])
+    with pytest.raises(UnsupportedError, match="non_linear=True"):
+        EinsteinMSD(ca, non_linear=True)
+    with pytest.raises(ValueError, match="Invalid msd_type"):
+        EinsteinMSD(ca, msd_type="yx")
+    with pytest.raises(ValueError, match="compound must be"):
+        EinsteinMSD(ca, compound="waters")
+    with pytest.raises(SelectionError, match="no atoms"):
+        EinsteinMSD(ca, "name XX")
+    with pytest.raises(ValueError, match="call run"):
+        EinsteinMSD(ca).diffusion_coefficient()
+
+
+def test_times_that_are_not_equidistant(tmp_path):
+    universe = made(tmp_path, np.random.default_rng(1).normal(size=(5, 2, 3)))
+    path = tmp_path / "uneven.trr"
+    with MDAnalysis.Writer(str(path), 2) as writer:
+        for k, _ in enumerate(universe.trajectory):
+            universe.trajectory.ts.time = 2.0 * k + (k == 3)
+            writer.write(universe.atoms)
+    uneven = paceline.Universe(universe.filename, str(path))
+    with pytest.raises(UnsupportedError, match=r"frame 3 is at 7.0 ps, and expected at 6.0 ps"):
+        EinsteinMSD(uneven).run()
+
+
+def test_one_frame(ca):
+    found = EinsteinMSD(ca).run(stop=1).results
+    assert found.timeseries.tolist() == [0.0]
+    assert found.delta_t_values.tolist() == [0.0]
