@@ -34,7 +34,7 @@ ORDER = (
     ("scaling",),
     ("timing", "report", "advice", "model"),
     ("cli",),
-    ("__main__",),
+    ("__main__", "selftest"),
 )
 #: Modules that call HDF5's library.
 KNOW_H5PY = {

@@ -16,10 +16,13 @@ CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def describe_machine(n_cpus: int) -> str:
-    """Describe processor, memory and load in one line."""
-    gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    load = "/".join(f"{value:.1f}" for value in os.getloadavg())
-    return f"{_processor()}, {n_cpus} CPUs usable, {gb:.0f} GB, load {load}"
+    """Describe processor, memory and load in one line; the last two where the system tells."""
+    parts = [_processor(), f"{n_cpus} CPUs usable"]
+    if hasattr(os, "sysconf"):
+        parts.append(f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB")
+    if hasattr(os, "getloadavg"):
+        parts.append("load " + "/".join(f"{value:.1f}" for value in os.getloadavg()))
+    return ", ".join(parts)
 
 
 def describe_system() -> str:
