@@ -15,6 +15,7 @@ from paceline._util.files import new_file
 from paceline.analysis.base import AnalysisBase, describe_frames
 from paceline.analysis.results import kind_of
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.figure_style import STYLE, need_matplotlib
 from paceline.performance.number_format import joined
 from paceline.performance.timings import Timings
 from paceline.runner import run
@@ -255,7 +256,10 @@ class Battery:
         ------
         FileExistsError
             One of the files exists and is not to be overwritten.
+        UnsupportedError
+            matplotlib, which draws the figures, is not installed.
         """
+        need_matplotlib()
         folder = Path(folder)
         saved = self.save_tables(folder, overwrite=overwrite)
         for name, analysis in self.analyses.items():
@@ -303,7 +307,6 @@ class Battery:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        from paceline.performance.figure_style import STYLE
         from paceline.performance.html import ResultSection, results_page
 
         one = next(iter(self.analyses.values()))

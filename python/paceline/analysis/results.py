@@ -14,6 +14,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import FIGURE_STYLE, Table, draw
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.errors import UnsupportedError
+from paceline.performance.figure_style import has_matplotlib, need_matplotlib
 from paceline.performance.number_format import shortened
 
 #: Rows that a notebook shows of a list; half as many of a table beside its figure.
@@ -265,9 +266,15 @@ class Results(dict[str, Any]):
         -------
         matplotlib.axes.Axes
             With labels and units.
+
+        Raises
+        ------
+        UnsupportedError
+            matplotlib is not installed.
         """
         if ax is not None:
             return draw(self._table, ax)
+        need_matplotlib()
         from matplotlib import pyplot
 
         with pyplot.rc_context(FIGURE_STYLE):
@@ -275,10 +282,7 @@ class Results(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         """Table and figure for notebooks; names and shapes where there is no table."""
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
-        from paceline.performance.html import notebook_image, notebook_page, notebook_table
+        from paceline.performance.html import notebook_page, notebook_table
 
         table = self._table_or_none
         rows: list[tuple[str, ...]]
@@ -289,14 +293,10 @@ class Results(dict[str, Any]):
         shown = range(min(n_rows, SHOWN // 2))
         rows = [tuple(_cell(v[k]) for v in table.columns.values()) for k in shown]
         caption = f"The first {len(shown)} of {n_rows:,} rows." if n_rows > len(shown) else ""
-        with rc_context(FIGURE_STYLE):
-            figure = Figure()
-            draw(table, figure.subplots())
-            image = notebook_image(figure, f"{table.y_label} against {table.x}")
         means = [(title, f"{mean}") for title, mean in self.means.items()][:SHOWN]
         return notebook_page(
             "Results",
-            image,
+            *([_notebook_figure(table)] if has_matplotlib() else []),
             *([notebook_table(("series", "mean"), means)] if means else []),
             notebook_table(tuple(table.columns), rows, caption),
         )
@@ -316,17 +316,30 @@ class Results(dict[str, Any]):
         FileExistsError
             The file exists and is not to be overwritten.
         UnsupportedError
-            matplotlib has no such format.
+            matplotlib has no such format, or is not installed.
         """
+        check_figure_ending(path)
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        check_figure_ending(path)
         with rc_context(FIGURE_STYLE):
             figure = Figure()
             draw(self._table, figure.subplots())
             with new_file(path, overwrite=overwrite, binary=True) as file:
                 figure.savefig(file, format=_ending(path)[1:])
+
+
+def _notebook_figure(table: Table) -> Any:
+    """Draw a table for a notebook, as HTML."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from paceline.performance.html import notebook_image
+
+    with rc_context(FIGURE_STYLE):
+        figure = Figure()
+        draw(table, figure.subplots())
+        return notebook_image(figure, f"{table.y_label} against {table.x}")
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
@@ -384,7 +397,8 @@ def check_ending(path: str | os.PathLike) -> None:
 
 
 def check_figure_ending(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` if matplotlib does not write figures of this ending."""
+    """Raise `UnsupportedError` if matplotlib is absent, or writes no figures of this ending."""
+    need_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
 
     if _ending(path)[1:] not in FigureCanvasBase.get_supported_filetypes():

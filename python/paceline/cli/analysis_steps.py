@@ -16,6 +16,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli.atom_groups import GroupUniverse, read_index_file
 from paceline.cli.options import Bound, given, hdf5_options
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.figure_style import need_matplotlib
 
 #: Error of times that is taken for rounding, relative to the largest.
 ROUNDING = 1e-6
@@ -189,6 +190,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
 
 def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     """Run a battery and write all results into the folder that was asked for."""
+    need_matplotlib()
     outputs = battery.outputs(args.output)
     check_distinct(args.report, args.checkpoint, *outputs)
     if args.output.exists() and not args.output.is_dir():

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from paceline.errors import UnsupportedError
 from paceline.performance.components import Component
 from paceline.performance.number_format import short_names
 from paceline.performance.records import host_of
@@ -46,6 +48,20 @@ STYLE: dict[Any, Any] = {
 NAMED_HOSTS = 8
 #: Workers whose numbers do, all of them.
 NUMBERED_WORKERS = 40
+
+
+def has_matplotlib() -> bool:
+    """Check that figures can be drawn; workers and tables do without."""
+    return find_spec("matplotlib") is not None
+
+
+def need_matplotlib() -> None:
+    """Raise `UnsupportedError` where figures cannot be drawn."""
+    if not has_matplotlib():
+        raise UnsupportedError(
+            "figures and reports need the package matplotlib; install it with: "
+            "pip install 'paceline[plot]'"
+        )
 
 
 @dataclass(frozen=True, slots=True)

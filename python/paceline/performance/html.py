@@ -18,7 +18,7 @@ from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
 from paceline.performance.advice import advice_of
 from paceline.performance.components import COMM, WALL_TIME, Component
-from paceline.performance.figure_style import STYLE
+from paceline.performance.figure_style import STYLE, has_matplotlib, need_matplotlib
 from paceline.performance.figures import Drawing, drawings_of, figure_of
 from paceline.performance.metrics import OF_RUN, Report, on_one_clock, report_of
 from paceline.performance.number_format import (
@@ -47,9 +47,9 @@ _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
     """Write a report in the form that the ending names; whole under its name or not at all."""
+    check_report_ending(path)
     from matplotlib import rc_context
 
-    check_report_ending(path)
     check_output(path, overwrite=overwrite)
     if _ending(path) == PAGE:
         page = page_of(timings)
@@ -62,12 +62,16 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
 
 
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
-    """Raise `UnsupportedError` for an ending that reports do not have; `others` names more."""
+    """Raise `UnsupportedError` for an ending that reports do not have; `others` names more.
+
+    Also where the package that draws their figures is not installed.
+    """
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
             f"{os.fspath(path)}: reports are saved as .html, or as figures in .png or .svg"
             f"{others and f', {others}'}, not {_ending(path)!r}"
         )
+    need_matplotlib()
 
 
 def _ending(path: str | os.PathLike) -> str:
@@ -253,19 +257,25 @@ def notebook_image(figure: Any, alternative: str) -> Html:
 
 def notebook_timings(timings: RunTimings) -> str:
     """Make what a notebook shows of timings: a bar of each worker, and sums over workers."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     timings, _ = on_one_clock(timings)
     report = report_of(timings)
     parts = []
     for drawing in drawings_of(timings, report)[:1]:
-        with rc_context(STYLE):
-            figure = Figure(figsize=(6, drawing.height), layout="constrained")
-            drawing.draw(figure.subplots())
-            parts.append(notebook_image(figure, f"{drawing.title}. {drawing.caption}"))
+        if has_matplotlib():
+            parts.append(_bars(drawing))
         parts.append(_over_workers(report))
     return notebook_page(f"{_title(report)}, {timings.backend}", *parts)
+
+
+def _bars(drawing: Drawing) -> Html:
+    """Draw a figure of timings for a notebook."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(6, drawing.height), layout="constrained")
+        drawing.draw(figure.subplots())
+        return notebook_image(figure, f"{drawing.title}. {drawing.caption}")
 
 
 def _sections(timings: RunTimings, report: Report, moved: Sequence[str]) -> Iterator[Html]:
