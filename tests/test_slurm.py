@@ -1,4 +1,4 @@
-"""The templates for Slurm: with a stand-in for srun, and by Slurm itself where there is one."""
+"""The templates for batch systems: by a stand-in for srun, by PBS's variables, and by Slurm."""
 
 import os
 import re
@@ -44,6 +44,19 @@ def run_by_slurm(template, files, folder):
     )
 
 
+def run_as_in_pbs(template, files, folder):
+    """Run a template of PBS as the shell of its job would, on two chunks of this machine."""
+    template = TEMPLATES.parent / "pbs" / template.name
+    (folder / "nodes").write_text("localhost\nlocalhost\n")
+    mpiexec = folder / "mpiexec"
+    mpiexec.write_text(f'#!/bin/bash\nexec {" ".join(MPIEXEC)} "$@"\n')
+    mpiexec.chmod(0o755)
+    variables = {"PBS_O_WORKDIR": str(folder), "PBS_NODEFILE": str(folder / "nodes")}
+    variables |= {"TOPOLOGY": files[0], "TRAJECTORY": files[1], "NCPUS": "2"}
+    variables["PATH"] = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(["bash", str(template)], cwd="/", env=environment() | variables, check=True)
+
+
 def takes_jobs():
     """Ask Slurm about its queues."""
     asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60)
@@ -54,7 +67,8 @@ def takes_jobs():
 @needs_program("bash")
 @pytest.mark.parametrize("name", ["rank-per-core.sh", "rank-per-node.sh"])
 @pytest.mark.parametrize(
-    "run", [run_by_stand_in, pytest.param(run_by_slurm, marks=needs_program("sinfo"))]
+    "run",
+    [run_by_stand_in, run_as_in_pbs, pytest.param(run_by_slurm, marks=needs_program("sinfo"))],
 )
 def test_a_template_gives_the_table_of_a_plain_run(run, name, adk, tmp_path):
     if run is run_by_slurm and not takes_jobs():
@@ -67,6 +81,14 @@ def test_a_template_gives_the_table_of_a_plain_run(run, name, adk, tmp_path):
     alone = RMSD(universe, select="protein and name CA").run(backend="serial")
     np.testing.assert_array_equal(table, alone.results.rmsd)
     assert not (tmp_path / "rmsd.checkpoint").exists()
+
+
+@needs_program("bash")
+@pytest.mark.parametrize(
+    "path", sorted(TEMPLATES.parent.glob("*/*.sh")), ids=lambda path: path.stem
+)
+def test_templates_are_valid_for_bash(path):
+    subprocess.run(["bash", "-n", str(path)], check=True)
 
 
 def test_a_script_for_dask_needs_only_its_cluster_changed(adk, tmp_path):
