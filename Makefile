@@ -4,7 +4,7 @@
 PYTHON ?= python3
 
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet
 # Processes that run tests side by side; tests/conftest.py says what stays in one of them.
 JOBS ?= 2
@@ -17,16 +17,30 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(PATH):$(CARGO_HOME)/bin
 
 BUILD_INPUTS := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
-PYTHON_FILES := python tests examples benchmarks
+PYTHON_FILES := python tests examples benchmarks packaging
+
+# Tools that build and check wheels: zig links for systems as old as GLIBC says.
+WHEEL_TOOLS := 'maturin[zig]>=1.9,<2' 'abi3audit>=0.0.26' 'auditwheel>=6.1'
+GLIBC := 2_17
+# Of `fuzz`.
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_SECONDS ?= 300
+# Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
+TARGET ?=
+# `demo` shows what paceline does, and takes less time to build than what is measured.
+QUICK_BUILD := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+  CARGO_PROFILE_RELEASE_DEBUG=0
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-all suite hunt check bench experiments docs wheel clean cargo lint-tools
+.PHONY: help demo live test test-all suite hunt check bench experiments docs
+.PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
+.PHONY: clean cargo lint-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/built ## analyse two small trajectories; figures and tables go to demo-output/
+demo: $(VENV)/with-demo ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
 
 live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; files go to live-output/
@@ -73,8 +87,54 @@ experiments: $(VENV)/with-bench ## repeat the papers' experiments for the manual
 docs: $(VENV)/with-docs ## build the manual into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-wheel: cargo $(BIN)/python ## build a wheel for this platform into dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+wheel: cargo $(VENV)/wheel-tools ## build a wheel for this platform into dist/; TARGET=aarch64-unknown-linux-gnu
+	$(if $(TARGET),,rm -f dist/paceline-*.whl)
+	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --locked --out dist \
+	  $(if $(TARGET),--target $(TARGET)) \
+	  $$([ "$$(uname)" != Linux ] || echo --zig --compatibility manylinux_$(GLIBC))
+	$(BIN)/abi3audit --strict --summary dist/paceline-*.whl
+	[ "$$(uname)" != Linux ] || for one in dist/paceline-*.whl; do $(BIN)/auditwheel show $$one \
+	  | tr '\n' ' ' | grep -o 'consistent with the following platform tag: "manylinux_$(GLIBC)_[a-z0-9_]*"' || exit 1; done
+
+test-wheel: ## install the wheel of dist/ without Rust or these sources, test it, time a first figure
+	[ -n "$$(ls dist/paceline-*.whl 2> /dev/null)" ] || $(MAKE) wheel
+	$(PYTHON) packaging/test_wheel.py dist/paceline-*.whl
+
+sdist: cargo $(VENV)/wheel-tools ## build a source distribution into dist/
+	rm -f dist/paceline-*.tar.gz
+	$(BIN)/maturin sdist --out dist
+
+test-sdist: sdist ## build a wheel from the source distribution alone, and import it
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && archive=$$(ls "$$PWD"/dist/paceline-*.tar.gz) \
+	  && python="$$PWD/$(BIN)/python" && cd "$$folder" \
+	  && $(QUICK_BUILD) CARGO_TARGET_DIR="$$folder/target" "$$python" -m pip wheel --quiet --no-deps "$$archive" \
+	  && "$$python" -m zipfile -e paceline-*.whl installed && cd installed \
+	  && "$$python" -c 'import paceline; print("built and imported", paceline.__version__)'
+
+check-packaging: $(VENV)/packaging-tools ## validate workflows, issue forms, citation and recipe
+	if command -v actionlint > /dev/null; then actionlint; \
+	  else echo "actionlint is not on PATH: the workflows were not checked" >&2; fi
+	$(VENV)/packaging-tools/bin/cffconvert --validate
+	$(VENV)/packaging-tools/bin/python packaging/check_files.py
+
+audit: cargo $(BIN)/python ## known weaknesses, licences and sources of crates and Python packages
+	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check
+	$(PIP) 'pip-audit>=2.7'
+	$(BIN)/pip-audit .
+
+fuzz: cargo ## let the fuzzer make files for FUZZ_SECONDS, shared by all targets
+	cargo fuzz --version > /dev/null 2>&1 || cargo install --locked cargo-fuzz
+	for one in $(FUZZ_TARGETS); do cargo +nightly fuzz run $$one -- \
+	  -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) || exit 1; done
+
+publish-docs: $(VENV)/with-docs ## put the manual onto the branch gh-pages as VERSION, known as ALIAS too
+	$(PIP) 'mike>=2.1'
+	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --push $(if $(ALIAS),--update-aliases) $(VERSION) $(ALIAS)
+	$(if $(ALIAS),PATH="$(CURDIR)/$(BIN):$$PATH" mike set-default --push $(ALIAS))
+
+licences: cargo $(BIN)/python ## write THIRDPARTY.md: the licences of all crates in the wheel
+	$(BIN)/python packaging/third_party.py
 
 clean: ## remove everything that the other targets made
 	rm -rf $(VENV) target dist site demo-output live-output own-output bench-data
@@ -90,6 +150,20 @@ $(BIN)/python:
 # The package, its core compiled for release, and what its tests and the demo need.
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
 	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/with-demo
+
+# The package and what the demo needs, which `built` has too.
+$(VENV)/with-demo: $(BUILD_INPUTS) | cargo $(BIN)/python
+	$(QUICK_BUILD) $(PIP) --editable '.[demo]'
+	@touch $@
+
+# Apart from the others: these tools want old versions of some packages.
+$(VENV)/packaging-tools: | $(BIN)/python
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet 'cffconvert>=2' py-rattler-build pyyaml
+
+$(VENV)/wheel-tools: Makefile | $(BIN)/python
+	$(PIP) $(WHEEL_TOOLS)
 	@touch $@
 
 # The tools of one more purpose.

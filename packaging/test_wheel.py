@@ -1,0 +1,153 @@
+"""Test a wheel as a user has it: installed alone, without Rust, a compiler, or these sources.
+
+    python packaging/test_wheel.py dist/paceline-*.whl
+
+Checks what each wheel holds, and installs the one for this machine into a fresh environment outside
+of the checkout, from wheels alone; makes a figure, runs the self-test and the demonstration. Prints
+the seconds from the wheel to the figure, wall time and processor time, which differ on a busy
+machine. Data are those of MDAnalysisTests.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Bytes that a wheel may have.
+LARGEST = 12e6
+#: Files that it must hold, as patterns.
+WANTED = (
+    r"paceline/py\.typed",
+    r"paceline/_core\.pyi",
+    r"paceline/_core\.(abi3\.so|pyd)",
+    r"paceline/selftest\.py",
+    r"paceline-[\d.]+\.dist-info/licenses/LICENSE",
+    r"paceline-[\d.]+\.dist-info/licenses/THIRDPARTY\.md",
+)
+#: Variables through which a fresh environment would find another one, or Rust.
+HIDDEN = ("PYTHON", "CARGO", "RUST", "VIRTUAL_ENV", "CONDA", "CC", "CFLAGS", "LD_")
+
+
+def main(wheels: list[Path]) -> None:
+    """Check all wheels, and use the one for this machine."""
+    for wheel in wheels:
+        check_content(wheel)
+    machine = platform.machine().lower()
+    fitting = [wheel for wheel in wheels if wheel.stem.endswith((f"_{machine}", "_universal2"))]
+    if len(fitting) != 1:
+        raise SystemExit(f"{len(fitting)} wheels are for {machine}, expected one: build it anew")
+    with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as folder:
+        Environment(Path(folder)).test(fitting[0].resolve())
+
+
+def check_content(wheel: Path) -> None:
+    """Check size, name and files of a wheel."""
+    size = wheel.stat().st_size
+    if size > LARGEST:
+        raise SystemExit(f"{wheel} has {size / 1e6:.1f} MB, expected {LARGEST / 1e6:.0f} at most")
+    if "-abi3-" not in wheel.name:
+        raise SystemExit(f"{wheel} is for one version of Python, expected abi3")
+    if "-linux_" in wheel.name:
+        raise SystemExit(f"{wheel} is for this Linux alone, expected manylinux")
+    names = zipfile.ZipFile(wheel).namelist()
+    missing = [one for one in WANTED if not any(re.fullmatch(one, name) for name in names)]
+    if missing:
+        raise SystemExit(f"{wheel} lacks {', '.join(missing)}")
+    others = {name.partition("/")[0] for name in names} - {"paceline"}
+    if any(not name.startswith("paceline-") for name in others):
+        raise SystemExit(f"{wheel} also installs {', '.join(sorted(others))}")
+    print(f"{wheel.name}: {size / 1e6:.1f} MB, {len(names)} files")
+
+
+def processor_time() -> float:
+    """Seconds that the programs which this process started have computed."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+class Environment:
+    """Fresh environment of Python in a folder, with a PATH of its own programs alone."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.programs = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(HIDDEN)}
+        if os.name == "posix":
+            # Windows needs its own folders on PATH.
+            kept["PATH"] = str(self.programs)
+        self.variables = kept | {"MPLBACKEND": "agg", "XDG_CACHE_HOME": str(folder / "cache")}
+        if os.name == "posix" and "PIP_CACHE_DIR" not in os.environ:
+            cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+            self.variables["PIP_CACHE_DIR"] = f"{cache}/pip"
+
+    def run(self, program: str, *arguments: object) -> None:
+        """Run a program of the environment in the folder."""
+        command = [str(self.programs / program), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, env=self.variables)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}")
+
+    def install(self, *packages: object) -> None:
+        """Install packages; one that has to be compiled fails, where PATH has no compiler."""
+        self.run("python", "-m", "pip", "install", "--quiet", *packages)
+
+    def test(self, wheel: Path) -> None:
+        """Install the wheel and use it."""
+        adk = self.write_data()
+        begun, used = time.perf_counter(), processor_time()
+        subprocess.run([sys.executable, "-m", "venv", self.folder / "environment"], check=True)
+        self.install("--only-binary=:all:", f"{wheel}[plot]")
+        installed = time.perf_counter()
+        outputs = ("-o", "rmsd.csv", "--plot", "rmsd.png")
+        self.run("paceline", "rmsd", *adk, "--select", "name CA", *outputs)
+        done = time.perf_counter()
+        print(
+            f"from the wheel to a figure: {done - begun:.1f} s, of which installing "
+            f"{installed - begun:.1f} s and the first command {done - installed:.1f} s; "
+            f"processor time {processor_time() - used:.1f} s",
+            flush=True,
+        )
+        self.check_imported()
+        self.run("python", "-m", "paceline.selftest")
+        self.install(f"{wheel}[demo]")
+        demo = self.folder / "demo.py"
+        demo.write_text((ROOT / "examples" / "demo.py").read_text("utf-8"), encoding="utf-8")
+        self.run("python", demo, "demo-output")
+
+    def write_data(self) -> tuple[str, str]:
+        """Get a topology and a trajectory from the archive of MDAnalysisTests."""
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", self.folder]
+        subprocess.run([*pip, "MDAnalysisTests"], check=True)
+        (path,) = self.folder.glob("mdanalysistests-*.tar.gz")
+        names = ("adk.psf", "adk_dims.dcd")
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name.endswith(tuple(f"/MDAnalysisTests/data/{name}" for name in names)):
+                    data = archive.extractfile(member).read()
+                    (self.folder / Path(member.name).name).write_bytes(data)
+        path.unlink()
+        return names
+
+    def check_imported(self) -> None:
+        """Check that the installed package is used, and neither Rust nor a compiler found."""
+        check = (
+            "import shutil, sys, paceline; "
+            "found = [name for name in ('cargo', 'rustc', 'cc') if shutil.which(name)]; "
+            f"sys.exit({os.name == 'posix'} and found and f'on PATH: {{found}}' or "
+            f"(not paceline.__file__.startswith({str(self.folder.resolve())!r})) "
+            "and f'imported {paceline.__file__}')"
+        )
+        self.run("python", "-c", check)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    main([Path(name) for name in sys.argv[1:]])

@@ -1,0 +1,90 @@
+"""What is published beside the code: licences, metadata, templates, workflows."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FILES_WITH_ADDRESSES = (
+    *(".zenodo.json", "CITATION.cff", "packaging/conda/recipe.yaml"),
+    *("packaging/mdakit/metadata.yaml", ".github/ISSUE_TEMPLATE/config.yml"),
+)
+#: Files, and the pattern of the line of each that has the version.
+FILES_WITH_VERSIONS = {
+    ".zenodo.json": r'^  "version": "(.*)",$',
+    "CITATION.cff": r"^version: (.*)$",
+    "packaging/conda/recipe.yaml": r'^  version: "(.*)"$',
+}
+
+
+def packaging(name):
+    """Import a script of packaging/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "packaging" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_licences_are_those_of_the_crates_that_are_linked():
+    page = packaging("third_party").page()
+    assert (ROOT / "THIRDPARTY.md").read_text(encoding="utf-8") == page, "make licences"
+    assert "| pyo3 |" in page
+    assert "| molly |" not in page  # tests alone use it
+
+
+def test_licences_that_are_allowed_are_those_of_cargo_deny():
+    allowed = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]["allow"]
+    assert set(allowed) == packaging("third_party").ALLOWED
+
+
+def test_addresses_are_those_of_pyproject():
+    addresses = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    home, manual = addresses["Repository"], addresses["Documentation"]
+    for name in FILES_WITH_ADDRESSES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        found = re.findall(r"https://(?:github\.com/[\w-]+/paceline|[\w-]+\.github\.io/\S*)", text)
+        assert found, name
+        assert set(found) <= {home, manual}, name
+
+
+def test_versions_are_those_of_the_crates():
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]
+    for name, pattern in FILES_WITH_VERSIONS.items():
+        found = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert found == [version["version"]], name
+
+
+def test_dependencies_of_other_packagers_are_ours():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {one.lower().replace(">=", " >=") for one in project["dependencies"]}
+    for name in ("conda/recipe.yaml", "environment.yml"):
+        text = (ROOT / "packaging" / name).read_text(encoding="utf-8")
+        lines = {line.strip(" -") for line in text.splitlines() if " - " in line}
+        assert needed <= lines, name
+    entry = (ROOT / "packaging" / "mdakit" / "metadata.yaml").read_text(encoding="utf-8")
+    assert f'python_requires: "{project["requires-python"]}"' in entry
+    assert (
+        f'mdanalysis_requires: "{project["dependencies"][0].removeprefix("MDAnalysis")}"' in entry
+    )
+
+
+def test_tests_and_demonstration_install_what_figures_need():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = extras["optional-dependencies"]
+    for name in ("demo", "test", "docs", "bench"):
+        assert set(extras["plot"]) <= set(extras[name]), name
+
+
+def test_workflows_call_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    n_calls = 0
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        for line in re.findall(r"run: (?!\|)(.*)", path.read_text(encoding="utf-8")):
+            words = line.split()
+            assert words[0] in ("make", "rustup"), f"{path.name}: {line}"
+            if words[0] == "make":
+                wanted = {word for word in words[1:] if "=" not in word}
+                assert wanted <= targets, f"{path.name}: {wanted - targets}"
+                n_calls += 1
+    assert n_calls >= 8
