@@ -10,7 +10,8 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms, describe_frames
 from paceline.analysis.interfaces import Ragged
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 

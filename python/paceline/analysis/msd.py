@@ -15,7 +15,8 @@ from paceline.analysis.correlation import (
 )
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import choose_atoms

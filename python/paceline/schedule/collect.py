@@ -35,12 +35,13 @@ LARGE = 2**30
 LISTED = 10
 
 
-def allocate(shape: tuple[int, ...], dtype: np.dtype, in_memory: int = LARGE) -> np.ndarray:
+def allocate(shape: tuple[int, ...], dtype: np.dtype, in_memory: int | None = None) -> np.ndarray:
     """Allocate an array, not filled: in memory, or in a nameless file, its `file`, if it is large.
 
-    `in_memory` is the size of the largest one in memory, bytes.
+    `in_memory` is the size of the largest one in memory, bytes; by default `LARGE`.
     """
-    if math.prod(shape) * dtype.itemsize <= in_memory:
+    limit = LARGE if in_memory is None else in_memory
+    if math.prod(shape) * dtype.itemsize <= limit:
         return np.empty(shape, dtype)
     return _in_file(tempfile.TemporaryFile(), shape, dtype)
 
