@@ -122,7 +122,7 @@ def test_results_are_saved_as_arrays(universe, tmp_path):
     average = AverageStructure(universe, select="name CA").run(stop=3)
     average.results.save(tmp_path / "average.npz")
     with np.load(tmp_path / "average.npz") as saved:
-        assert sorted(saved) == ["positions", "provenance", "rmsd"]
+        assert sorted(saved) == ["positions", "provenance", "rmsd", "rmsf"]
         np.testing.assert_array_equal(saved["positions"], average.results.positions)
 
 

@@ -134,6 +134,14 @@ def test_an_error_names_the_table(universe):
 
 #: Parameters of analyses that need more than a selection.
 NEEDED = {
+    "angles": {
+        f"ag{k}": f"resid 1-9 and name {name}" for k, name in enumerate(("N", "CA", "C"), 1)
+    },
+    "center-distance": {"ag1": "resid 1-9", "ag2": "resid 30"},
+    "dielectric": {"select": "name OW", "make_whole": False},
+    "dihedrals": {"atomgroups": [f"resid {k} and name N CA CB CG" for k in (2, 13)]},
+    "distances": {"ag1": "name CA", "ag2": "name C"},
+    "minimum-distance": {"ag1": "resid 1-9", "ag2": "resid 30"},
     "contacts": {
         "select": ["name OE*", "name NZ"],
         "refgroup": ["name OE*", "name NZ"],
@@ -152,6 +160,8 @@ def test_every_name_can_be_described(name, adk_in_water):
     """By selections alone."""
     universe = paceline.Universe(*adk_in_water)
     universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
+    if name == "dielectric":
+        universe.add_TopologyAttr("bonds", [(0, 1)])
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})
     battery = Battery({name: given}, universe).run(stop=2)
     assert battery.analyses[name].results

@@ -113,7 +113,7 @@ def test_the_table_and_the_record(tmp_path):
     text = (tmp_path / "moments.csv").read_text()
     assert "# temperature: 310" in text
     assert "time (ps),Mx (e Å),My (e Å),Mz (e Å),volume (Å³)" in text
-    assert results.plot().get_ylabel() == "dipole moment (e Å)"
+    assert results.plot().get_ylabel() == "dielectric constant"
 
 
 def test_frames_that_have_none_are_named(tmp_path):

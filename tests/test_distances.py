@@ -14,6 +14,7 @@ from MDAnalysis.lib import distances as theirs_lib
 
 import paceline
 import paceline.analysis.atomicdistances
+from paceline.analysis import distances
 from paceline.analysis.distances import (
     Angles,
     AtomicDistances,
@@ -269,3 +270,28 @@ def test_what_makes_no_distance_is_refused(universe, adk):
     flat = [30, 30, 30, 30, 30, 60]
     with pytest.raises(AnalysisError, match="make no cell, and pbc=True needs one"):
         run_in_memory(lambda x: AtomicDistances(x[:1], x[1:2]), np.zeros((1, 3, 3)), flat)
+
+
+@pytest.mark.parametrize("block_frames", [16, 128])
+@pytest.mark.parametrize("most", [2**25, 8 * 20 * 30 * 3])
+def test_a_distance_map_has_moments_of_all_distances(universe, monkeypatch, most, block_frames):
+    """Also where few rows are computed at a time."""
+    monkeypatch.setattr(distances, "LARGEST_ROWS", most)
+    first, second = universe.select_atoms("name CA")[:20], universe.select_atoms("name CB")[:30]
+    found = distances.DistanceMap(first, second).run(block_frames=block_frames).results
+    every = distances.DistanceMatrixSeries(first, second).run().results.distances
+    assert found.n_frames == len(every)
+    np.testing.assert_allclose(found.mean, every.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.deviation, every.std(axis=0), rtol=1e-9)
+    alone = distances.DistanceMap(first).run().results
+    pairs = distances.DistanceMatrixSeries(first).run().results.distances
+    assert (np.diag(alone.mean) == 0).all()
+    np.testing.assert_array_equal(alone.mean, alone.mean.T)
+    np.testing.assert_allclose(alone.mean[np.triu_indices(20, 1)], pairs.mean(axis=0), rtol=1e-12)
+    assert alone.table.image.x_label == "residue"
+    assert len(alone.to_dataframe()) == 190
+
+
+def test_a_distance_map_of_one_atom_is_refused(universe):
+    with pytest.raises(SelectionError, match="holds one atom"):
+        distances.DistanceMap(universe.atoms[:1])

@@ -1,14 +1,34 @@
 """Commands of analyses that come from one table."""
 
+import itertools
+import shutil
+
+import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
+from gridData import Grid
+from MDAnalysis.analysis import align, rms
+from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC
 
 import paceline
-from paceline.analysis.dihedrals import ChiAngles, Ramachandran
+from paceline.analysis.align import AlignTraj, AverageStructure
+from paceline.analysis.contacts import ContactMap, Contacts
+from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.dielectric import DielectricConstant
+from paceline.analysis.dihedrals import ChiAngles, Dihedral, Ramachandran
+from paceline.analysis.distances import (
+    Angles,
+    AtomicDistances,
+    CenterDistance,
+    DistanceMap,
+    DistanceMatrixSeries,
+    MinimumDistance,
+)
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.pca import PCA
 from paceline.analysis.sasa import SASA
 from paceline.cli.standard_commands import COMMANDS
@@ -21,12 +41,17 @@ CLASSES = {
     "hbonds": HydrogenBondAnalysis,
     "sasa": SASA,
     "pca": PCA,
+    "contact-map": ContactMap,
 }
 #: Atoms of which an analysis is quick.
-FEW = {"sasa": "resid 1-3"}
+FEW = {"sasa": "resid 1-3", "contact-map": "resid 1-9"}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+#: Commands of one selection, whose class takes it and the options alone.
+SIMPLE = [command for command in COMMANDS if command.name in CLASSES]
+
+
+@pytest.mark.parametrize("command", SIMPLE, ids=lambda command: command.name)
 def test_each_computes_what_its_class_does(command, adk_xtc, tmp_path, run):
     select = FEW.get(command.name, command.select)
     table, figure = tmp_path / "table.tsv", tmp_path / "figure.svg"
@@ -52,3 +77,173 @@ def test_options_reach_the_class(adk_xtc, tmp_path, run):
     path = tmp_path / "rg.npz"
     assert run("gyration", *adk_xtc, "--compound", "residues", "-o", path, "--end", 2)[0] == 0
     assert np.load(path)["rg"].shape == (2, 214)
+
+
+def groups_of(universe, *selections):
+    return [universe.select_atoms(select) for select in selections]
+
+
+#: Arguments of commands, and the analysis that they ask for.
+ASKED = {
+    "contacts": (
+        ["--select", "name CA", "--select-2", "name CB", "--radius", 6, "--method", "radius_cut"],
+        lambda u, a, b: Contacts(u, (a, b), (a, b), "radius_cut", 6.0),
+    ),
+    "distances": (
+        ["--select", "resid 1-5 and name CA", "--select-2", "resid 11-15 and name CA", "--no-pbc"],
+        lambda u, a, b: AtomicDistances(a, b, pbc=False),
+    ),
+    "distances --between centers": (
+        ["--select", "resid 1-5", "--select-2", "resid 11-15", "--weights", "none"],
+        lambda u, a, b: CenterDistance(a, b, weights=None),
+    ),
+    "distances --between minimum": (
+        ["--select", "resid 1-5", "--select-2", "resid 11-15"],
+        lambda u, a, b: MinimumDistance(a, b),
+    ),
+    "distance-map": (
+        ["--select", "resid 1-5", "--select-2", "resid 11-15"],
+        lambda u, a, b: DistanceMap(a, b),
+    ),
+    "angles": (
+        [
+            *("--select", "resid 1-9 and name N", "--select-2", "resid 1-9 and name CA"),
+            *("--select-3", "resid 1-9 and name C"),
+        ],
+        lambda u, a, b, c: Angles(a, b, c),
+    ),
+    "dihedrals": (
+        [
+            *("--select", "resid 13 and name N", "--select-2", "resid 13 and name CA"),
+            *("--select-3", "resid 13 and name CB", "--select-4", "resid 13 and name CG"),
+        ],
+        lambda u, *four: Dihedral([sum(four[1:], four[0])]),
+    ),
+    "density": (
+        ["--select", "name CA", "--gridcenter", 0, 0, 0, "--size", 40, 30, 30, "--delta", 5],
+        lambda u, a: DensityAnalysis(a, 5.0, gridcenter=[0, 0, 0], xdim=40, ydim=30, zdim=30),
+    ),
+    "average": (
+        ["--select", "name CA", "--mass", "--ref", 3],
+        lambda u, a: AverageStructure(u, select="name CA", weights="mass", ref_frame=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_selections_reach_the_class(name, adk_xtc, tmp_path, run):
+    arguments, make = ASKED[name]
+    command, *more = name.split()
+    table, figure = tmp_path / "table.tsv", tmp_path / "figure.svg"
+    options = [*more, *arguments, "-o", table, "--plot", figure, "--end", 4]
+    assert run(command, *adk_xtc, *options) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    selections = [
+        text for option, text in itertools.pairwise(arguments) if f"{option}".startswith("--select")
+    ]
+    wanted = make(universe, *groups_of(universe, *selections)).run(stop=4).results
+    found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
+    pd.testing.assert_frame_equal(found, wanted.to_dataframe(), check_exact=True)
+    assert "<svg" in figure.read_text(encoding="utf-8")
+
+
+def test_all_pairs_are_arrays(adk_xtc, tmp_path, run):
+    select = ["--select", "resid 1-2", "--select-2", "resid 5-6", "--between", "all", "--end", 2]
+    status, _, err = run("distances", *adk_xtc, *select)
+    assert (status, "save them with -o FILE.npz" in err) == (2, True)
+    assert run("distances", *adk_xtc, *select, "-o", tmp_path / "all.npz") == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    wanted = DistanceMatrixSeries(*groups_of(universe, "resid 1-2", "resid 5-6")).run(stop=2)
+    found = np.load(tmp_path / "all.npz")["distances"]
+    np.testing.assert_array_equal(found, wanted.results.distances)
+
+
+@pytest.mark.parametrize("ending", ["dx", "mrc"])
+def test_a_density_is_written_for_other_programs(ending, adk_xtc, tmp_path, run):
+    path = tmp_path / f"grid.{ending}"
+    given = ["--select", "name CA", "--delta", 4, "--end", 3, "-o", path]
+    assert run("density", *adk_xtc, *given) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    density = DensityAnalysis(universe.select_atoms("name CA"), 4.0).run(stop=3).results.density
+    found = Grid(str(path))
+    np.testing.assert_allclose(found.grid, density.grid, rtol=1e-6)
+    np.testing.assert_allclose(found.delta, density.delta, rtol=1e-6)
+    assert run("density", *adk_xtc, *given)[0] == 2  # it exists
+    assert "or .mrc" in run("density", *adk_xtc, *given[:-1], tmp_path / "grid.ccp5")[2]
+
+
+def test_an_average_is_written_as_a_structure(adk_xtc, tmp_path, run):
+    path = tmp_path / "average.pdb"
+    assert run("average", *adk_xtc, "--select", "name CA", "-o", path) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    wanted = AverageStructure(universe, select="name CA").run().results
+    found = MDAnalysis.Universe(str(path)).atoms
+    np.testing.assert_allclose(found.positions, wanted.positions, atol=1e-3)
+    # About the average, of frames on the first one: as MDAnalysis's aligned trajectory.
+    aligned = MDAnalysis.Universe(*adk_xtc)
+    align.AlignTraj(aligned, aligned, select="name CA", in_memory=True).run()
+    rmsf = rms.RMSF(aligned.select_atoms("name CA")).run().results.rmsf
+    np.testing.assert_allclose(wanted.rmsf, rmsf, rtol=1e-3)
+
+
+def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):
+    out, table, figure = (tmp_path / name for name in ("fit.xtc", "rmsd.csv", "rmsd.png"))
+    given = ["-o", out, "--rmsd", table, "--plot", figure, "--ref", 4, "--end", 6]
+    assert run("align", *adk_xtc, *given) == (0, f"{out}\n", "")
+    universe = paceline.Universe(*adk_xtc)
+    reference = universe.copy()
+    reference.trajectory[4]
+    again = tmp_path / "again.xtc"
+    wanted = AlignTraj(universe, reference, "protein and name CA", again).run(stop=6)
+    assert out.read_bytes() == again.read_bytes()
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")["RMSD (Å)"]
+    np.testing.assert_array_equal(found, wanted.results.rmsd)
+    assert found[4] == pytest.approx(0, abs=1e-5)
+    assert figure.stat().st_size > 1000
+    assert run("align", *adk_xtc, *given)[0] == 2  # it exists
+
+
+def test_densities_along_axes_and_dielectric_constants(tmp_path, run):
+    water = [shutil.copy(path, tmp_path) for path in (PSF_TRICLINIC, DCD_TRICLINIC)]
+    table, figure = tmp_path / "dielectric.csv", tmp_path / "dielectric.svg"
+    options = ["--temperature", 310, "-o", table, "--plot", figure]
+    assert run("dielectric", *water, *options) == (0, "", "")
+    wanted = DielectricConstant(paceline.Universe(*water).atoms, 310).run().results
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    title = "dielectric constant so far"
+    pd.testing.assert_frame_equal(found, wanted.to_dataframe(), check_exact=True)
+    assert found[title].iloc[-1] == pytest.approx(wanted.eps_mean, rel=1e-10)
+    half = DielectricConstant(paceline.Universe(*water).atoms, 310).run(stop=5).results.eps_mean
+    assert found[title][4] == pytest.approx(half, rel=1e-10)
+    assert f"# dielectric constant: {wanted.eps_mean:.6g}" in table.read_text(encoding="utf-8")
+    assert "until time (ps)" in figure.read_text(encoding="utf-8")
+    path = tmp_path / "density.tsv"
+    assert run("lineardensity", *water, "--binsize", 4, "-o", path) == (0, "", "")
+    density = LinearDensity(paceline.Universe(*water).atoms, binsize=4.0).run().results
+    found = pd.read_csv(path, sep="\t", comment="#", float_precision="round_trip")
+    wanted = density.to_dataframe().astype(float)
+    pd.testing.assert_frame_equal(found, wanted, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "words"),
+    [
+        ("contacts", ["--select", "name CA"], "--select-2"),
+        ("angles", ["--select", "name N", "--select-2", "name CA"], "--select-3"),
+        ("density", [], "--select"),
+        ("density", ["--select", "name CA", "--size", 1, 2, 3], "both --gridcenter and --size"),
+        ("align", [], "-o"),
+        (
+            "dihedrals",
+            [
+                *("--select", "name N", "--select-2", "name CA"),
+                *("--select-3", "name CB", "--select-4", "name CG"),
+            ],
+            "as many atoms each, not 214, 214, 194",
+        ),
+    ],
+)
+def test_arguments_that_are_missing(command, arguments, words, adk_xtc, run):
+    status, _, err = run(command, *adk_xtc, *arguments)
+    assert status == 2
+    assert words in err

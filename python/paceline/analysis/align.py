@@ -11,7 +11,7 @@ from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, describe
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, along_residues
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import run
 from paceline.transform.base import (
@@ -293,6 +293,8 @@ class AverageStructure(AnalysisBase):
         Average positions, Å.
     results.rmsd : float
         Mean over frames of the RMSD from the reference, Å.
+    results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
+        RMSF about the average, of frames superposed on the reference, Å.
 
     Raises
     ------
@@ -394,13 +396,19 @@ class AverageStructure(AnalysisBase):
         """Make a Universe of the mean positions, and write it."""
         from MDAnalysis import Merge, Writer
 
-        count, positions, _, rmsd = value
+        count, positions, squares, rmsd = value
         if count == 0:
             raise ValueError("no frame is left to average: all are damaged")
         universe = self._universe or Merge(self.mobile_atoms)
         universe.load_new(positions[np.newaxis])
-        self.results = Results(
-            provenance=self.record(), universe=universe, positions=positions, rmsd=rmsd / count
+        rmsf = np.sqrt(squares.sum(axis=1) / count)
+        self.results = StructureResults(
+            table=_table_of_average(self.mobile_atoms, positions, rmsf),
+            provenance=self.record(),
+            universe=universe,
+            positions=positions,
+            rmsd=rmsd / count,
+            rmsf=rmsf,
         )
         writer = self._writer
         if self.filename is not None:
@@ -408,6 +416,31 @@ class AverageStructure(AnalysisBase):
         if writer is not None:
             with writer:
                 writer.write(universe.atoms)
+
+
+class StructureResults(Results):
+    """An average structure, which is also saved as a file of one frame."""
+
+    FILES = (".pdb", ".gro", ".crd", ".xyz")
+
+    def write_file(self, path: str) -> None:
+        """Write the atoms at their average positions."""
+        self.universe.atoms.write(path)
+
+
+def _table_of_average(atoms: Any, positions: np.ndarray, rmsf: np.ndarray) -> Table:
+    """Make a table of the atoms, and a figure of their fluctuations along residues."""
+    columns = {"atom index": atoms.indices}
+    for title, name in (("resid", "resids"), ("resname", "resnames"), ("name", "names")):
+        if hasattr(atoms, name):
+            columns[title] = getattr(atoms, name)
+    columns |= dict(zip(("x (Å)", "y (Å)", "z (Å)"), positions.T, strict=True))
+    label = "RMSF (Å)"
+    columns[label] = rmsf
+    _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
+    of_residues = {label: np.bincount(rows, weights=rmsf) / n_atoms}
+    drawn = along_residues(atoms.residues, of_residues, "RMSF, mean of atoms (Å)")
+    return Table(columns, "atom index", {label: "RMSF"}, label, drawn)
 
 
 def __getattr__(name: str) -> Any:

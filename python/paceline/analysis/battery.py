@@ -23,14 +23,22 @@ from paceline.trajectory.open import files_named
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {
+    "angles": "distances.Angles",
     "average": "align.AverageStructure",
+    "center-distance": "distances.CenterDistance",
     "chi": "dihedrals.ChiAngles",
+    "contact-map": "contacts.ContactMap",
     "contacts": "contacts.Contacts",
     "density": "density.DensityAnalysis",
+    "dielectric": "dielectric.DielectricConstant",
+    "dihedrals": "dihedrals.Dihedral",
+    "distance-map": "distances.DistanceMap",
+    "distances": "distances.AtomicDistances",
     "dssp": "dssp.DSSP",
     "gyration": "gyration.Gyration",
     "hbonds": "hydrogenbonds.HydrogenBondAnalysis",
     "lineardensity": "lineardensity.LinearDensity",
+    "minimum-distance": "distances.MinimumDistance",
     "pca": "pca.PCA",
     "ramachandran": "dihedrals.Ramachandran",
     "rdf": "rdf.InterRDF",
@@ -41,7 +49,7 @@ NAMES = {
 #: Parameters that take atoms, in a file as a selection.
 ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
-    *("g1", "g2", "ag1", "ag2", "ag3"),
+    *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3"),
 )
 #: What a system may hold, by selections that find one atom of it, and what is then computed.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -346,7 +354,7 @@ class Battery:
         )
 
 
-class Group(NamedTuple):
+class ReplicaFiles(NamedTuple):
     """A group of replicas: its topology, and the files of each replica's trajectory."""
 
     topology: str
@@ -355,7 +363,7 @@ class Group(NamedTuple):
 
 def read_battery_file(
     path: str | os.PathLike,
-) -> tuple[dict[str, Description], dict[str, Group]]:
+) -> tuple[dict[str, Description], dict[str, ReplicaFiles]]:
     """Read analyses, and groups of replicas where a file has any, from TOML."""
     where = os.fspath(path)
     with open(path, "rb") as file:
@@ -375,7 +383,7 @@ def read_battery_file(
     return found, {name: _group(f"{where}: [groups.{name}]", one) for name, one in groups.items()}
 
 
-def _group(where: str, described: Any) -> Group:
+def _group(where: str, described: Any) -> ReplicaFiles:
     """Check the table of a group, and find its files."""
     keys = {"topology", "trajectories"}
     if not isinstance(described, dict) or described.keys() != keys:
@@ -389,7 +397,7 @@ def _group(where: str, described: Any) -> Group:
             f"{where}: expected the name of a topology, and trajectories as a pattern, or a list "
             f"of files or of lists of them, found {described!r}"
         )
-    return Group(topology, replicas_named(given))
+    return ReplicaFiles(topology, replicas_named(given))
 
 
 def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import PerFrame, Reduction
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Image, Table
 from paceline.block import DAMAGED_STEP, Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static
@@ -430,11 +430,17 @@ class ContactMap(AnalysisBase):
             "other residue": resids[second],
             "frequency": frequencies[first, second],
         }
-        often = np.nonzero(frequencies >= 0.5)
-        label = "residue (in contact in half of the frames)"
-        points = {"residue": resids[often[0]], label: resids[often[1]]}
-        drawn = Table(points, "residue", {label: label}, label, points=True)
-        table = Table(columns, "residue", {"frequency": "frequency"}, "frequency", drawn)
+        edges = np.arange(n_residues + 1) - 0.5
+        label = "fraction of frames in contact"
+        parts = resids, resids
+        image = Image(
+            *(frequencies, edges, edges, "residue", "residue", label, parts),
+            colours="Blues",
+            limits=(0.0, 1.0),
+        )
+        y = {"frequency": "frequency"}
+        keys = ("residue", "other residue")
+        table = Table(columns, "residue", y, label, image=image, keys=keys)
         arrays = {"frequencies": frequencies, "counts": counts, "n_frames": n_frames}
         self.results = Results(
             table=table, provenance=self.record(), resindices=self.residues.resindices, **arrays

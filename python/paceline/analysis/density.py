@@ -11,6 +11,7 @@ from paceline.analysis.base import AnalysisBase, describe_atoms
 from paceline.analysis.interfaces import Reduction
 from paceline.analysis.kernels import SparseCounts, merge_counts
 from paceline.analysis.results import Results
+from paceline.analysis.table import Image, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 
@@ -132,7 +133,35 @@ class DensityAnalysis(AnalysisBase):
             metadata=self.metadata and dict(self.metadata),
         )
         density.make_density()
-        self.results = Results(provenance=self.record(), density=density, counts=counts)
+        self.results = DensityResults(
+            table=_map_along_z(density),
+            provenance=self.record(),
+            density=density,
+            counts=counts,
+        )
+
+
+class DensityResults(Results):
+    """A density, which is also saved as DX or MRC."""
+
+    FILES = (".dx", ".mrc")
+
+    def write_file(self, path: str) -> None:
+        """Write the grid for programs that draw isosurfaces."""
+        self.density.export(path, type="double" if path.lower().endswith(".dx") else None)
+
+
+def _map_along_z(density: Any) -> Table:
+    """Make a table and an image of the density, mean along z."""
+    label = "density, mean along z (Å⁻³)"
+    values = density.grid.mean(axis=2)
+    edges = density.edges[:2]
+    x, y = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
+    columns = {"x (Å)": x.ravel(), "y (Å)": y.ravel(), label: values.ravel()}
+    image = Image(values, edges[0], edges[1], "x (Å)", "y (Å)", label, equal=True)
+    keys = ("x (Å)", "y (Å)")
+    y_of = {label: "density"}
+    return Table(columns, keys[0], y_of, label, image=image, keys=keys, partial=True)
 
 
 class _Voxels:

@@ -147,9 +147,13 @@ class DielectricConstant(AnalysisBase):
         titles = {f"M{axis} (e Å)": f"along {axis}" for axis in "xyz"}
         columns |= dict(zip(titles, moments.T, strict=True))
         columns["volume (Å³)"] = volumes
+        label = "dielectric constant so far"
+        columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
+        until = {"until time (ps)": self.times, label: columns[label]}
+        drawn = Table(until, "until time (ps)", {label: label}, "dielectric constant")
         self.results = Results(
-            table=Table(columns, "time (ps)", titles, "dipole moment (e Å)"),
-            provenance=self.record(),
+            table=Table(columns, "time (ps)", titles, "dipole moment (e Å)", drawn),
+            provenance={**self.record(), "dielectric constant": f"{eps.mean():.6g}"},
             M=mean,
             M2=(moments[read] ** 2).mean(axis=0),
             fluct=fluct,
@@ -157,6 +161,20 @@ class DielectricConstant(AnalysisBase):
             eps_mean=eps.mean(),
             moments=moments,
         )
+
+    @staticmethod
+    def _so_far(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
+        """Mean constant of the frames up to each, by sums of deviations from the first one read."""
+        read = ~np.isnan(volumes)
+        found = np.full(len(volumes), np.nan)
+        if read.any():
+            deviations = moments[read] - moments[read][0]
+            counts = np.arange(1, len(deviations) + 1)
+            means = np.cumsum(deviations, axis=0) / counts[:, None]
+            squares = np.cumsum(deviations**2, axis=0) / counts[:, None]
+            fluct = (squares - means**2).mean(axis=1)
+            found[read] = 1 + fluct / (energy * np.cumsum(volumes[read]) / counts)
+        return found
 
     def _find_bonds(self) -> np.ndarray:
         """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""

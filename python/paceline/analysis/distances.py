@@ -7,12 +7,17 @@ import numpy as np
 
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import PerFrame
-from paceline.analysis.kernels import CoreRows
+from paceline.analysis.interfaces import PerFrame, Reduction
+from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Image, Table
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, known_weights, masses_of
+
+#: Lines that a figure of many distances shows.
+LINES = 8
+#: Rows of all pairs that are computed at a time, bytes.
+LARGEST_ROWS = 2**25
 
 
 class _OfGroups(AnalysisBase):
@@ -63,8 +68,15 @@ class _OfGroups(AnalysisBase):
         """Keep columns in time as results of this name, with frames and times."""
         columns = {"frame": self.frames, "time (ps)": self.times}
         columns.update(zip(titles, np.atleast_2d(values.T), strict=True))
-        legend = {title: title.rpartition(" (")[0] for title in titles}
-        table = Table(columns, "time (ps)", legend, label)
+        # Without the number of the pair.
+        legend = {title: title.rpartition(" (")[0].rpartition(": ")[2] for title in titles}
+        drawn = None
+        if len(legend) > LINES:
+            some = dict(list(legend.items())[:LINES])
+            drawn = Table(
+                columns, "time (ps)", some, f"{label}, the first {LINES} of {len(legend)}"
+            )
+        table = Table(columns, "time (ps)", legend, label, drawn)
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -209,6 +221,111 @@ class DistanceMatrixSeries(_OfGroups):
         self.results = Results(
             provenance=self.record(), distances=value, frames=self.frames, times=self.times
         )
+
+
+class DistanceMap(_OfGroups):
+    """Mean distance of each pair of atoms, and its standard deviation, over frames.
+
+    Parameters
+    ----------
+    ag1 : AtomGroup or Universe
+        The atoms, such as all CA.
+    ag2 : AtomGroup, optional
+        Others, of the same Universe; by default distances are those within `ag1`.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.mean : numpy.ndarray of float64, shape (n1, n2)
+        Å; of one group symmetric, with 0 along the diagonal. NaN where a position is.
+    results.deviation : numpy.ndarray of float64, shape (n1, n2)
+        Standard deviation over frames, Å.
+    results.n_frames : int
+        Number of frames.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms, or the only one less than two.
+    UnsupportedError
+        A group updates itself, or the groups are of two Universes.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> DistanceMap(ca).run().results.mean[0, :4].round(2)
+    array([ 0.  ,  3.84,  6.68, 10.08])
+    """
+
+    def __init__(self, ag1: Any, ag2: Any = None, *, pbc: bool = True, verbose: bool = False):
+        groups = {"ag1": ag1} if ag2 is None else {"ag1": ag1, "ag2": ag2}
+        super().__init__(groups, pbc, verbose)
+        if ag2 is None and len(self.atomgroup) < 2:
+            raise SelectionError(
+                "DistanceMap: ag1 holds one atom, which has no distances: give more, or another "
+                "group as ag2"
+            )
+
+    def prepare(self) -> Reduction:
+        """The kernel needs the groups' sizes; rows of all pairs are long."""
+        first, *rest = self._sizes
+        second = rest[0] if rest else None
+        n_pairs = first * (second or first)
+        rows = CoreRows("distance_matrix", first, second, self.pbc)
+        return RowMoments(rows, max(1, LARGEST_ROWS // (8 * n_pairs)))
+
+    def finish(self, value: Moments) -> None:
+        """Make matrices of the moments of pairs."""
+        count, mean, squares, _ = value
+        with np.errstate(invalid="ignore"):
+            deviation = np.sqrt(squares[0] / (count or np.nan))
+        mean = mean[0] if count else np.full_like(mean[0], np.nan)
+        groups = list(self._groups.values())
+        first, second = groups[0], groups[-1]
+        if len(groups) == 1:
+            rows, columns = np.triu_indices(len(first), k=1)
+        else:
+            rows, columns = (axis.ravel() for axis in np.indices(self._sizes))
+        matrices = []
+        for values in (mean, deviation):
+            matrix = np.zeros((len(first), len(second)))
+            matrix[rows, columns] = values
+            if len(groups) == 1:
+                matrix[columns, rows] = values
+            matrices.append(matrix)
+        label = "mean distance (Å)"
+        table = {
+            "atom index": first.indices[rows],
+            "other atom index": second.indices[columns],
+            label: mean,
+            "standard deviation (Å)": deviation,
+        }
+        image = _map_of(first, second, matrices[0], label)
+        keys = ("atom index", "other atom index")
+        self.results = Results(
+            table=Table(table, keys[0], {label: "mean"}, label, image=image, keys=keys),
+            provenance=self.record(),
+            mean=matrices[0],
+            deviation=matrices[1],
+            n_frames=count,
+        )
+
+
+def _map_of(first: Any, second: Any, values: np.ndarray, label: str) -> Image:
+    """Make an image whose rows and columns have numbers of residues, or indices of atoms."""
+    parts, labels = [], []
+    for group in (first, second):
+        of_residues = hasattr(group, "resids") and len(group.residues) == len(group)
+        parts.append(group.resids if of_residues else group.indices)
+        labels.append("residue" if of_residues else "atom index")
+    edges = [np.arange(len(group) + 1) - 0.5 for group in (first, second)]
+    both = parts[0], parts[1]
+    return Image(values, edges[0], edges[1], labels[0], labels[1], label, both)
 
 
 class CenterDistance(_OfGroups):

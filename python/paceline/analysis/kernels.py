@@ -1,6 +1,7 @@
 """Worker's halves of analyses that the core computes. Imports no MDAnalysis."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -106,13 +107,22 @@ class CoreMoments(CoreSuperposed):
 
 
 class RowMoments:
-    """Moments of each number of the rows that a kernel of the core computes."""
+    """Moments of each number of the rows that a kernel of the core computes.
 
-    def __init__(self, rows: CoreRows):
-        self._rows = rows
+    Long rows are computed `most` at a time.
+    """
+
+    def __init__(self, rows: CoreRows, most: int | None = None):
+        self._rows, self._most = rows, most
 
     def compute(self, block: Block) -> Moments:
         """Compute the moments of a leaf, of shape (1, n_columns)."""
+        if self._most is None or self._most >= len(block):
+            return self._accumulate(block)
+        parts = (block[k : k + self._most] for k in range(0, len(block), self._most))
+        return reduce(merge_moments, map(self._accumulate, parts))
+
+    def _accumulate(self, block: Block) -> Moments:
         rows = self._rows.compute(block)
         mean, squares = np.zeros((1, rows.shape[1])), np.zeros((1, rows.shape[1]))
         return _core.accumulate_rows(rows, mean, squares), mean, squares, 0.0

@@ -96,8 +96,10 @@ def align(
     more than half of a step.
     """
     columns = [[np.asarray(table.columns[key], dtype=float) for key in keys] for table in tables]
-    if not all(np.array_equal(one[0], np.round(one[0]), equal_nan=True) for one in columns):
-        return _align_by_number([one[0] for one in columns], keys[0])
+    if not all(
+        np.array_equal(key, np.round(key), equal_nan=True) for one in columns for key in one
+    ):
+        return _align_by_number(columns, keys)
     places: list[dict[tuple[float, ...], int]] = []
     for one in columns:
         chains = np.cumsum(np.isnan(one[0]))
@@ -116,19 +118,21 @@ def align(
 
 
 def _align_by_number(
-    columns: Sequence[np.ndarray], key: str
+    columns: Sequence[Sequence[np.ndarray]], keys: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
-    """Take rows of one number together, where abscissas are nearly the same."""
-    n_rows = len(columns[0])
-    same = all(len(one) == n_rows for one in columns)
-    if same:
-        stacked = np.array(columns)
-        step = np.abs(np.diff(stacked.mean(axis=0))).min() if n_rows > 1 else 0.0
-        same = bool(np.ptp(stacked, axis=0).max() <= step / 2)
-    if not same:
-        return {}, np.empty(0, dtype=np.int64), []
-    rows = np.arange(n_rows)
-    return {key: stacked.mean(axis=0)}, np.zeros(n_rows, dtype=np.int64), [rows] * len(columns)
+    """Take rows of one number together, where places are nearly the same."""
+    none = np.empty(0, dtype=np.int64)
+    if len({len(one[0]) for one in columns}) > 1:
+        return {}, none, []
+    means = {}
+    for key, of_tables in zip(keys, zip(*columns, strict=True), strict=True):
+        stacked = np.array(of_tables)
+        means[key] = stacked.mean(axis=0)
+        steps = np.abs(np.diff(means[key]))
+        if np.ptp(stacked, axis=0).max() > steps[steps > 0].min(initial=np.inf) / 2:
+            return {}, none, []
+    rows = np.arange(len(columns[0][0]))
+    return means, np.zeros(len(rows), dtype=np.int64), [rows] * len(columns)
 
 
 def _panels(n_panels: int, width: float, **options: Any) -> tuple[Any, Any]:

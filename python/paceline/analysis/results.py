@@ -3,13 +3,13 @@
 import csv
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from paceline._util.files import new_file
+from paceline._util.files import check_output, new_file
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.table import FIGURE_STYLE, Table, draw
 from paceline.analysis.uncertainty import SeriesMean
@@ -53,6 +53,9 @@ class Results(dict[str, Any]):
         # Past `__setattr__`, which would make results of them.
         self.__dict__.update(_table_or_none=table, _provenance=dict(provenance or {}))
 
+    #: Endings of further files that `save` writes.
+    FILES: tuple[str, ...] = ()
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """Class for `isinstance`, beside the type: MDAnalysis's, where that is imported."""
@@ -70,7 +73,7 @@ class Results(dict[str, Any]):
         self[name] = value
 
     def __reduce__(self) -> Any:
-        return _restore, (dict(self), self._table_or_none, self._provenance)
+        return _restore, (type(self), dict(self), self._table_or_none, self._provenance)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
@@ -185,7 +188,11 @@ class Results(dict[str, Any]):
         UnsupportedError
             Another ending, or results that make no table.
         """
-        check_ending(path)
+        check_ending(path, self.FILES)
+        if _ending(path) in self.FILES:
+            check_output(path, overwrite=overwrite)
+            self.write_file(os.fspath(path))
+            return
         if _ending(path) != ".npz":
             _ = self._table  # raises before a file is made
         # One line each, whatever line breaks a selection has.
@@ -205,6 +212,16 @@ class Results(dict[str, Any]):
             with new_file(path, overwrite=overwrite) as file:
                 file.writelines(f"# {line}\n" for line in provenance)
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
+
+    def write_file(self, path: str) -> None:
+        """Write a file with one of the endings `FILES`.
+
+        Parameters
+        ----------
+        path : str
+            Checked before.
+        """
+        raise NotImplementedError(path)
 
     def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
         """Write the table to an open file, every digit of each number.
@@ -387,11 +404,13 @@ def _name_and_unit(title: str) -> tuple[str, str]:
     return name, unit
 
 
-def check_ending(path: str | os.PathLike) -> None:
+def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
     """Raise `UnsupportedError` if results cannot be saved under a name of this ending."""
-    if _ending(path) not in (".npz", ".csv", ".tsv", ".xvg"):
+    known = (".npz", ".csv", ".tsv", ".xvg")
+    if _ending(path) not in (*known, *more):
+        *others, last = *known, *more
         raise UnsupportedError(
-            f"{os.fspath(path)}: results are saved as .npz, .csv, .tsv or .xvg, "
+            f"{os.fspath(path)}: results are saved as {', '.join(others)} or {last}, "
             f"not {_ending(path)!r}"
         )
 
@@ -411,8 +430,10 @@ def _ending(path: str | os.PathLike) -> str:
     return Path(path).suffix.lower()
 
 
-def _restore(arrays: dict, table: Table | None, provenance: Mapping[str, Any]) -> Results:
-    return Results(table=table, provenance=provenance, **arrays)
+def _restore(
+    kind: type[Results], arrays: dict, table: Table | None, provenance: Mapping[str, Any]
+) -> Results:
+    return kind(table=table, provenance=provenance, **arrays)
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,8 @@ MANY_POINTS, WINDOWS = 2000, 100
 LARGE, MOST_POINTS = 20_000, 200_000
 #: Series of a figure, at most, whose means are in its legend.
 NAMED = 4
+#: Letters of a legend that find room in their usual size.
+LONG = 36
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Image:
     `values`, shape (n_x, n_y), lie between `x_edges` and `y_edges`; those that are NaN stay white.
     `x_label`, `y_label` and `label`, that of the colours, have units. Rows and columns that are
     atoms or residues have numbers of these as `parts`, and `x_edges` count them. `note` stands
-    above the figure. `limits` are those of the colours.
+    above the figure. `limits` are those of the colours. Axes that are `equal` have one scale.
     """
 
     values: np.ndarray
@@ -62,6 +64,7 @@ class Image:
     note: str = ""
     colours: str = "viridis"
     limits: tuple[float | None, float | None] = (None, None)
+    equal: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,9 @@ def draw(table: Table, ax: Any) -> Any:
     ax.spines[["top", "right"]].set_visible(False)
     if len(table.y) > 1 or has_mean or means:
         # Above the axes: nowhere else is sure to be free of lines.
+        longest = max(len(text) for text in ax.get_legend_handles_labels()[1])
         ax.legend(
+            fontsize="small" if longest > LONG else None,
             loc="lower left",
             bbox_to_anchor=(0, 1),
             frameon=False,
@@ -220,8 +225,9 @@ def _draw_image(image: Image, ax: Any) -> Any:
     bar.outline.set_linewidth(0.5)
     ax.set_xlabel(image.x_label)
     ax.set_ylabel(image.y_label)
-    if image.parts is not None:
+    if image.equal or image.parts is not None:
         ax.set_aspect("equal")
+    if image.parts is not None:
         for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
             number_parts(axis, parts)
     if image.note:
@@ -231,6 +237,13 @@ def _draw_image(image: Image, ax: Any) -> Any:
 
 def number_parts(axis: Any, parts: np.ndarray) -> None:
     """Label rows that are counted from 0 by numbers, which parts of several chains share."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(parts) > 1 and np.all(np.diff(parts) == 1):
+        ticks = MaxNLocator(6, integer=True).tick_values(parts[0], parts[-1])
+        ticks = ticks[(ticks >= parts[0]) & (ticks <= parts[-1])]
+        axis.set_ticks(ticks - parts[0], [f"{tick:g}" for tick in ticks])
+        return
     axis.get_major_locator().set_params(integer=True, nbins=6)
     axis.set_major_formatter(
         lambda row, _: f"{parts[round(row)]}" if 0 <= round(row) < len(parts) else ""

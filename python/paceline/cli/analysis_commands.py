@@ -10,9 +10,14 @@ import numpy as np
 
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.options import (
+    TABLE_ENDINGS,
     add_analysis_arguments,
+    add_frame_arguments,
     add_memory_argument,
     add_output_arguments,
+    add_system_arguments,
+    add_transform_arguments,
+    add_worker_arguments,
     positive,
 )
 from paceline.cli.parser import CommandParser
@@ -48,6 +53,13 @@ examples:
   paceline rdf md.tpr md.xtc --select "name NZ" --select-2 "name OE1 OE2" --sites -o sites.npz
 """
 
+ALIGN_EXAMPLES = """\
+examples:
+  paceline align adk.psf adk.dcd -o fitted.xtc
+  paceline align md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb -o fitted.dcd
+  paceline align md.tpr md.xtc --unwrap --mass -o fitted.xtc --rmsd rmsd.csv --plot rmsd.png
+"""
+
 #: Atoms of the first group of pairs by default: the oxygens of water.
 RDF_SELECT = "name OW OH2"
 
@@ -80,14 +92,8 @@ def add_rmsd(commands: Any) -> CommandParser:
         epilog=RMSD_EXAMPLES,
     )
     add_analysis_arguments(parser, select="protein and name CA")
+    add_reference_argument(parser)
     add = parser.section("calculation").add_argument
-    add(
-        "--ref",
-        default="0",
-        metavar="FRAME|FILE",
-        help="reference: a frame number of the trajectory, or a structure file, taken as it is "
-        "[%(default)s]",
-    )
     add("--mass", action="store_true", help="weigh atoms by their masses")
     add(
         "--group",
@@ -164,6 +170,17 @@ def add_rdf(commands: Any) -> CommandParser:
     add_pair_arguments(parser.section("calculation"))
     parser.set_defaults(run=run_analysis_command, analysis_of=rdf_analysis_of)
     return parser
+
+
+def add_reference_argument(parser: CommandParser) -> None:
+    """Add the reference structure."""
+    parser.section("calculation").add_argument(
+        "--ref",
+        default="0",
+        metavar="FRAME|FILE",
+        help="reference: a frame number of the trajectory, or a structure file, taken as it is "
+        "[%(default)s]",
+    )
 
 
 def add_pair_arguments(section: Any) -> None:
@@ -263,6 +280,72 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     )
 
 
+def add_align(commands: Any) -> CommandParser:
+    """Add the command and its arguments."""
+    parser: CommandParser = commands.add_parser(
+        "align",
+        help="superpose all frames on a reference, and write the trajectory",
+        description="Move all atoms of each frame so that the RMSD of the selected ones from the "
+        "reference is the least, and write the trajectory, in any format of 'paceline convert'. "
+        "Molecules must be whole: --unwrap makes them so.",
+        epilog=ALIGN_EXAMPLES,
+    )
+    add_system_arguments(parser, select="protein and name CA")
+    add_frame_arguments(parser)
+    add_transform_arguments(parser)
+    add_reference_argument(parser)
+    add = parser.section("calculation").add_argument
+    add(
+        "--mass",
+        action="store_const",
+        const="mass",
+        dest="weights",
+        help="weigh atoms by their masses",
+    )
+    add = parser.section("output").add_argument
+    add("-o", "--output", type=Path, required=True, metavar="FILE", help="trajectory to write")
+    add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
+    add("--plot", type=Path, metavar="FILE", help="draw the RMSDs: .png, .svg, .pdf")
+    add("--overwrite", action="store_true", help="replace files that exist")
+    add_worker_arguments(parser)
+    parser.set_defaults(run=run_align)
+    return parser
+
+
+def run_align(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.align import AlignTraj
+    from paceline.cli.analysis_steps import (
+        check_outputs,
+        check_report,
+        reference_at,
+        run_analysis,
+        save_report,
+        system_of,
+    )
+
+    check_distinct(args.output, args.rmsd, args.plot, args.report)
+    check_outputs(args, args.rmsd)
+    check_output(args.output, overwrite=args.overwrite)
+    check_report(args)
+    universe = system_of(args)
+    analysis = AlignTraj(
+        universe,
+        reference_at(universe, args.ref),
+        select=args.select,
+        filename=args.output,
+        weights=args.weights,
+        force=args.overwrite,
+    )
+    run_analysis(args, analysis)
+    if args.rmsd is not None:
+        analysis.results.save(args.rmsd, overwrite=args.overwrite)
+    if args.plot is not None:
+        analysis.results.save_figure(args.plot, overwrite=args.overwrite)
+    save_report(args, analysis.timings)
+    print(args.output)
+
+
 def add_surface(commands: Any) -> CommandParser:
     """Add the command and its arguments."""
     parser: CommandParser = commands.add_parser(
@@ -314,18 +397,14 @@ def add_surface(commands: Any) -> CommandParser:
 
 def run_surface(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.free_energy import free_energy_surface
-    from paceline.analysis.results import check_ending, check_figure_ending
-    from paceline.cli.analysis_steps import save_results
+    from paceline.analysis.free_energy import free_energy_surface, series_of_tables
+    from paceline.cli.analysis_steps import check_outputs, save_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one table or two, and one number of bins or two")
     check_distinct(args.output, args.plot)
-    for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
-        if path is not None:
-            check(path)
-            check_output(path, overwrite=args.overwrite)
-    (x_label, x), (y_label, y) = _series(args)
+    check_outputs(args, args.output)
+    (x_label, x), (y_label, y) = series_of_tables(args.tables, args.x, args.y)
     bounds = None if args.range is None else (args.range[:2], args.range[2:])
     results = free_energy_surface(
         x,

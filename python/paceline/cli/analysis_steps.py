@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,19 @@ ROUNDING = 1e-6
 def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of the command, once its outputs are known to be possible."""
     check_distinct(args.output, args.plot, args.report, args.checkpoint)
-    for path, check in ((args.output, check_ending), (args.plot, check_figure_ending)):
-        if path is not None:
-            check(path)
-            check_output(path, overwrite=args.overwrite)
+    check_outputs(args, args.output, getattr(args, "output_files", ()))
     check_report(args)
     return system_of(args)
+
+
+def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
+    """Raise where a table, or a file of another ending of `files`, or the figure cannot be made."""
+    if table is not None:
+        check_ending(table, files)
+        check_output(table, overwrite=args.overwrite)
+    if args.plot is not None:
+        check_figure_ending(args.plot)
+        check_output(args.plot, overwrite=args.overwrite)
 
 
 def system_of(args: argparse.Namespace, **options: Any) -> GroupUniverse:
@@ -50,6 +58,16 @@ def reference_of(universe: GroupUniverse, path: str) -> GroupUniverse:
     """Open a structure to compare with, of which groups have the same names."""
     reference = GroupUniverse(path)
     reference.use_index_file(universe.index_file)
+    return reference
+
+
+def reference_at(universe: GroupUniverse, ref: str) -> GroupUniverse:
+    """Open a reference: a copy of the Universe at a frame, or a structure file."""
+    if not ref.lstrip("-").isdigit():
+        return reference_of(universe, ref)
+    reference = universe.copy()
+    reference.use_index_file(universe.index_file)
+    reference.trajectory[int(ref)]
     return reference
 
 

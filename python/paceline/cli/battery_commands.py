@@ -175,19 +175,19 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
 
 def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
     """Find the groups of replicas that arguments name; none where there is one trajectory."""
-    from paceline.analysis.battery import Group, replicas_named
+    from paceline.analysis.battery import ReplicaFiles, replicas_named
 
     if not (args.group or args.replicas):
         if args.names:
             raise UnsupportedError("--names are of groups: give --group or --replicas, too")
         return {}
-    found = [Group(args.topology, replicas_named(args.trajectory))]
+    found = [ReplicaFiles(args.topology, replicas_named(args.trajectory))]
     for files in args.group:
         first, *others = files
         if others and kind_of(first) in (TOPOLOGY, STRUCTURE):
-            found.append(Group(first, replicas_named(others)))
+            found.append(ReplicaFiles(first, replicas_named(others)))
         else:
-            found.append(Group(args.topology, replicas_named(files)))
+            found.append(ReplicaFiles(args.topology, replicas_named(files)))
     names = args.names or _names_of(found)
     if len(names) != len(found) or len(set(names)) < len(names):
         raise UnsupportedError(

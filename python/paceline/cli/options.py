@@ -3,7 +3,7 @@
 import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,20 +220,24 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
     return given(args, "chunk", "for_", "align", "compress")
 
 
-def add_analysis_arguments(parser: CommandParser, *, select: str) -> None:
-    """Add the arguments of every analysis."""
+def add_analysis_arguments(
+    parser: CommandParser, *, select: str, files: Sequence[str] = ()
+) -> None:
+    """Add the arguments of every analysis; `files` are endings of -o beside those of tables."""
     add_system_arguments(parser, select=select)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
-    add_output_arguments(parser)
+    add_output_arguments(parser, files)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)
 
 
-def add_output_arguments(parser: CommandParser) -> None:
+def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> None:
     """Add the files of results."""
     add = parser.section("output").add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help=f"{TABLE_ENDINGS} [table to stdout]")
+    endings = ", ".join((*files, TABLE_ENDINGS))
+    add("-o", "--output", type=Path, metavar="FILE", help=f"{endings} [table to stdout]")
+    parser.set_defaults(output_files=files)
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
 
@@ -261,8 +265,10 @@ def add_selection_arguments(parser: CommandParser, *, select: str) -> None:
     add(
         "--select",
         default=None if select == "all" else select,
+        required=not select,
         metavar="TEXT",
-        help=f"atoms, in MDAnalysis's words, or the name of a group, such as Backbone [{select}]",
+        help="atoms, in MDAnalysis's words, or the name of a group, such as Backbone"
+        + f" [{select}]" * bool(select),
     )
     add_index_argument(parser)
 

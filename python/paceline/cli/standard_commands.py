@@ -1,13 +1,17 @@
 """Commands of analyses that take a selection and few parameters, from one table."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.cli.analysis_commands import run_analysis_command
 from paceline.cli.options import add_analysis_arguments, add_memory_argument, positive
 from paceline.cli.parser import CommandParser
+from paceline.errors import SelectionError, UnsupportedError
+
+#: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
+Make = Callable[[Any, argparse.Namespace, list[Any], dict[str, Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -19,15 +23,22 @@ class Command:
     name : str
         Name of the command, and of the analysis in a battery.
     select : str
-        Atoms by default.
+        Atoms by default; empty where they must be given.
     summary, description : str
         What it computes, in a line and in a few.
     examples : sequence of str
         Arguments of example calls.
     options : mapping
-        Keywords of the class, with the arguments of their options.
+        Keywords of the class, with the arguments of their options; `flag` is the option's name
+        where that is another.
     stages : bool
         True if it may pass over the frames several times.
+    groups : sequence of str
+        Help for --select-2 and so on, which must be given.
+    files : sequence of str
+        Endings of other files than tables that -o may have.
+    make : callable, optional
+        Makes the analysis, where it takes more than the atoms and the options.
     """
 
     name: str
@@ -37,6 +48,9 @@ class Command:
     examples: Sequence[str]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stages: bool = False
+    groups: Sequence[str] = ()
+    files: Sequence[str] = ()
+    make: Make | None = None
 
     def add(self, commands: Any) -> CommandParser:
         """Add the command and its arguments."""
@@ -47,12 +61,17 @@ class Command:
             description=self.description,
             epilog="\n".join(["examples:", *lines]) + "\n",
         )
-        add_analysis_arguments(parser, select=self.select)
+        add_analysis_arguments(parser, select=self.select, files=self.files)
+        for number, explained in enumerate(self.groups, start=2):
+            parser.section("atoms").add_argument(
+                f"--select-{number}", required=True, metavar="TEXT", help=explained
+            )
         if self.stages:
             add_memory_argument(parser)
         for keyword, given in self.options.items():
-            option = f"--{keyword.replace('_', '-')}"
-            parser.section("calculation").add_argument(option, **given)
+            arguments = dict(given)
+            flag = arguments.pop("flag", f"--{keyword.replace('_', '-')}")
+            parser.section("calculation").add_argument(flag, dest=keyword, **arguments)
         parser.set_defaults(run=run_analysis_command, analysis_of=self.analysis_of)
         return parser
 
@@ -63,8 +82,109 @@ class Command:
 
         universe = open_universe(args)
         options = {name: getattr(args, name) for name in self.options}
-        return class_of(self.name)(selected(universe, args.select), **options)
+        texts = [
+            args.select or "all",
+            *(getattr(args, f"select_{k + 2}") for k in range(len(self.groups))),
+        ]
+        groups = [selected(universe, text) for text in texts]
+        if self.make is not None:
+            return self.make(universe, args, groups, options)
+        return class_of(self.name)(*groups, **options)
 
+
+def _contacts(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.contacts import Contacts
+    from paceline.cli.analysis_steps import reference_at, selected
+
+    reference = reference_at(universe, options.pop("ref"))
+    there = tuple(selected(reference, text) for text in (args.select, args.select_2))
+    return Contacts(universe, tuple(groups), there, **options)
+
+
+def _distances(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis import distances
+
+    between, weights = options.pop("between"), options.pop("weights")
+    if between == "centers":
+        given = None if weights == "none" else weights
+        return distances.CenterDistance(*groups, weights=given, **options)
+    if between == "all":
+        if args.plot is not None or args.output is None or args.output.suffix.lower() != ".npz":
+            raise UnsupportedError(
+                "distances of all pairs are no table: save them with -o FILE.npz, and without "
+                "--plot; 'paceline distance-map' has their means, and a figure"
+            )
+        return distances.DistanceMatrixSeries(*groups, **options)
+    kinds = {"pairs": distances.AtomicDistances, "minimum": distances.MinimumDistance}
+    return kinds[between](*groups, **options)
+
+
+def _dihedrals(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.dihedrals import Dihedral
+
+    counts = {len(group) for group in groups}
+    if len(counts) > 1:
+        found = ", ".join(str(len(group)) for group in groups)
+        raise SelectionError(
+            f"dihedrals: the four selections must have as many atoms each, not {found}"
+        )
+    atoms = zip(*(group.indices for group in groups), strict=True)
+    return Dihedral([universe.atoms[list(four)] for four in atoms])
+
+
+def _distance_map(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.distances import DistanceMap
+    from paceline.cli.analysis_steps import selected
+
+    other = options.pop("other")
+    second = None if other is None else selected(universe, other)
+    return DistanceMap(groups[0], second, **options)
+
+
+def _density(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.density import DensityAnalysis
+
+    size = options.pop("size")
+    if (size is None) != (options["gridcenter"] is None):
+        raise UnsupportedError("give both --gridcenter and --size, or none of them")
+    edges = {} if size is None else dict(zip(("xdim", "ydim", "zdim"), size, strict=True))
+    return DensityAnalysis(groups[0], **options, **edges)
+
+
+def _average(universe: Any, args: argparse.Namespace, groups: list[Any], options: Any) -> Any:
+    from paceline.analysis.align import AverageStructure
+    from paceline.cli.analysis_steps import reference_of
+
+    ref, is_frame = args.ref, args.ref.lstrip("-").isdigit()
+    return AverageStructure(
+        universe,
+        None if is_frame else reference_of(universe, ref),
+        select=args.select,
+        weights=options["weights"],
+        ref_frame=int(ref) if is_frame else 0,
+    )
+
+
+#: Options that several commands have.
+REF = {
+    "default": "0",
+    "metavar": "FRAME|FILE",
+    "help": "reference: a frame number of the trajectory, or a structure file, taken as it is "
+    "[%(default)s]",
+}
+PBC = {
+    "flag": "--no-pbc",
+    "action": "store_false",
+    "default": True,
+    "help": "take positions as they are, and no nearest images",
+}
+MASS = {
+    "flag": "--mass",
+    "action": "store_const",
+    "const": "mass",
+    "default": None,
+    "help": "weigh atoms by their masses",
+}
 
 COMMANDS = (
     Command(
@@ -217,5 +337,240 @@ COMMANDS = (
             },
         },
         stages=True,
+    ),
+    Command(
+        "contacts",
+        "",
+        "fraction of native contacts",
+        "Fraction Q of the contacts of a reference that each frame has: pairs of an atom of "
+        "--select and one of --select-2 that are within --radius there.",
+        (
+            'md.tpr md.xtc --select "protein and name CA" --select-2 "protein and name CA" '
+            "--radius 8 -o q.csv --plot q.png",
+            'md.tpr md.xtc --select "resname ASP GLU and name OE* OD*" '
+            '--select-2 "resname LYS ARG and name NZ NH*" --method soft_cut --ref crystal.pdb',
+        ),
+        {
+            "radius": {
+                "type": float,
+                "default": 4.5,
+                "metavar": "Å",
+                "help": "pairs as near in the reference are contacts, Å [%(default)s]",
+            },
+            "method": {
+                "choices": ("hard_cut", "soft_cut", "radius_cut"),
+                "default": "hard_cut",
+                "help": "a contact counts if it is not longer than in the reference, by a smooth "
+                "step, or if it is within the radius [%(default)s]",
+            },
+            "ref": REF,
+            "pbc": PBC,
+        },
+        groups=("atoms of the second group",),
+        make=_contacts,
+    ),
+    Command(
+        "contact-map",
+        "protein",
+        "how often residues are in contact",
+        "Fraction of frames in which two residues are in contact: the shortest distance between "
+        "their atoms, which the scheme chooses, is at most --cutoff.",
+        (
+            "adk.psf adk.dcd -o contacts.tsv --plot contacts.png",
+            "adk.psf adk.dcd --scheme ca --cutoff 8 --plot contacts.pdf",
+        ),
+        {
+            "cutoff": {
+                "type": float,
+                "default": 4.5,
+                "metavar": "Å",
+                "help": "longest distance of a contact, Å [%(default)s]",
+            },
+            "scheme": {
+                "choices": ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"),
+                "default": "closest-heavy",
+                "help": "atoms of a residue that count, as in MDTraj [%(default)s]",
+            },
+            "pbc": PBC,
+        },
+    ),
+    Command(
+        "distances",
+        "",
+        "distances between two groups: pairs, centers, least, or all",
+        "Distances (Å) of each frame between two groups of atoms, by nearest images: of the first "
+        "atom to the first, the second to the second; of the centers of the groups; of the atoms "
+        "that are nearest to each other; or of all pairs.",
+        (
+            'adk.psf adk.dcd --select "resid 55 and name CA" --select-2 "resid 169 and name CA"',
+            'adk.psf adk.dcd --select "resid 1-29" --select-2 "resid 122-159" --between centers '
+            "-o lid.csv --plot lid.png",
+            'adk.psf adk.dcd --select "resid 1-29" --select-2 "resid 122-159" --between minimum',
+        ),
+        {
+            "between": {
+                "choices": ("pairs", "centers", "minimum", "all"),
+                "default": "pairs",
+                "help": "distances to compute [%(default)s]; of all pairs only as .npz",
+            },
+            "weights": {
+                "choices": ("mass", "none"),
+                "default": "mass",
+                "help": "centers of mass, or of geometry [%(default)s]",
+            },
+            "pbc": PBC,
+        },
+        groups=("atoms of the second group",),
+        make=_distances,
+    ),
+    Command(
+        "distance-map",
+        "protein and name CA",
+        "mean distance of each pair of atoms",
+        "Mean distance (Å) of each pair of atoms over all frames, and its standard deviation, by "
+        "nearest images.",
+        (
+            "adk.psf adk.dcd -o map.tsv --plot map.png",
+            'adk.psf adk.dcd --select "resid 1-29 and name CA" '
+            '--select-2 "resid 122-159 and name CA" --plot lid.png',
+        ),
+        {
+            "other": {
+                "flag": "--select-2",
+                "default": None,
+                "metavar": "TEXT",
+                "help": "atoms of the second group [pairs within the first]",
+            },
+            "pbc": PBC,
+        },
+        make=_distance_map,
+    ),
+    Command(
+        "angles",
+        "",
+        "angles between three atoms",
+        "Angles (degrees, 0 to 180) of each frame, at the atoms of --select-2: the first of each "
+        "selection make the first angle, the second the second.",
+        (
+            'adk.psf adk.dcd --select "resid 30 and name N" --select-2 "resid 30 and name CA" '
+            '--select-3 "resid 30 and name C" -o angle.csv --plot angle.png',
+        ),
+        {"pbc": PBC},
+        groups=("atoms at which the angles are", "atoms at the other ends"),
+    ),
+    Command(
+        "dihedrals",
+        "",
+        "dihedral angles between four atoms",
+        "Dihedral angles (degrees, -180 to 180) of each frame: the first atoms of the four "
+        "selections make the first angle, the second the second.",
+        (
+            'adk.psf adk.dcd --select "resid 13 and name N" --select-2 "resid 13 and name CA" '
+            '--select-3 "resid 13 and name CB" --select-4 "resid 13 and name CG" '
+            "-o chi1.csv --plot chi1.png",
+        ),
+        groups=("the second atoms", "the third atoms", "the fourth atoms"),
+        make=_dihedrals,
+    ),
+    Command(
+        "density",
+        "",
+        "density of atoms on a grid",
+        "Mean number of atoms in each voxel over its volume (Å⁻³). Center and fit the solute, and "
+        "give the grid, where frames are transformed. Tables and figures have the mean along z; "
+        "-o FILE.dx or FILE.mrc the grid, for programs that draw isosurfaces.",
+        (
+            'md.tpr md.xtc --select "name OW" -o water.dx --plot water.png',
+            'md.tpr md.xtc --select "name OW" --unwrap --center --fit --gridcenter 40 40 40 '
+            "--size 60 60 60 -o water.mrc",
+        ),
+        {
+            "delta": {
+                "type": float,
+                "default": 1.0,
+                "metavar": "Å",
+                "help": "edge of the voxels, Å [%(default)s]",
+            },
+            "padding": {
+                "type": float,
+                "default": 2.0,
+                "metavar": "Å",
+                "help": "space around the atoms of the first frame, Å [%(default)s]",
+            },
+            "gridcenter": {
+                "nargs": 3,
+                "type": float,
+                "default": None,
+                "metavar": ("X", "Y", "Z"),
+                "help": "center of the grid, Å [that of the atoms in the first frame]",
+            },
+            "size": {
+                "nargs": 3,
+                "type": float,
+                "default": None,
+                "metavar": ("X", "Y", "Z"),
+                "help": "edges of the grid, Å; with --gridcenter",
+            },
+        },
+        files=(".dx", ".mrc"),
+        make=_density,
+    ),
+    Command(
+        "lineardensity",
+        "all",
+        "density of mass and charge along x, y and z",
+        "Densities of mass (g cm⁻³) and charge (e mol cm⁻³) in slices of the cell along x, y and "
+        "z, means over frames and standard deviations.",
+        (
+            "md.tpr md.xtc -o density.csv --plot density.png",
+            "md.tpr md.xtc --select POPC --binsize 0.5 --grouping residues --unwrap -o lipids.tsv",
+        ),
+        {
+            "grouping": {
+                "choices": ("atoms", "residues", "segments", "fragments"),
+                "default": "atoms",
+                "help": "count atoms, or parts at their centers of mass [%(default)s]",
+            },
+            "binsize": {
+                "type": float,
+                "default": 0.25,
+                "metavar": "Å",
+                "help": "width of the slices, Å [%(default)s]",
+            },
+        },
+    ),
+    Command(
+        "dielectric",
+        "all",
+        "static dielectric constant",
+        "Dielectric constant from the fluctuations of the dipole moment, and dipole moments (e Å) "
+        "of all frames. The figure shows the constant of the frames so far: is it converged?",
+        (
+            "water.tpr water.xtc -o dielectric.csv --plot dielectric.png",
+            "md.tpr md.xtc --select water --temperature 310 -b 10ns",
+        ),
+        {
+            "temperature": {
+                "type": float,
+                "default": 300.0,
+                "metavar": "K",
+                "help": "temperature of the simulation, K [%(default)g]",
+            },
+        },
+    ),
+    Command(
+        "average",
+        "protein",
+        "average structure",
+        "Mean positions (Å) of atoms, of frames superposed on a reference, and RMSF about them; "
+        "-o FILE.pdb or FILE.gro writes the structure. Molecules must be whole: --unwrap makes "
+        "them so.",
+        (
+            "adk.psf adk.dcd -o average.pdb --plot rmsf.png",
+            "md.tpr md.xtc --unwrap --select backbone --ref crystal.pdb --mass -o average.gro",
+        ),
+        {"ref": REF, "weights": MASS},
+        files=(".pdb", ".gro", ".crd", ".xyz"),
+        make=_average,
     ),
 )
