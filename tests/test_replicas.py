@@ -136,6 +136,33 @@ def test_one_replica_has_no_interval(systems, tmp_path):
     assert not (tmp_path / "differences.csv").exists()
 
 
+def test_atoms_of_other_systems_are_not_compared_by_their_indices(systems):
+    """Of one residue there are but indices; a map of CA has numbers of residues."""
+    asked = {
+        "atoms": {"analysis": "rmsf", "select": "resid 120"},
+        "map": {"analysis": "distance-map", "select": "name CA and resid 95-105"},
+    }
+    groups = ("wt", "mutant")
+    both = Replicas({group: [Battery(asked, opened(systems, group, 1))] for group in groups}).run()
+    assert both.profile("atoms") is None
+    assert "Rows of replicas do not belong together: there is no mean profile." in (
+        both.remarks("atoms")
+    )
+    alone = Replicas({"wt": both.groups["wt"]})
+    assert len(alone.profile("atoms").keys["atom index"]) == len(
+        alone.groups["wt"][0].universe.select_atoms("resid 120")
+    )
+    found = both.profile("map")
+    assert list(found.keys) == ["residue", "other residue"]
+    own = found.values["mean distance (Å)"]["mutant"][0]
+    assert np.isnan(own[found.keys["residue"] == 101]).all()
+    row = (found.keys["residue"] == 99) & (found.keys["other residue"] == 103)
+    alpha = both.groups["mutant"][0].universe.select_atoms("resid 95-99 103-105 and name CA")
+    matrix = both.groups["mutant"][0].analyses["map"].results.mean
+    first, second = (np.flatnonzero(alpha.resids == number)[0] for number in (99, 103))
+    assert own[row] == matrix[first, second]
+
+
 def of_residues(numbers, values):
     return Table({"residue": np.array(numbers), "y": np.array(values)}, "residue", {"y": "y"}, "y")
 
@@ -149,6 +176,14 @@ def test_chains_are_compared_with_chains():
     assert keys["residue"].tolist() == [1, 2, 3, 1, 2, 3]
     assert chains.tolist() == [0, 0, 0, 1, 1, 1]
     assert [one.tolist() for one in rows] == [[0, 1, 2, 4, 5, 6], [-1, 0, 1, 3, -1, 4]]
+
+
+def test_rows_that_share_keys_are_not_guessed():
+    """As pairs of residues of two chains, of which one lacks some."""
+    first, second = of_residues([1, 2, 1, 2], np.arange(4.0)), of_residues([1, 2, 2], np.ones(3))
+    _, _, rows = align([first, first], ["residue"])
+    assert [one.tolist() for one in rows] == [[0, 2, 1, 3]] * 2
+    assert align([first, second], ["residue"])[2] == []
 
 
 @pytest.mark.parametrize(("shift", "n_rows"), [(0.04, 5), (0.2, 0)])

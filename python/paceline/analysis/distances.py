@@ -306,7 +306,10 @@ class DistanceMap(_OfGroups):
             "standard deviation (Å)": deviation,
         }
         image = _map_of(first, second, matrices[0], label)
-        keys = ("atom index", "other atom index")
+        keys = "atom index", "other atom index"
+        if (image.x_label, image.y_label) == ("residue", "residue"):
+            keys = "residue", "other residue"
+            table |= dict(zip(keys, (first.resids[rows], second.resids[columns]), strict=True))
         self.results = Results(
             table=Table(table, keys[0], {label: "mean"}, label, image=image, keys=keys),
             provenance=self.record(),

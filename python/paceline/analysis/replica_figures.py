@@ -93,7 +93,7 @@ def align(
 
     Returns columns of `keys`, the number of each row's chain, and for each table the row that has
     these keys, or -1. There are no rows where abscissas of numbers that are not whole differ by
-    more than half of a step.
+    more than half of a step, or where rows share keys and tables do not have the same ones.
     """
     columns = [[np.asarray(table.columns[key], dtype=float) for key in keys] for table in tables]
     if not all(
@@ -101,15 +101,19 @@ def align(
     ):
         return _align_by_number(columns, keys)
     places: list[dict[tuple[float, ...], int]] = []
+    several = False
     for one in columns:
         chains = np.cumsum(np.isnan(one[0]))
         found: dict[tuple[float, ...], int] = {}
         for row in np.flatnonzero(~np.isnan(one[0])):
             place = (float(chains[row]), *(float(key[row]) for key in one), 0.0)
-            while place in found:  # insertion codes
+            while place in found:  # as pairs of residues of several chains
                 place = (*place[:-1], place[-1] + 1)
+                several = True
             found[place] = int(row)
         places.append(found)
+    if several and any(one.keys() != places[0].keys() for one in places):
+        return {}, np.empty(0, dtype=np.int64), []
     union = sorted(set().union(*places))
     rows = [np.array([one.get(place, -1) for place in union], dtype=np.int64) for one in places]
     together = np.array(union).reshape(len(union), len(keys) + 2)

@@ -220,7 +220,10 @@ class Replicas:
         if not tables:
             return None
         first = next(iter(tables.values()))
-        keys, chains, rows = align(list(tables.values()), first.keys or (first.x,))
+        names = first.keys or (first.x,)
+        if any("atom index" in key for key in names) and not self._same_atoms:
+            return None
+        keys, chains, rows = align(list(tables.values()), names)
         if not len(chains):
             return None
         by_replica = dict(zip(tables, rows, strict=True))
@@ -284,7 +287,7 @@ class Replicas:
         profile = self.profile(name)
         if profile is None:
             if any(profile_of(one) for one in chain.from_iterable(self._tables(name).values())):
-                yield "The abscissas of replicas differ: there is no mean profile."
+                yield "Rows of replicas do not belong together: there is no mean profile."
             return
         label, places = next(iter(profile.keys.items()))
         for group, values in next(iter(profile.values.values())).items():
@@ -414,6 +417,19 @@ class Replicas:
         if profile is not None and len(profile.keys) == 1:
             found["-profile"] = draw_profile(profile, width)
         return found
+
+    @property
+    def _same_atoms(self) -> bool:
+        """True if an atom of one index is the same in all replicas, by names and residues."""
+        first, *others = (battery.universe.atoms for battery in self.batteries)
+        return all(
+            len(atoms) == len(first)
+            and all(
+                np.array_equal(getattr(atoms, name, ()), getattr(first, name, ()))
+                for name in ("names", "resids", "resnames")
+            )
+            for atoms in others
+        )
 
     def _tables(self, name: str) -> dict[str, list[Table | None]]:
         """Tables of each group's replicas."""
