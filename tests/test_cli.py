@@ -14,6 +14,7 @@ import pytest
 from MDAnalysis.auxiliary.XVG import XVGReader
 
 import paceline
+from paceline.analysis.dssp import DSSP
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands
@@ -91,6 +92,13 @@ def test_rdf_writes_a_table(adk, universe, run):
     ca, cb = (universe.select_atoms(f"name {name}") for name in ("CA", "CB"))
     wanted = InterRDF(ca, cb, 14, (2, 9), norm="none", exclude_same="residue").run().results
     assert np.array_equal(table(out), np.column_stack([wanted.bins, wanted.rdf, wanted.count]))
+
+
+def test_letters_of_dssp(adk, universe, run, tmp_path):
+    run("dssp", *adk, "--variant", "dssp4", "--end", 3, "-o", tmp_path / "dssp.csv")
+    wanted = DSSP(universe, variant="dssp4").run(stop=3).results.dssp
+    lines = [one for one in (tmp_path / "dssp.csv").read_text().splitlines() if one[0] != "#"]
+    assert [line.split(",")[-1] for line in lines[1:4]] == ["".join(one) for one in wanted]
 
 
 def test_rdf_of_centers_and_of_sites(adk, universe, run):

@@ -1,9 +1,14 @@
 """Secondary structure against MDAnalysis, letter for letter, and on chains made by hand."""
 
+import gzip
 import itertools
+import shutil
+import subprocess
+import warnings
 from pathlib import Path
 
 import MDAnalysis
+import mdtraj
 import numpy as np
 import pytest
 from MDAnalysis.analysis import dssp as theirs_dssp
@@ -13,7 +18,7 @@ from MDAnalysisTests.datafiles import TPR, XTC
 import paceline
 from paceline.analysis import dssp
 from paceline.analysis.dssp import DSSP
-from paceline.errors import SelectionError
+from paceline.errors import SelectionError, UnsupportedError
 
 FOLDER = Path(datafiles.__file__).parent / "data" / "dssp"
 #: Structures of the PDB, of which each holds something else.
@@ -203,3 +208,167 @@ def test_a_position_that_is_no_number_is_an_error(adk, tmp_path):
             writer.write(theirs.atoms)
     with pytest.raises(ValueError, match=r"frame 1: the hydrogen at N of residue 6 \(from 0\)"):
         DSSP(paceline.Universe(adk.topology, path)).run(backend="serial")
+
+
+def letters_of_mdtraj(*files):
+    """Letters of all frames, the blank as here; and the trajectory."""
+    trajectory = mdtraj.load(*files[::-1], **({"top": files[0]} if len(files) > 1 else {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        atoms = MDAnalysis.Universe(files[0]).select_atoms("protein").indices
+    protein = trajectory.atom_slice(atoms)
+    found = mdtraj.compute_dssp(protein, simplified=False)
+    return np.where(found == " ", "-", found), protein
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("1bvyF", "2cviA", "3l4rA"),
+        *(
+            pytest.param(path.name[:-7], marks=pytest.mark.full)
+            for path in sorted(FOLDER.glob("*.pdb.gz"))
+            # Of residues without all atoms, of which the one does not know what the other does.
+            if path.name[:-7] not in ("1mr1D_failing", "wrong_hydrogens")
+        ),
+    ],
+)
+def test_letters_of_dssp_are_those_of_mdtraj(name):
+    path = str(FOLDER / f"{name}.pdb.gz")
+    found = DSSP(paceline.Universe(path), variant="dssp2").run(backend="serial").results
+    np.testing.assert_array_equal(found.dssp, letters_of_mdtraj(path)[0])
+    onehot = [found.dssp == letter for letter in "-HBEGITS"]
+    np.testing.assert_array_equal(found.dssp_ndarray, np.stack(onehot, axis=-1))
+
+
+def test_letters_of_frames_are_those_of_mdtraj_but_for_rounding(universe, adk):
+    found = DSSP(universe, variant="dssp2").run(backend="serial").results.dssp
+    wanted, trajectory = letters_of_mdtraj(*adk)
+    assert found.shape == wanted.shape == (98, 214)
+    different = (found != wanted).any(axis=1)
+    assert different.sum() == 1
+    # DSSP rounds energies to 0.001 kcal/mol, MDTraj does not; energies of MDTraj are in kcal/mol.
+    energies = [bonds.data for bonds in mdtraj.kabsch_sander(trajectory)]
+    near = [((one < -0.5) & (one > -0.5005)).any() for one in energies]
+    assert all(np.array(near)[different])
+    assert 0 < sum(near) < 98
+
+
+def test_letters_end_at_breaks_of_the_chain():
+    path = str(FOLDER.parent / "1hvr.pdb")
+    found = DSSP(paceline.Universe(path), variant="dssp2").run(backend="serial")
+    wanted, _ = letters_of_mdtraj(path)
+    n, _, c, _ = found._backbone
+    lengths = np.linalg.norm(n.positions[1:] - c.positions[:-1], axis=1)
+    breaks = np.flatnonzero(lengths > 2.5)
+    assert len(breaks) == 3  # MDTraj knows that between the two chains
+    different = np.flatnonzero(found.results.dssp[0] != wanted[0])
+    assert len(different) == 6
+    assert (np.abs(different[:, None] - breaks).min(axis=1) <= 2).all()
+    assert set(wanted[0, different]) == {"S"}
+    assert set(found.results.dssp[0, different]) == {"-"}
+
+
+#: Letters of mkdssp 4.2.2 for 3hklA, the blank as here.
+OF_MKDSSP = (
+    "-EEEE----SSSTTTSPTT--EEEETTSSSHHHHHHHHHHHHHHHHTTS-TTTHHHHHHHHHHHHTPBBPSSSS--BPPB"
+    "PHHHHHIIIIIITTTTHHHHHHHHHHHHHHHT---PPPPPGGGSPPTTT-TTSSBPPTTT-"
+)
+
+
+def test_letters_of_dssp4_are_those_of_the_program(tmp_path):
+    path = FOLDER / "3hklA.pdb.gz"
+    found = DSSP(paceline.Universe(path), variant="dssp4").run(backend="serial").results
+    assert "".join(found.dssp[0]) == OF_MKDSSP
+    assert set(OF_MKDSSP) == set("-HBEGITSP")
+    np.testing.assert_array_equal(
+        found.dssp_ndarray[0].argmax(axis=1), ["-HBEGITSP".index(one) for one in OF_MKDSSP]
+    )
+    if shutil.which("mkdssp") is None:
+        return
+    header = f"HEADER    {'PROTEIN':<40}01-JAN-00   1ABC\n"
+    (tmp_path / "in.pdb").write_text(header + gzip.decompress(path.read_bytes()).decode())
+    command = ["mkdssp", "--quiet", "--output-format", "dssp", "in.pdb", "out.dssp"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    lines = (tmp_path / "out.dssp").read_text().partition("  #  RESIDUE")[2].splitlines()[1:]
+    letters = "".join(line[16] for line in lines if line[13] != "!")
+    assert letters.replace(" ", "-") == "".join(found.dssp[0])
+
+
+@pytest.mark.parametrize(
+    ("angles", "dssp2", "dssp4"),
+    [
+        ((-57, -47), "-HHHHHHHHHHHH-", None),
+        ((-49, -26), "-GGGGGGGGGGGG-", None),
+        ((-57, -70), "-IIIIIIIIIIII-", None),
+        ((-135, 135), "-" * 14, None),
+        ((-75, 145), "-" * 14, "-PPPPPPPPPPPP-"),
+    ],
+    ids=["alpha helix", "3-10 helix", "pi helix", "extended chain", "polyproline helix"],
+)
+def test_letters_of_ideal_chains(angles, dssp2, dssp4, tmp_path):
+    path = chain(tmp_path, *angles)
+    for variant, wanted in (("dssp2", dssp2), ("dssp4", dssp4 or dssp2)):
+        found = DSSP(paceline.Universe(path), variant=variant).run(backend="serial").results
+        assert "".join(found.dssp[0]) == wanted
+
+
+@pytest.mark.parametrize("cell", [(46, 52, 57, 90, 90, 90), (60, 60, 60, 60, 60, 90)], ids=str)
+def test_letters_of_dssp_in_cells_that_parts_of_the_protein_leave(cell, adk, tmp_path):
+    theirs = MDAnalysis.Universe(*adk)
+    images = np.repeat(np.random.default_rng(3).integers(-1, 2, (9, 3)), 26, axis=0)
+    found = []
+    for name, moved in (("whole", 0), ("moved", 1)):
+        path = str(tmp_path / f"{name}.trr")
+        with MDAnalysis.Writer(path, len(theirs.atoms)) as writer:
+            for ts in theirs.trajectory[:3]:
+                ts.dimensions = np.array(cell) * (1.5, 1.5, 1.5, 1, 1, 1)
+                shift = moved * images[: len(theirs.residues)] @ ts.triclinic_dimensions
+                theirs.atoms.positions += shift[theirs.atoms.resindices]
+                writer.write(theirs.atoms)
+        protein = paceline.Universe(adk.topology, path)
+        found.append(DSSP(protein, variant="dssp4").run(backend="serial").results.dssp)
+    plain = DSSP(paceline.Universe(*adk), variant="dssp4").run(stop=3, backend="serial").results
+    np.testing.assert_array_equal(found[0], plain.dssp)
+    np.testing.assert_array_equal(found[1], plain.dssp)
+
+
+def test_tables_of_letters(damaged, tmp_path):
+    from matplotlib import pyplot
+
+    files, frames = damaged
+    analysis = DSSP(paceline.Universe(*files), variant="dssp4").run(
+        on_error="skip", backend="serial"
+    )
+    found = analysis.results
+    assert set(found.dssp[frames].ravel()) == {""}
+    assert not found.dssp_ndarray[frames].any()
+    assert found.dssp_ndarray.shape == (98, 214, 9)
+    table = found.to_dataframe()
+    assert table["turn (residues)"][frames].isna().all()
+    assert table["turn (residues)"][0] == (found.dssp[0] == "T").sum() > 0
+    assert table["structure"][0] == "".join(found.dssp[0])
+    assert analysis.parameters()["variant"] == "dssp4"
+    ax = found.plot()
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names[:3] == ["loop", "α helix", "bridge"]
+    pyplot.close(ax.figure)
+
+
+def test_variants_that_there_are_not_are_refused(universe):
+    with pytest.raises(ValueError, match="variant must be None, 'dssp2' or 'dssp4', not 'dssp3'"):
+        DSSP(universe, variant="dssp3")
+    with pytest.raises(UnsupportedError, match="places hydrogens as DSSP does"):
+        DSSP(universe, False, variant="dssp2")
+
+
+def test_letters_of_positions_that_are_no_numbers_are_an_error(adk, tmp_path):
+    theirs = MDAnalysis.Universe(*adk)
+    path = str(tmp_path / "broken.trr")
+    with MDAnalysis.Writer(path, len(theirs.atoms)) as writer:
+        for ts in theirs.trajectory[:3]:
+            if ts.frame == 1:
+                ts.positions[theirs.select_atoms("resid 7 and name CA").indices[0]] = np.nan
+            writer.write(theirs.atoms)
+    with pytest.raises(ValueError, match=r"frame 1: the backbone of residue 6 \(from 0\) has pos"):
+        DSSP(paceline.Universe(adk.topology, path), variant="dssp4").run(backend="serial")

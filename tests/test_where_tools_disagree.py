@@ -22,6 +22,7 @@ from MDAnalysis.analysis.hydrogenbonds import hbond_analysis
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.lib.distances import calc_angles
 from MDAnalysis.lib.mdamath import triclinic_vectors
+from MDAnalysisTests import datafiles
 from scipy.spatial.transform import Rotation
 from test_hydrogenbonds import Blinking, make
 
@@ -35,6 +36,7 @@ from paceline.analysis.contacts import ContactMap
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Dihedral, Ramachandran
 from paceline.analysis.distances import Angles
+from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity
@@ -172,6 +174,28 @@ def test_bins_of_interrdf_s(tmp_path):
         assert found == words
         case = f"`InterRDF_s` of {x:g} Å"
         check_row(case, found[1], found[0], "paceline")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_letters_of_dssp_at_breaks_of_the_chain(universe, adk):
+    path = str(Path(datafiles.__file__).parent / "data" / "1hvr.pdb")
+    protein = MDAnalysis.Universe(path).select_atoms("protein")
+    n, c = (protein.select_atoms(f"name {name}").positions for name in ("N", "C"))
+    behind = np.flatnonzero(np.linalg.norm(n[1:] - c[:-1], axis=1) > 2.5)
+    near = np.unique(np.add.outer(behind, [-1, 0, 1, 2]))
+    trajectory = mdtraj.load(path).atom_slice(protein.indices)
+    theirs = mdtraj.compute_dssp(trajectory, simplified=False)[0]
+    ours = DSSP(paceline.Universe(path), variant="dssp2").run().results.dssp[0]
+    different = np.flatnonzero(np.where(theirs == " ", "-", theirs) != ours)
+    assert np.isin(different, near).all()
+    bends = [(letters[different] == "S").sum() for letters in (theirs, ours)]
+    check_row("bends of 1hvr", f"MDTraj {bends[0]}", f"{bends[1]}", "paceline and mkdssp")
+    trajectory = mdtraj.load(adk.trajectory, top=adk.topology)
+    theirs = mdtraj.compute_dssp(trajectory, simplified=False)
+    ours = DSSP(universe, variant="dssp2").run().results.dssp
+    n_different = (np.where(theirs == " ", "-", theirs) != ours).sum()
+    cells = f"MDTraj {n_different} others", f"{ours.size:,}", "paceline and mkdssp"
+    check_row("letters of DSSP whose bond", *cells)
 
 
 @pytest.fixture

@@ -472,6 +472,14 @@ class RowKernel:
         Atoms are the N of each residue, then each CA, C and O, and each H if it `has_hydrogens`.
         """
     @staticmethod
+    def dssp_letters(
+        columns: NDArray[np.int64] | None, donors: NDArray[np.bool_], polyproline: bool
+    ) -> RowKernel:
+        """Numbers of the letters of residues, - H B E G I T S, and P if `polyproline`.
+
+        Atoms are the N of each residue, then each CA, C and O.
+        """
+    @staticmethod
     def density_profiles(
         columns: NDArray[np.int64] | None,
         weights: NDArray[np.float64],

@@ -104,6 +104,10 @@ ANALYSES = {
         lambda u: DSSP(u.select_atoms("resid 20-150")),
         lambda results: [results.dssp, results.dssp_ndarray],
     ),
+    "DSSP, 9 letters": Case(
+        lambda u: DSSP(u.select_atoms("resid 20-150"), variant="dssp4"),
+        lambda results: [results.dssp, results.dssp_ndarray],
+    ),
     "DensityAnalysis": Case(
         lambda u: DensityAnalysis(u.select_atoms("name CA")[::-1] + u.atoms[:700], delta=2.0),
         lambda results: [results.counts, results.density.grid],

@@ -15,6 +15,7 @@ use paceline_kernels::distances::{
     Angles, AtomicDistances, CenterDistance, DistanceMatrix, MinimumDistance,
 };
 use paceline_kernels::dssp;
+use paceline_kernels::dssp::letters::Letters;
 use paceline_kernels::gyration;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::sasa;
@@ -187,6 +188,20 @@ impl RowKernel {
         let n_kinds = if has_hydrogens { 5 } else { 4 };
         let columns = all_columns(columns, n_kinds * donors.len())?;
         let task = dssp::Dssp::new(&columns, donors, has_hydrogens);
+        task.map(Self::new).or_raise(py)
+    }
+
+    /// Numbers of the letters of residues, - H B E G I T S, and P if it is to look for `polyproline`.
+    #[staticmethod]
+    fn dssp_letters(
+        py: Python<'_>,
+        columns: Option<PyReadonlyArray1<'_, i64>>,
+        donors: PyReadonlyArray1<'_, bool>,
+        polyproline: bool,
+    ) -> PyResult<Self> {
+        let donors = donors.as_slice()?;
+        let columns = all_columns(columns, 4 * donors.len())?;
+        let task = Letters::new(&columns, donors, polyproline);
         task.map(Self::new).or_raise(py)
     }
 

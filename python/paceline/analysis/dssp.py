@@ -19,8 +19,27 @@ __path__: list[str] = []
 #: Fewest residues that can make a helix.
 FEWEST = 6
 #: Letters in the order of MDAnalysis, their names in tables and figures, and their colours.
-LETTERS = ("-", "H", "E")
-STATES = (("loop", "#dddddd"), ("helix", "#d55e00"), ("strand", "#0072b2"))
+LETTERS: tuple[str, ...] = ("-", "H", "E")
+STATES: tuple[tuple[str, str], ...] = (
+    ("loop", "#dddddd"),
+    ("helix", "#d55e00"),
+    ("strand", "#0072b2"),
+)
+#: Number of letters of each variant, those of DSSP's own program.
+VARIANTS = {"dssp2": 8, "dssp4": 9}
+#: Their letters in the order of the core's numbers, names and colours.
+DSSP_LETTERS = ("-", "H", "B", "E", "G", "I", "T", "S", "P")
+DSSP_STATES = (
+    ("loop", "#dddddd"),
+    ("α helix", "#d55e00"),
+    ("bridge", "#000000"),
+    ("strand", "#0072b2"),
+    ("3-10 helix", "#e69f00"),
+    ("π helix", "#cc79a7"),
+    ("turn", "#56b4e9"),
+    ("bend", "#009e73"),
+    ("polyproline helix", "#f0e442"),
+)
 #: Bits of the core's numbers.
 HELIX, STRAND = 1, 2
 #: Index of the letter for each sum of bits: helices come before strands.
@@ -57,13 +76,18 @@ class DSSP(AnalysisBase):
         Taken from calls that were written for MDAnalysis, and not needed.
     verbose : bool
         Show progress.
+    variant : {"dssp2", "dssp4"}, optional
+        Assign the letters of the program mkdssp, of version 2.2 or 4, instead (see below).
 
     Attributes
     ----------
     results.dssp : numpy.ndarray of str, shape (n_frames, n_residues)
-        Letters "-", "H" and "E"; "" in a damaged frame that was left out.
-    results.dssp_ndarray : numpy.ndarray of bool, shape (n_frames, n_residues, 3)
+        Letters "-", "H" and "E"; "" in a damaged frame that was left out. With a `variant`: "H" α
+        helix, "B" bridge, "E" strand, "G" 3-10 helix, "I" π helix, "T" turn, "S" bend, "P"
+        polyproline helix, "-" where the program leaves a blank.
+    results.dssp_ndarray : numpy.ndarray of bool, shape (n_frames, n_residues, n_letters)
         Loop, helix and strand. A residue may be both helix and strand, and has the letter H then.
+        With a `variant`, one of 8 letters, in the order "-HBEGITS", or with "dssp4" of 9, with "P".
         All are False in a frame that was left out.
     results.resids : numpy.ndarray of int64, shape (n_residues,)
         Numbers of the residues.
@@ -73,7 +97,20 @@ class DSSP(AnalysisBase):
     SelectionError
         Fewer than six residues, or residues that lack one of the atoms or have it twice.
     UnsupportedError
-        A group updates itself.
+        A group updates itself, or a `variant` is to take hydrogens from the trajectory.
+    ValueError
+        An unknown `variant`. In the run, as `AnalysisError`: positions that are not finite.
+
+    Notes
+    -----
+    With a `variant`, the rules are those of Kabsch & Sander as the program has them. Hydrogens are
+    placed 1 Å from N, opposite to the C=O of the residue before; PRO has none. Each donor has its
+    two strongest bonds, of the same energy, rounded to 0.001 kcal/mol, to residues whose CA are
+    within 9 Å. Turns, helices, bridges and bends end where C is more than 2.5 Å from the next N.
+    Bridges that follow each other, also over a bulge, make strands (E), others are B. Helices come
+    before strands, α before 3-10, and π before α. "dssp4" has polyproline helices, too: three
+    residues or more with φ = -75° and ψ = 145°, each within 29°. All distances are those of nearest
+    images.
 
     Examples
     --------
@@ -84,6 +121,9 @@ class DSSP(AnalysisBase):
     '-EEEE-------HHHHHHHHHHHH---EEEHHHHHHHHHH'
     >>> found.dssp_ndarray.mean(axis=(0, 1)).round(2)  # loop, helix, strand
     array([0.39, 0.45, 0.16])
+    >>> found = DSSP(paceline.Universe(PSF, DCD), variant="dssp4").run(stop=2).results
+    >>> "".join(found.dssp[0])[:40]
+    '-EEEE-S-SSSSHHHHHHHHHHHH---EEEHHHHHHHHHH'
     """
 
     SHARED_RESULTS = ("dssp", "dssp_ndarray", "resids")
@@ -97,8 +137,16 @@ class DSSP(AnalysisBase):
         hydrogen_name: str = "H HN HT1 HT2 HT3",
         backend: str = "serial",
         verbose: bool = False,
+        variant: str | None = None,
     ):
         check_static(atoms, "DSSP")
+        if variant is not None and variant not in VARIANTS:
+            raise ValueError(f"variant must be None, 'dssp2' or 'dssp4', not {variant!r}")
+        if variant is not None and not guess_hydrogens:
+            raise UnsupportedError(
+                f"variant={variant!r} places hydrogens as DSSP does: leave guess_hydrogens out"
+            )
+        self.variant = variant
         try:
             protein = atoms.select_atoms("protein")
         except AttributeError as error:
@@ -166,39 +214,49 @@ class DSSP(AnalysisBase):
         return {
             "atoms": describe_atoms(self.atomgroup),
             "guess_hydrogens": self.guess_hydrogens,
+            **({} if self.variant is None else {"variant": self.variant}),
             "heavyatom_names": ", ".join(self.heavyatom_names),
             **({} if self.guess_hydrogens else {"hydrogen_name": self.hydrogen_name}),
         }
 
     def prepare(self) -> PerFrame:
         """The core needs to know which residues have a hydrogen to donate."""
+        if self.variant is not None:
+            polyproline = self.variant == "dssp4"
+            return CoreRows("dssp_letters", self._donors, polyproline, dtype=np.uint8)
         has_hydrogens = self._hydrogens is not None
         return CoreRows("dssp", self._donors, has_hydrogens, dtype=np.uint8)
 
     def finish(self, value: np.ndarray) -> None:
-        """Turn the bits of each residue into letters."""
-        residues = self._backbone[1].residues
+        """Turn the numbers of each residue into letters."""
         left_out = np.isnan(value).any(axis=1)
-        bits = np.where(left_out[:, None], 0, value).astype(np.uint8)
-        onehot = np.stack([bits == 0, bits & HELIX > 0, bits & STRAND > 0], axis=-1)
+        value = np.where(left_out[:, None], 0, value).astype(np.uint8)
+        if self.variant is None:
+            onehot = np.stack([value == 0, value & HELIX > 0, value & STRAND > 0], axis=-1)
+            numbers, letters, names = OF_BITS[value], LETTERS, STATES
+        else:
+            n_letters = VARIANTS[self.variant]
+            onehot = value[..., None] == np.arange(n_letters)
+            numbers, letters = value.astype(np.int8), DSSP_LETTERS[:n_letters]
+            names = DSSP_STATES[:n_letters]
         onehot[left_out] = False
-        numbers = OF_BITS[bits]
-        dssp = np.array(LETTERS)[numbers]
+        dssp = np.array(letters)[numbers]
         dssp[left_out] = ""
         columns: dict[str, np.ndarray] = {"frame": self.frames, "time (ps)": self.times}
-        for k, (name, _) in enumerate(STATES):
+        for k, (name, _) in enumerate(names):
             count = (numbers == k).sum(axis=1)
             columns[f"{name} (residues)"] = (
                 np.where(left_out, np.nan, count) if left_out.any() else count
             )
         columns["structure"] = dssp.view(f"U{dssp.shape[1]}")[:, 0]
         numbers[left_out] = -1
-        states = States(numbers, residues.resids, "residue", STATES)
-        y = {f"{name} (residues)": name for name, _ in STATES}
+        residues = self._backbone[1].residues
+        states = States(numbers, residues.resids, "residue", names)
+        y = {f"{name} (residues)": name for name, _ in names}
         n_known = np.count_nonzero(~left_out)
         fractions = {
             f"{name} (fraction of frames)": (numbers == k).sum(axis=0) / (n_known or np.nan)
-            for k, (name, _) in enumerate(STATES)
+            for k, (name, _) in enumerate(names)
         }
         profile = along_residues(residues, fractions, "fraction of frames")
         table = Table(columns, "time (ps)", y, "residues", states=states, profile=profile)

@@ -229,8 +229,18 @@ COMMANDS = (
         "protein",
         "secondary structure of each residue",
         "Secondary structure of each residue in each frame: helix (H), strand (E) or neither (-), "
-        "by hydrogen bonds between backbone atoms.",
-        ("adk.psf adk.dcd -o dssp.csv --plot dssp.png",),
+        "by hydrogen bonds between backbone atoms; or in the letters of the program DSSP.",
+        (
+            "adk.psf adk.dcd -o dssp.csv --plot dssp.png",
+            "md.tpr md.xtc --variant dssp4 -o dssp.csv --plot dssp.png",
+        ),
+        {
+            "variant": {
+                "choices": ("dssp2", "dssp4"),
+                "default": None,
+                "help": "letters of DSSP 2.2 (H B E G I T S) or 4 (P, too) [H and E alone]",
+            },
+        },
     ),
     Command(
         "hbonds",

@@ -4,12 +4,15 @@
 //! A bond is there where its energy is below −0.5 kcal/mol, and a rounding error can decide that. So
 //! positions are rounded to single precision where MDAnalysis rounds them, for the same letters.
 
-use super::cell::{ApplyPbc, Cell, TO_WHOLE, is_placeholder, nearest_in, square};
+use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square};
 use super::rdf::are_searched_by_cells;
 use super::rows::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_formats::error::{self, Error};
+
+pub mod letters;
+mod near;
 
 /// Bits of a residue's number in a row.
 pub const HELIX: u8 = 1;
@@ -26,8 +29,6 @@ const BOND: f64 = -0.5;
 const NH: f32 = 1.01;
 /// Fewest residues that MDAnalysis takes.
 const FEWEST: usize = 6;
-/// Residues that are compared with as many others after one test of their centres.
-const RUN: usize = 8;
 
 const NEEDED_BY: &str = "DSSP";
 
@@ -223,41 +224,15 @@ impl Atoms {
         move_all(&mut self.pair_o, &to)
     }
 
-    /// Find all pairs within reach, and some beyond; runs of residues far apart are passed over.
+    /// Find all pairs within reach, and some beyond.
     fn find_candidates(&mut self, cell: Option<&Cell>, donors: &[bool]) {
-        self.candidates.clear();
-        let runs_of = |x: &[[f32; 3]]| x.chunks(RUN).map(Run::new).collect::<Vec<_>>();
-        let (of_n, of_o) = (runs_of(&self.n), runs_of(&self.o));
-        let runs = of_n.iter().chain(&of_o);
-        let farthest = runs.fold(0.0, |most: f64, run| most.max(run.farthest));
-        // Single precision may change distances by a few of its steps.
-        let reach = REACH + 0.01 + 8.0 * f64::from(f32::EPSILON) * farthest;
-        for (a, run) in of_n.iter().enumerate() {
-            for (b, other) in of_o.iter().enumerate() {
-                let d = std::array::from_fn(|axis| run.centre[axis] - other.centre[axis]);
-                let apart = Apart::new(cell, d, reach + run.radius + other.radius);
-                if let Apart::Far = apart {
-                    continue;
-                }
-                for (i, x) in self.n.iter().enumerate().skip(RUN * a).take(RUN) {
-                    if !donors[i + 1] {
-                        continue;
-                    }
-                    let mut within = match apart {
-                        Apart::Shifted(shift) => other.within(x, shift, reach),
-                        _ => u8::MAX,
-                    };
-                    while within != 0 {
-                        let j = RUN * b + within.trailing_zeros() as usize;
-                        within &= within - 1;
-                        // Residues next to each other or the next but one make no such bonds.
-                        if j < self.o.len() && i.abs_diff(j) >= 2 {
-                            self.candidates.push([i as u32, j as u32]);
-                        }
-                    }
-                }
-            }
-        }
+        // Residues next to each other or the next but one make no such bonds.
+        let (donates, may) = (
+            |i: usize| donors[i + 1],
+            |i: usize, j: usize| i.abs_diff(j) >= 2,
+        );
+        let found = &mut self.candidates;
+        near::find_pairs(&self.n, &self.o, cell, REACH, donates, may, found);
     }
 
     /// Find the bonds among the candidates, given what makes squares (Å²) of differences between N
@@ -286,101 +261,6 @@ impl Atoms {
                 bonds.found.push([i + 1, j]);
             }
         }
-    }
-}
-
-/// Where atoms of one run are, seen from those of another.
-enum Apart {
-    /// None is within reach.
-    Far,
-    /// All that are within reach are so in this image, by this vector (Å).
-    Shifted([f32; 3]),
-    /// Images may differ from atom to atom.
-    Anywhere,
-}
-
-impl Apart {
-    /// Given the difference of two centres, and how near these must be for any atoms within reach.
-    fn new(cell: Option<&Cell>, d: [f64; 3], reach: f64) -> Self {
-        let Some(cell) = cell else {
-            return match square(d) > reach * reach {
-                true => Apart::Far,
-                false => Apart::Shifted([0.0; 3]),
-            };
-        };
-        if reach * reach >= cell.near() {
-            return Apart::Anywhere;
-        }
-        // Of a point, one image at most is within half the shortest height; it is found so.
-        let mut rest = d;
-        for axis in [2, 1, 0] {
-            let vector = cell.vectors()[axis];
-            let number = rest[axis] / vector[axis];
-            let number = (number + TO_WHOLE) - TO_WHOLE;
-            rest = std::array::from_fn(|i| rest[i] - number * vector[i]);
-        }
-        match square(rest) > reach * reach {
-            true => Apart::Far,
-            false => Apart::Shifted(std::array::from_fn(|i| (rest[i] - d[i]) as f32)),
-        }
-    }
-}
-
-/// Neighbouring atoms of one kind, of some residues.
-struct Run {
-    /// Å, as all.
-    centre: [f64; 3],
-    radius: f64,
-    /// The largest coordinate.
-    farthest: f64,
-    /// x, y and z of each atom; infinite where there is none.
-    axes: [[f32; RUN]; 3],
-}
-
-impl Run {
-    fn new(positions: &[[f32; 3]]) -> Self {
-        let mut axes = [[f32::INFINITY; RUN]; 3];
-        let mut sums = [0.0; 3];
-        for (k, x) in positions.iter().enumerate() {
-            for axis in 0..3 {
-                axes[axis][k] = x[axis];
-                sums[axis] += f64::from(x[axis]);
-            }
-        }
-        let centre = sums.map(|sum| sum / positions.len() as f64);
-        let (mut radius, mut farthest) = (0.0_f64, 0.0_f64);
-        for x in positions {
-            let d = std::array::from_fn(|axis| f64::from(x[axis]) - centre[axis]);
-            radius = radius.max(square(d));
-            farthest = x
-                .iter()
-                .fold(farthest, |most, x| most.max(f64::from(x.abs())));
-        }
-        Run {
-            centre,
-            radius: radius.sqrt(),
-            farthest,
-            axes,
-        }
-    }
-
-    /// A bit for each atom within `reach` (Å) of a position, shifted.
-    #[inline]
-    fn within(&self, x: &[f32; 3], shift: [f32; 3], reach: f64) -> u8 {
-        let x: [f32; 3] = std::array::from_fn(|axis| x[axis] + shift[axis]);
-        let to_centre = std::array::from_fn(|axis| f64::from(x[axis]) - self.centre[axis]);
-        let far = reach + self.radius;
-        if square(to_centre) > far * far {
-            return 0;
-        }
-        let most = (reach * reach) as f32;
-        let mut squares = [0.0; RUN];
-        for (k, square) in squares.iter_mut().enumerate() {
-            let d: [f32; 3] = std::array::from_fn(|axis| x[axis] - self.axes[axis][k]);
-            *square = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-        }
-        let bits = squares.iter().enumerate();
-        bits.fold(0, |bits, (k, &square)| bits | u8::from(square <= most) << k)
     }
 }
 
