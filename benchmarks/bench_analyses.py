@@ -5,7 +5,8 @@
 One core each. Paceline and MDAnalysis read the XTC file; MDTraj has its frames in memory, so that
 its decoding comes on top. All must find the same numbers in the first frames, or the benchmark
 fails. A goal is a ratio to the best peer of this run: that of the goal to the peer in the table of
-µs a frame by which it was set. The last rows are one pass of all analyses of the protein beside the
+µs a frame by which it was set. "Base build" is paceline without the instruction sets that it
+chooses at run time. The last rows are one pass of all analyses of the protein beside the
 sum of each alone, and two workers beside one.
 """
 
@@ -24,6 +25,8 @@ from benchmarks.measure import Run, Slope, Spread, Subject, slopes, subjects
 from benchmarks.table import Table
 
 MDTRAJ = "MDTraj"
+#: Ours without instruction sets that are chosen at run time.
+OURS_BASE = "paceline, base build"
 #: Frames of each tool whose numbers are compared.
 COMPARED = 2
 #: Of the protein and of the system in water, frames of a short run of paceline.
@@ -266,6 +269,14 @@ def paceline(data: Dataset, case: str) -> Run:
     return run
 
 
+def paceline_base(data: Dataset, case: str) -> Run:
+    """Paceline on one thread, by the instructions that every processor has."""
+    from paceline import _core
+
+    _core.allow_wide(False)
+    return paceline(data, case)
+
+
 def mdanalysis(data: Dataset, case: str) -> Run:
     """MDAnalysis, serial."""
     import MDAnalysis
@@ -304,6 +315,7 @@ def mdtraj(data: Dataset, case: str) -> Run:
 TOOLS: dict[str, Callable[[Dataset, str], Run]] = {
     REFERENCE: mdanalysis,
     OURS: paceline,
+    OURS_BASE: paceline_base,
     MDTRAJ: mdtraj,
 }
 
@@ -328,7 +340,11 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
     """Fill in the rows of one analysis; what could not be measured."""
     one = CASES[case]
     n = max(min(FRAMES[data.name], data.n_frames // 2), 1)
-    fewer = {tool: max(n // one.fewer.get(tool, 1 if tool == OURS else 10), 1) for tool in TOOLS}
+    fewer = {}
+    for tool in TOOLS:
+        of_ours = tool in (OURS, OURS_BASE)
+        times = one.fewer.get(OURS if of_ours else tool, 1 if of_ours else 10)
+        fewer[tool] = max(n // times, 1)
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
         _agree(case, ready)

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use paceline_kernels::instructions::allow_wide;
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::rows::{Frames, RowKernel};
 
@@ -67,21 +68,25 @@ fn report(what: &str, block: &[f32], n_atoms: usize, groups: &[Group<'_>], super
     let mut out = vec![0.0; FRAMES * task.n_columns()];
     let cells = [0.0; 6 * FRAMES];
     let frames = Frames::new(block, n_atoms, &cells).expect("a valid block");
-    let mut times: Vec<f64> = (0..=REPEATS)
-        .map(|_| {
-            let start = Instant::now();
-            task.compute(black_box(&frames), &mut out)
-                .expect("a valid block");
-            black_box(&mut out);
-            start.elapsed().as_nanos() as f64 / FRAMES as f64
-        })
-        .skip(1)
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!(
-        "{n_atoms:>6} atoms  {what:<28} {:>9.0}  ({:.0}, {:.0})",
-        times[REPEATS / 2],
-        times[0],
-        times[REPEATS - 1]
-    );
+    for wide in [true, false] {
+        allow_wide(wide);
+        let mut times: Vec<f64> = (0..=REPEATS)
+            .map(|_| {
+                let start = Instant::now();
+                task.compute(black_box(&frames), &mut out)
+                    .expect("a valid block");
+                black_box(&mut out);
+                start.elapsed().as_nanos() as f64 / FRAMES as f64
+            })
+            .skip(1)
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!(
+            "{n_atoms:>6} atoms  {what:<28} {:>9.0}  ({:.0}, {:.0}) {}",
+            times[REPEATS / 2],
+            times[0],
+            times[REPEATS - 1],
+            if wide { "" } else { "base build" }
+        );
+    }
 }

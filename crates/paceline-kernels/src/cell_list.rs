@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use crate::cell::{SLACK, square};
 use crate::histogram::{Histogram, PIECE, Rough};
-use crate::instructions::by_widest;
 use crate::qcp::Matrix3;
 
 /// Rods within the largest distance: more leave out more pairs, but make each row shorter. For 11,084
@@ -514,7 +513,7 @@ impl Points {
             let piece = begin..row.end.min(begin + PIECE);
             let n = piece.len().next_multiple_of(LANES);
             let nearly = shift.map(|x| x as f32);
-            squares_from(from.at(i), self, begin, nearly, &mut rough.squares[..n]);
+            self.squares(from.at(i), begin, nearly, &mut rough.squares[..n]);
             let in_doubt = rough.tell(n);
             if let Some(&label) = from.labels.get(i) {
                 rough.leave_out(&self.labels[begin..begin + n], label);
@@ -532,6 +531,19 @@ impl Points {
         }
     }
 
+    /// Squares of distances in single precision (Å²) from a position to a row of these, shifted.
+    #[inline(never)]
+    fn squares(&self, at: [f32; 3], begin: usize, shift: [f32; 3], squares: &mut [f32]) {
+        let row = begin..begin + squares.len();
+        let [x, y, z] = self.axes.each_ref().map(|axis| &axis[row.clone()]);
+        for (((square, x), y), z) in squares.iter_mut().zip(x).zip(y).zip(z) {
+            let x = at[0] - x - shift[0];
+            let y = at[1] - y - shift[1];
+            let z = at[2] - z - shift[2];
+            *square = x * x + y * y + z * z;
+        }
+    }
+
     fn at(&self, i: usize) -> [f32; 3] {
         self.axes.each_ref().map(|axis| axis[i])
     }
@@ -540,23 +552,6 @@ impl Points {
     #[inline(always)]
     fn pairs_with(&self, j: usize, from: &Points, i: usize) -> bool {
         self.labels.is_empty() || self.labels[j] != from.labels[i]
-    }
-}
-
-by_widest! {
-    /// Squares of distances in single precision (Å²) from a position to a row of points, shifted.
-    #[inline(never)]
-    fn squares_from(
-        at: [f32; 3], points: &Points, begin: usize, shift: [f32; 3], squares: &mut [f32],
-    ) {
-        let row = begin..begin + squares.len();
-        let [x, y, z] = points.axes.each_ref().map(|axis| &axis[row.clone()]);
-        for (((square, x), y), z) in squares.iter_mut().zip(x).zip(y).zip(z) {
-            let x = at[0] - x - shift[0];
-            let y = at[1] - y - shift[1];
-            let z = at[2] - z - shift[2];
-            *square = x * x + y * y + z * z;
-        }
     }
 }
 

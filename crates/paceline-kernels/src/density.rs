@@ -111,7 +111,6 @@ impl Tile {
 by_widest! {
     /// The bins of atoms where they are, or of a brick, at most one cell away from it; and which
     /// are in doubt.
-    #[inline(never)]
     fn tell(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {

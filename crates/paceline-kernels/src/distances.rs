@@ -170,7 +170,6 @@ by_widest! {
     ///
     /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: what is folded to something else than its
     /// nearest image is about half a cell away.
-    #[inline(never)]
     fn shorten(far: &Far, cell: &Oblique, out: &mut [f64]) {
         let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
         let mut changes = [0.0; FAR];

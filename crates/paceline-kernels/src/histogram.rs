@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use crate::instructions::by_widest;
 use paceline_formats::error::{Error, Result};
 
 /// Tallies that neighbouring distances are added to in turn: they are often of the same bin, and one
@@ -198,8 +197,37 @@ impl Histogram {
 
 impl Rough {
     /// Tell the bins of the first `n` squares; whether any is in doubt.
+    #[inline(never)]
     pub fn tell(&mut self, n: usize) -> bool {
-        tell(self, n)
+        // Copies: what the bins might change would be read again for each square.
+        let Rough {
+            bins_per_angstrom,
+            before,
+            n_bins,
+            certain,
+            ..
+        } = *self;
+        let mut any = 0;
+        let told = self.bins[..n].iter_mut().zip(&mut self.doubts[..n]);
+        for (square, (bin, doubt)) in self.squares[..n].iter().zip(told) {
+            let from_middle = square.sqrt() * bins_per_angstrom - before;
+            // In this form a single instruction each.
+            let from_middle = if from_middle < n_bins {
+                from_middle
+            } else {
+                n_bins
+            };
+            let from_middle = if from_middle > -1.0 {
+                from_middle
+            } else {
+                -1.0
+            };
+            let whole = from_middle + TO_WHOLE;
+            *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits() - 1);
+            *doubt = u32::from((from_middle - (whole - TO_WHOLE)).abs() >= certain);
+            any |= *doubt;
+        }
+        any != 0
     }
 
     /// Let those whose label is this one be below all bins, without doubt.
@@ -209,27 +237,6 @@ impl Rough {
             *bin = if other == label { 0 } else { *bin };
             *doubt = if other == label { 0 } else { *doubt };
         }
-    }
-}
-
-by_widest! {
-    /// As [`Rough::tell`].
-    #[inline(never)]
-    fn tell(rough: &mut Rough, n: usize) -> bool {
-        let Rough { bins_per_angstrom, before, n_bins, certain, .. } = *rough;
-        let mut any = 0;
-        let told = rough.bins[..n].iter_mut().zip(&mut rough.doubts[..n]);
-        for (square, (bin, doubt)) in rough.squares[..n].iter().zip(told) {
-            let from_middle = square.sqrt() * bins_per_angstrom - before;
-            // In this form a single instruction each.
-            let from_middle = if from_middle < n_bins { from_middle } else { n_bins };
-            let from_middle = if from_middle > -1.0 { from_middle } else { -1.0 };
-            let whole = from_middle + TO_WHOLE;
-            *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits() - 1);
-            *doubt = u32::from((from_middle - (whole - TO_WHOLE)).abs() >= certain);
-            any |= *doubt;
-        }
-        any != 0
     }
 }
 

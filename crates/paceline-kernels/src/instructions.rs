@@ -67,14 +67,21 @@ macro_rules! by_widest {
                 plainly::<true>($($argument),*)
             }
 
+            // Out of line: inlined into its callers, code is often vectorised less well.
+            #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
+            fn by_base($($argument: $type),*) $(-> $result)? {
+                plainly::<false>($($argument),*)
+            }
+
             #[cfg(target_arch = "x86_64")]
             if $crate::instructions::uses_wide() {
                 // SAFETY: `uses_wide` has found on this processor all that the function is compiled
-                // for, and its code is the same. By it an RMSD takes 0.65 of the time, all
-                // distances 0.6 (0.5 in a cell), an RDF 0.7, a covariance 0.6 (Zen 5).
+                // for, and its code is the same. By it all distances take 0.5 to 0.8 of the time, an
+                // RMSD, a covariance and SASA 0.7 (docs/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
-            plainly::<false>($($argument),*)
+            by_base($($argument),*)
         }
     };
 }

@@ -287,7 +287,6 @@ pub fn fill<T: Copy + Into<f64>>(tile: &mut Positions, from: &[T], origin: [f64;
 
 by_widest! {
     /// For one coordinate x of each atom, add to Σ w x, Σ w x² and the three Σ w x y.
-    #[inline(never)]
     pub fn add_products(sums: &mut [Sum; 5], weights: &Numbers, x: &Numbers, y: &Positions) {
         let [mut s, mut ss, mut s0, mut s1, mut s2] = sums.map(|sum| sum.0);
         for first in (0..TILE).step_by(LANES) {
@@ -307,7 +306,6 @@ by_widest! {
 
 by_widest! {
     /// Add to Σ w x, Σ w y and Σ w z, and to Σ w x², Σ w x y, Σ w x z, Σ w y², Σ w y z and Σ w z².
-    #[inline(never)]
     pub fn add_moments(sums: &mut [Sum; 9], weights: &Numbers, positions: &Positions) {
         let [x, y, z] = positions;
         let [
@@ -349,7 +347,6 @@ by_widest! {
 
 by_widest! {
     /// Add to Σ w (x · R − y)².
-    #[inline(never)]
     pub fn add_deviations(
         sum: &mut Sum,
         weights: &Numbers,

@@ -133,7 +133,7 @@ mod _core {
     #[pymodule_export]
     use super::record_kernels::{HydrogenBonds, NearPairs};
     #[pymodule_export]
-    use super::row_kernels::RowKernel;
+    use super::row_kernels::{RowKernel, allow_wide};
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]

@@ -17,6 +17,7 @@ use paceline_kernels::distances::{
 use paceline_kernels::dssp;
 use paceline_kernels::dssp::letters::Letters;
 use paceline_kernels::gyration;
+use paceline_kernels::instructions;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::sasa;
 use paceline_kernels::transform::Refused;
@@ -357,6 +358,14 @@ impl RowKernel {
         })
         .or_raise(py)
     }
+}
+
+/// Allow kernels instruction sets beyond the base build's, as by default, or not; whether they use
+/// them. Results are the same: this is for measurements.
+#[pyfunction]
+pub(super) fn allow_wide(allowed: bool) -> bool {
+    instructions::allow_wide(allowed);
+    instructions::uses_wide()
 }
 
 /// The columns of an analysis's atoms, of which there must be `n_atoms`.

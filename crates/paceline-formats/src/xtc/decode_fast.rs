@@ -7,8 +7,8 @@
 //! A whole frame takes about 13 cycles an atom (Zen 3). Instructions bound it: memory is no
 //! matter, and branches are foreseen but for the end of a run (missed every second time in
 //! proteins, hardly ever in water). SSE2 lanes gained 18 %; loads and stores without bounds
-//! checks, and finding a group before unpacking the one before, nothing. With one atom in 15
-//! wanted, half the time is the way from group to group, each of which begins where the flag and
+//! checks, and finding a group before unpacking the one before, nothing; compiled for AVX2 and BMI2
+//! it takes 1.0 to 1.07 of the time (Zen 5). With one atom in 15 wanted, half the time is the way from group to group, each of which begins where the flag and
 //! the run of the one before have it end, and half the unpacking of those that hold wanted atoms.
 
 use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
