@@ -1,13 +1,14 @@
-"""Measure analyses beside MDAnalysis's and MDTraj's, decoding of XTC included.
+"""Measure analyses beside those of other tools, decoding of XTC included.
 
     python -m benchmarks analyses [folder] [--repeats 5] [--only gyration] [--tsv] [--tiny]
 
-One core each. Paceline and MDAnalysis read the XTC file; MDTraj has its frames in memory, so that
-its decoding comes on top. All must find the same numbers in the first frames, or the benchmark
-fails. A goal is a ratio to the best peer of this run: that of the goal to the peer in the table of
-µs a frame by which it was set. "Base build" is paceline without the instruction sets that it
-chooses at run time. The last rows are one pass of all analyses of the protein beside the
-sum of each alone, and two workers beside one.
+One core each. All read the XTC file but MDTraj, which has its frames in memory, so that its
+decoding comes on top. All must find the same numbers in the first frames, or the benchmark fails,
+but for those of another definition, which `make compare` compares. ``gmx`` and ``cpptraj`` are on
+PATH, or where PACELINE_GMX and PACELINE_CPPTRAJ say. A goal is a ratio to the best peer of this
+run: that of the goal to the peer in the table of µs a frame by which it was set. "Base build" is
+paceline without the instruction sets that it chooses at run time. The last rows are one pass of all
+analyses of the protein beside the sum of each alone, and two workers beside one.
 """
 
 import warnings
@@ -19,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import peers, programs
 from benchmarks.compare import OURS, REFERENCE, SLOPES, Options, add_slopes, options, report
 from benchmarks.data import Dataset
 from benchmarks.measure import Run, Slope, Spread, Subject, slopes, subjects
+from benchmarks.peers import ACIDIC, BASIC, GRID, WATER
 from benchmarks.table import Table
 
-MDTRAJ = "MDTraj"
+MDTRAJ, GROMACS, CPPTRAJ = "MDTraj", "GROMACS", "cpptraj"
 #: Ours without instruction sets that are chosen at run time.
 OURS_BASE = "paceline, base build"
 #: Frames of each tool whose numbers are compared.
@@ -41,7 +44,9 @@ class Case:
     """An analysis as each tool has it.
 
     `ours` and `theirs` make an analysis of a Universe and get its numbers from the results;
-    `mdtraj` computes them of a trajectory of MDTraj. `goal` and `peers` are µs a frame.
+    `mdtraj` computes them of a trajectory of MDTraj; `gromacs` and `cpptraj` run these programs on
+    n frames. `other` are tools whose numbers are of another definition. `goal` and `known` are µs
+    a frame.
     """
 
     ours: Callable[[Any], Any]
@@ -50,7 +55,10 @@ class Case:
     of_theirs: Callable[[Any], np.ndarray] | None
     mdtraj: Callable[[Any, Any], np.ndarray] | None
     goal: float
-    peers: Mapping[str, float]
+    known: Mapping[str, float]
+    gromacs: Callable[[peers.Job, int], np.ndarray] | None = None
+    cpptraj: Callable[[peers.Job, int], np.ndarray] | None = None
+    other: tuple[str, ...] = ()
     data: str = "adk"
     #: Of a tool so many times fewer frames; by default 10 of MDAnalysis and MDTraj.
     fewer: Mapping[str, int] = field(default_factory=dict)
@@ -132,14 +140,12 @@ def whole(universe: Any) -> Any:
     return universe
 
 
-ACIDIC = "(resname ARG LYS) and (name NH* NZ)"
-BASIC = "(resname ASP GLU) and (name OE* OD*)"
-WATER = "name OW"
 SALT_BRIDGES = (
     whole,
     lambda u: (ACIDIC, BASIC),
     lambda u: (u.select_atoms(ACIDIC), u.select_atoms(BASIC)),
 )
+SALT_BRIDGE = {"method": "radius_cut", "radius": 4.5, "pbc": False}
 
 CASES: dict[str, Case] = {
     "gyration": Case(
@@ -148,8 +154,10 @@ CASES: dict[str, Case] = {
         theirs=lambda u: of_function(lambda ag: ag.radius_of_gyration(), u.select_atoms("protein")),
         of_theirs=lambda results: results.timeseries,
         mdtraj=gyration_of_mdtraj,
+        gromacs=peers.gyration_of_gromacs,
+        cpptraj=peers.gyration_of_cpptraj,
         goal=20,
-        peers={REFERENCE: 412, MDTRAJ: 153},
+        known={REFERENCE: 412, MDTRAJ: 153, CPPTRAJ: 92},
         tolerance=0.02,
     ),
     "distances": Case(
@@ -160,17 +168,19 @@ CASES: dict[str, Case] = {
         ),
         of_theirs=lambda results: results.timeseries,
         mdtraj=distances_of_mdtraj,
+        gromacs=peers.distances_of_gromacs,
         goal=50,
-        peers={REFERENCE: 412, MDTRAJ: 86},
+        known={REFERENCE: 412, MDTRAJ: 86},
     ),
     "contacts": Case(
-        ours=ours("contacts", "Contacts", *SALT_BRIDGES, pbc=False),
+        ours=ours("contacts", "Contacts", *SALT_BRIDGES, **SALT_BRIDGE),
         of_ours=lambda results: results.timeseries[:, 1],
-        theirs=theirs("contacts", "Contacts", *SALT_BRIDGES, pbc=False),
+        theirs=theirs("contacts", "Contacts", *SALT_BRIDGES, **SALT_BRIDGE),
         of_theirs=lambda results: results.timeseries[:, 1],
         mdtraj=None,
+        cpptraj=peers.contacts_of_cpptraj,
         goal=18,
-        peers={REFERENCE: 166},
+        known={REFERENCE: 166, CPPTRAJ: 54},
     ),
     "ramachandran": Case(
         ours=ours("dihedrals", "Ramachandran", group("protein")),
@@ -178,8 +188,10 @@ CASES: dict[str, Case] = {
         theirs=theirs("dihedrals", "Ramachandran", group("protein")),
         of_theirs=lambda results: results.angles,
         mdtraj=phi_psi_of_mdtraj,
+        gromacs=peers.phi_psi_of_gromacs,
+        cpptraj=peers.phi_psi_of_cpptraj,
         goal=30,
-        peers={REFERENCE: 468, MDTRAJ: 41},
+        known={REFERENCE: 468, MDTRAJ: 41, CPPTRAJ: 210},
     ),
     "dssp": Case(
         ours=ours("dssp", "DSSP", whole),
@@ -187,8 +199,10 @@ CASES: dict[str, Case] = {
         theirs=theirs("dssp", "DSSP", whole),
         of_theirs=lambda results: results.dssp_ndarray,
         mdtraj=None,
+        cpptraj=peers.structure_of_cpptraj,
+        other=(CPPTRAJ,),
         goal=60,
-        peers={REFERENCE: 3180},
+        known={REFERENCE: 3180, CPPTRAJ: 154},
         fewer={REFERENCE: 100},
     ),
     "sasa-960": Case(
@@ -197,9 +211,12 @@ CASES: dict[str, Case] = {
         theirs=None,
         of_theirs=None,
         mdtraj=sasa_of_mdtraj(960),
+        gromacs=peers.sasa_of_gromacs(960),
+        cpptraj=peers.sasa_of_cpptraj,
+        other=(CPPTRAJ,),
         goal=9000,
-        peers={MDTRAJ: 195_000},
-        fewer={MDTRAJ: 500, OURS: 20},
+        known={MDTRAJ: 195_000, CPPTRAJ: 31_200},
+        fewer={MDTRAJ: 500, OURS: 20, GROMACS: 200, CPPTRAJ: 50},
         tolerance=0.05,
     ),
     "sasa-100": Case(
@@ -208,9 +225,12 @@ CASES: dict[str, Case] = {
         theirs=None,
         of_theirs=None,
         mdtraj=sasa_of_mdtraj(100),
+        gromacs=peers.sasa_of_gromacs(100),
+        cpptraj=peers.sasa_of_cpptraj,
+        other=(CPPTRAJ,),
         goal=1800,
-        peers={MDTRAJ: 32_000},
-        fewer={MDTRAJ: 100, OURS: 5},
+        known={MDTRAJ: 32_000, GROMACS: 60_000, CPPTRAJ: 31_200},
+        fewer={MDTRAJ: 100, OURS: 5, GROMACS: 50, CPPTRAJ: 50},
         tolerance=0.05,
     ),
     "average": Case(
@@ -219,8 +239,9 @@ CASES: dict[str, Case] = {
         theirs=theirs("align", "AverageStructure", whole),
         of_theirs=lambda results: results.positions,
         mdtraj=None,
+        cpptraj=peers.average_of_cpptraj,
         goal=25,
-        peers={REFERENCE: 368},
+        known={REFERENCE: 368},
     ),
     "covariance": Case(
         ours=ours("pca", "PCA", whole, select="name CA"),
@@ -228,17 +249,20 @@ CASES: dict[str, Case] = {
         theirs=theirs("pca", "PCA", whole, select="name CA"),
         of_theirs=lambda results: results.variance[:3],
         mdtraj=None,
+        gromacs=peers.covariance_of_gromacs,
+        cpptraj=peers.covariance_of_cpptraj,
         goal=80,
-        peers={REFERENCE: 507},
+        known={REFERENCE: 507, CPPTRAJ: 164},
     ),
     "density": Case(
-        ours=ours("density", "DensityAnalysis", group(WATER), delta=1.0),
+        ours=ours("density", "DensityAnalysis", group(WATER), delta=1.0, **GRID),
         of_ours=lambda results: results.density.grid,
-        theirs=theirs("density", "DensityAnalysis", group(WATER), delta=1.0),
+        theirs=theirs("density", "DensityAnalysis", group(WATER), delta=1.0, **GRID),
         of_theirs=lambda results: results.density.grid,
         mdtraj=None,
+        cpptraj=peers.density_of_cpptraj,
         goal=280,
-        peers={REFERENCE: 5100},
+        known={REFERENCE: 5100, CPPTRAJ: 780},
         data="water",
     ),
     "axes": Case(
@@ -247,8 +271,11 @@ CASES: dict[str, Case] = {
         theirs=theirs("lineardensity", "LinearDensity", group("all")),
         of_theirs=lambda results: results.z.mass_density,
         mdtraj=None,
+        gromacs=peers.axis_of_gromacs,
+        cpptraj=peers.axis_of_cpptraj,
+        other=(GROMACS, CPPTRAJ),
         goal=450,
-        peers={REFERENCE: 8270},
+        known={REFERENCE: 8270, GROMACS: 2900},
         data="water",
         # MDAnalysis takes the product of its lengths for the volume of this oblique cell.
         tolerance=1.0,
@@ -312,12 +339,32 @@ def mdtraj(data: Dataset, case: str) -> Run:
     return run
 
 
+def gromacs(data: Dataset, case: str) -> Run:
+    """``gmx``, which reads the first frames of the file."""
+    programs.find("gmx")
+    compute = CASES[case].gromacs
+    assert compute is not None
+    return partial(compute, peers.Job(data))
+
+
+def cpptraj(data: Dataset, case: str) -> Run:
+    """``cpptraj``, which reads the first frames of the file."""
+    programs.find("cpptraj")
+    compute = CASES[case].cpptraj
+    assert compute is not None
+    return partial(compute, peers.Job(data))
+
+
 TOOLS: dict[str, Callable[[Dataset, str], Run]] = {
     REFERENCE: mdanalysis,
     OURS: paceline,
     OURS_BASE: paceline_base,
     MDTRAJ: mdtraj,
+    GROMACS: gromacs,
+    CPPTRAJ: cpptraj,
 }
+#: Those that start a process for each run, which takes as long as some hundred frames.
+PROGRAMS = (GROMACS, CPPTRAJ)
 
 
 def main() -> None:
@@ -340,10 +387,10 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
     """Fill in the rows of one analysis; what could not be measured."""
     one = CASES[case]
     n = max(min(FRAMES[data.name], data.n_frames // 2), 1)
+    usual = dict.fromkeys((OURS, OURS_BASE, *PROGRAMS), 1)
     fewer = {}
     for tool in TOOLS:
-        of_ours = tool in (OURS, OURS_BASE)
-        times = one.fewer.get(OURS if of_ours else tool, 1 if of_ours else 10)
+        times = one.fewer.get(OURS if tool == OURS_BASE else tool, usual.get(tool, 10))
         fewer[tool] = max(n // times, 1)
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
@@ -356,7 +403,9 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
 
 
 def _has(case: Case, tool: str) -> bool:
-    return {REFERENCE: case.theirs, MDTRAJ: case.mdtraj}.get(tool, case.ours) is not None
+    others = {REFERENCE: case.theirs, MDTRAJ: case.mdtraj}
+    others |= {GROMACS: case.gromacs, CPPTRAJ: case.cpptraj}
+    return others.get(tool, case.ours) is not None
 
 
 def _agree(case: str, ready: list[Subject]) -> None:
@@ -365,6 +414,8 @@ def _agree(case: str, ready: list[Subject]) -> None:
     for subject in ready:
         report(f"{case}: {subject.name}")
         found = np.asarray(subject.run(COMPARED).values, dtype=float)
+        if subject.name in CASES[case].other:
+            continue
         expected = found if expected is None else expected
         if found.shape != expected.shape:
             raise RuntimeError(
@@ -377,12 +428,12 @@ def _agree(case: str, ready: list[Subject]) -> None:
 
 def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
     """Compare the ratio to the best peer with that of the goal."""
-    known = {tool: np.median(taken[tool].per_item) for tool in case.peers if tool in taken}
+    known = {tool: np.median(taken[tool].per_item) for tool in case.known if tool in taken}
     if not known:
         return ""
     best = min(known, key=lambda tool: known[tool])
     ratios = taken[OURS].per_item / taken[best].per_item[: len(taken[OURS].per_item)]
-    found, goal = Spread.of(ratios), case.goal / min(case.peers[tool] for tool in known)
+    found, goal = Spread.of(ratios), case.goal / min(case.known[tool] for tool in known)
     met = "met" if found.median <= goal else "missed"
     return f"{found.median:.3f} ({found.low:.3f}–{found.high:.3f}) of {best}, {goal:.3f}: {met}"
 

@@ -6,7 +6,6 @@ One core each: `paceline.analysis.rdf.InterRDF`, MDAnalysis's, `mdtraj.compute_r
 with the same range and bins. All must find the same g(r), or the benchmark fails.
 """
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import programs
 from benchmarks.compare import (
     OURS,
     REFERENCE,
@@ -27,7 +27,7 @@ from benchmarks.compare import (
     report,
 )
 from benchmarks.data import TIME_STEP, Dataset
-from benchmarks.measure import Run, Slope, Subject, Unavailable, slopes, subjects
+from benchmarks.measure import Run, Slope, Subject, slopes, subjects
 from benchmarks.table import Table
 
 #: Where the last bin ends, Å, and the number of bins: MDAnalysis's defaults, and nearer.
@@ -98,9 +98,7 @@ def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
 
 def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     """``gmx rdf``, whose middles of bins are the borders of the others."""
-    gmx = shutil.which("gmx")
-    if gmx is None:
-        raise Unavailable("no gmx on PATH")
+    gmx = programs.find("gmx")
     temporary = tempfile.TemporaryDirectory()
     folder = Path(temporary.name)
     width = end / n_bins / 10

@@ -1,8 +1,7 @@
 """Describe the machine and the versions that a benchmark ran on."""
 
-import shutil
-import subprocess
-
+from benchmarks import programs
+from benchmarks.measure import Unavailable
 from paceline import __version__
 from paceline._util.machine import describe_machine, describe_system, describe_versions
 from paceline.backends import available_cpus
@@ -16,15 +15,13 @@ def describe() -> list[str]:
         describe_machine(available_cpus()),
         describe_system(),
         f"paceline {__version__}, {describe_versions(PACKAGES)}",
-        f"GROMACS {gromacs_version() or 'absent'}",
+        f"GROMACS {version('gmx')}, cpptraj {version('cpptraj')}",
     ]
 
 
-def gromacs_version() -> str | None:
-    """The version of the ``gmx`` on PATH, if there is one."""
-    gmx = shutil.which("gmx")
-    if gmx is None:
-        return None
-    lines = subprocess.run([gmx, "--version"], capture_output=True, text=True).stdout.splitlines()
-    versions = (line.partition(":")[2].strip() for line in lines if "version:" in line)
-    return next(versions, "of unknown version")
+def version(program: str) -> str:
+    """The version of a program that is compared, if it is here."""
+    try:
+        return programs.version(program)
+    except Unavailable:
+        return "absent"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import programs
 from benchmarks.data import SELECTION, TIME_STEP, Dataset
 from benchmarks.measure import Run, Unavailable
 
@@ -130,9 +131,7 @@ def chemfiles(data: Dataset, suffix: str, chunk: int = 100) -> Run:
 
 def gromacs(data: Dataset, suffix: str) -> Run:
     """``gmx rms``, which reads XTC and TRR."""
-    gmx = shutil.which("gmx")
-    if gmx is None:
-        raise Unavailable("no gmx on PATH")
+    gmx = programs.find("gmx")
     if suffix not in ("xtc", "trr"):
         raise Unavailable(f"gmx reads no {suffix.upper()}")
     temporary = tempfile.TemporaryDirectory()

@@ -1,0 +1,191 @@
+"""Analyses by GROMACS and by cpptraj, for the benchmark of analyses."""
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import programs
+from benchmarks.agreement.systems import make_tpr, write_psf
+from benchmarks.data import TIME_STEP, Dataset
+
+ACIDIC = "(resname ARG LYS) and (name NH* NZ)"
+BASIC = "(resname ASP GLU) and (name OE* OD*)"
+WATER = "name OW"
+#: Of the density, Å: around all water; cpptraj has even numbers of voxels only.
+GRID: dict[str, Any] = {"gridcenter": [60, 40, 28], "xdim": 124, "ydim": 86, "zdim": 62}
+
+
+class Job:
+    """Files of a data set as GROMACS and cpptraj need them, in a folder of their own."""
+
+    def __init__(self, data: Dataset):
+        import MDAnalysis
+
+        warnings.simplefilter("ignore")
+        self._temporary = tempfile.TemporaryDirectory()
+        self.folder, self.data = Path(self._temporary.name), data
+        self.trajectory = data.trajectory("xtc").resolve()
+        self.universe = MDAnalysis.Universe(data.topology, self.trajectory)
+        self._made: dict[str, Path] = {}
+
+    def atoms(self, selection: str) -> np.ndarray:
+        """Indices, from 0."""
+        return self.universe.select_atoms(selection).indices
+
+    def gmx(
+        self, n: int, command: str, *words: Any, atoms: np.ndarray, given: str = "0\n"
+    ) -> np.ndarray:
+        """Run a command of GROMACS on n frames and one group: the columns that it writes."""
+        if "tpr" not in self._made:
+            self._made["tpr"] = make_tpr(self.universe, self.trajectory, self.folder)
+        index = programs.write_index(self.folder / "atoms.ndx", {"atoms": atoms})
+        files = ("-s", self._made["tpr"], "-f", self.trajectory, "-n", index)
+        last = (n - 1) * TIME_STEP
+        programs.gmx(
+            self.folder, command, *files, *words, "-e", last, given=given, expect="out.xvg"
+        )
+        return programs.xvg(self.folder / "out.xvg")
+
+    def run(self, n: int, *lines: str) -> Path:
+        """Run lines of cpptraj on n frames; the folder of what they write."""
+        if "psf" not in self._made:
+            path = self.folder / "atoms.psf"
+            self._made["psf"] = write_psf(self.universe.atoms, path)
+        return programs.cpptraj(self.folder, self._made["psf"], self.trajectory, *lines, stop=n)
+
+    def series(self, n: int, *lines: str) -> np.ndarray:
+        """Numbers of the data sets that lines of cpptraj call ``found``, a row a frame."""
+        write = f"writedata found.dat found* noheader {programs.DIGITS}"
+        return np.loadtxt(self.run(n, *lines, "run", write) / "found.dat", ndmin=2)[:, 1:]
+
+
+def gyration_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """Radius of gyration, Å."""
+    return 10 * job.gmx(n, "gyrate", "-o", "out.xvg", atoms=job.atoms("protein"))[:, 1]
+
+
+def distances_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """All pairs of Cα atoms, in Å: every one twice, and each atom with itself."""
+    atoms = job.atoms("name CA")
+    words = ("-nopbc", "-normpbc", "-refgrouping", "none", "-selgrouping", "none")
+    words += ("-ref", "atoms", "-sel", "atoms")
+    rows = job.gmx(n, "pairdist", *words, "-o", "out.xvg", atoms=atoms, given="")[:, 1:]
+    upper = np.triu_indices(len(atoms), k=1)
+    return 10 * rows.reshape(-1, len(atoms), len(atoms))[:, upper[0], upper[1]]
+
+
+def phi_psi_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """Angles of the residues that have both, in degrees."""
+    from MDAnalysis.analysis.dihedrals import Ramachandran
+
+    made = Ramachandran(job.universe.select_atoms("protein"))
+    before, nitrogen, ca, c, after = (
+        one.indices for one in (made.ag1, made.ag2, made.ag3, made.ag4, made.ag5)
+    )
+    phi, psi = [before, nitrogen, ca, c], [nitrogen, ca, c, after]
+    atoms = np.stack([phi, psi]).transpose(2, 0, 1).ravel()
+    words = ("-g1", "dihedral", "-group1", "atoms", "-oall", "out.xvg")
+    rows = job.gmx(n, "gangle", *words, atoms=atoms, given="")[:, 1:]
+    return rows.reshape(len(rows), -1, 2)
+
+
+def sasa_of_gromacs(n_points: int) -> Callable[[Job, int], np.ndarray]:
+    """Areas in Å²."""
+
+    def compute(job: Job, n: int) -> np.ndarray:
+        words = ("-surface", "atoms", "-ndots", n_points, "-o", "out.xvg")
+        return 100 * job.gmx(n, "sasa", *words, atoms=job.atoms("protein"), given="")[:, 1]
+
+    return compute
+
+
+def covariance_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """First eigenvalues, Å², by n - 1."""
+    words = ("-nofit", "-nopbc", "-o", "out.xvg", "-last", 3)
+    rows = job.gmx(n, "covar", *words, atoms=job.atoms("name CA"), given="0 0\n")
+    return 100 * rows[:3, 1] * n / max(n - 1, 1)
+
+
+def axis_of_gromacs(job: Job, n: int) -> np.ndarray:
+    """Density along z alone, in slices of another width."""
+    n_slices = int(job.universe.dimensions[:3].max() // 0.25)
+    words = ("-d", "Z", "-sl", n_slices, "-o", "out.xvg")
+    return job.gmx(n, "density", *words, atoms=job.atoms("all"))[:, 1] / 1000
+
+
+def gyration_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Radius of gyration, Å."""
+    return job.series(n, f"radgyr found {programs.mask(job.atoms('protein'))} mass nomax")[:, 0]
+
+
+def contacts_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Fraction of the salt bridges of the first frame."""
+    groups = " ".join(programs.mask(job.atoms(one)) for one in (ACIDIC, BASIC))
+    job.run(
+        n,
+        f"nativecontacts name N {groups} distance 4.5 first",
+        "run",
+        f"writedata q.dat N[native] noheader {programs.DIGITS}",
+    )
+    counts = np.loadtxt(job.folder / "q.dat", ndmin=2)[:, 1]
+    return counts / counts[0]
+
+
+def phi_psi_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Angles of the residues that have both, in degrees."""
+    last = len(job.universe.select_atoms("protein").residues)
+    write = (f"writedata {one}.dat D[{one}] noheader {programs.DIGITS}" for one in ("phi", "psi"))
+    folder = job.run(n, f"multidihedral D phi psi resrange 1-{last}", "run", *write)
+    phi, psi = (np.loadtxt(folder / f"{one}.dat", ndmin=2)[:, 1:] for one in ("phi", "psi"))
+    return np.stack([phi[:, :-1], psi[:, 1:]], axis=2)
+
+
+def structure_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Secondary structure, as numbers of cpptraj."""
+    last = len(job.universe.select_atoms("protein").residues)
+    folder = job.run(n, f"secstruct S :1-{last} out structure.dat nameh HN")
+    return np.loadtxt(folder / "structure.dat", ndmin=2)[:, 1:]
+
+
+def sasa_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Areas in Å² by LCPO, an approximation without points."""
+    return job.series(n, f"surf found {programs.mask(job.atoms('protein'))}")[:, 0]
+
+
+def average_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Average of all atoms, Å."""
+    from netCDF4 import Dataset as Written
+
+    folder = job.run(n, "rms first", "average average.nc netcdf")
+    with Written(folder / "average.nc") as written:
+        return written["coordinates"][0].filled()
+
+
+def covariance_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """First eigenvalues, Å², by n - 1."""
+    atoms = programs.mask(job.atoms("name CA"))
+    lines = (f"matrix covar name C {atoms}", "run", "diagmatrix C out modes.dat vecs 3 name V")
+    _, *parts = (job.run(n, *lines) / "modes.dat").read_text().split("****")
+    return np.array([float(part.split()[1]) for part in parts]) * n / max(n - 1, 1)
+
+
+def density_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Water in voxels of 1 Å."""
+    from gridData import Grid
+
+    atoms = job.universe.select_atoms(WATER)
+    size = " ".join(f"{GRID[side]} 1" for side in ("xdim", "ydim", "zdim"))
+    center = " ".join(map(str, GRID["gridcenter"]))
+    mask = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
+    folder = job.run(n, f"grid grid.dx {size} gridcenter {center} {mask} normframe")
+    return Grid(str(folder / "grid.dx")).grid
+
+
+def axis_of_cpptraj(job: Job, n: int) -> np.ndarray:
+    """Density along z alone, in slices of its own."""
+    folder = job.run(n, "density out density.dat name D mass delta 0.25 z @*")
+    return np.loadtxt(folder / "density.dat", ndmin=2)[:, 1]
