@@ -16,6 +16,7 @@ from paceline.analysis.distances import (
     CenterDistance,
     DistanceMatrixSeries,
     MinimumDistance,
+    NeighborList,
 )
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.gyration import Gyration
@@ -95,6 +96,10 @@ ANALYSES = {
     "MinimumDistance": Case(
         lambda u: MinimumDistance(u.select_atoms("resid 122-159"), u.atoms[200::-1]),
         lambda results: [results.distances, results.pairs],
+    ),
+    "NeighborList": Case(
+        lambda u: NeighborList(u.select_atoms("resid 60-90")[::-1], u.atoms[900:1400], 3.5),
+        lambda results: [results.pairs, results.counts, results.offsets],
     ),
     "Gyration": Case(
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),

@@ -5,12 +5,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, describe_atoms
-from paceline.analysis.interfaces import PerFrame, Reduction
+from paceline.analysis.interfaces import PerFrame, Ragged, Reduction
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
+from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.base import check_static, known_weights, masses_of
 
@@ -548,6 +550,226 @@ class Angles(_OfGroups):
         triples = zip(*(group.indices for group in self._groups.values()), strict=True)
         titles = [f"angle {n}: atoms {i}-{j}-{k} (°)" for n, (i, j, k) in enumerate(triples)]
         self._series("angles", titles, value, "angle (°)")
+
+
+class NeighborList(_OfGroups):
+    """Pairs of atoms within a cutoff, listed for each frame.
+
+    The time grows with the number of atoms, not of pairs of them. Distances are rounded as
+    MDAnalysis's `capped_distance` rounds them, so that the pairs are the same.
+
+    Parameters
+    ----------
+    ag1 : AtomGroup
+        First group.
+    ag2 : AtomGroup, optional
+        Second group, of the same Universe; without it, each pair of the first is listed once.
+    cutoff : float
+        Å; pairs at this distance count.
+    exclude_same : {"residue", "segment", "fragment"}, optional
+        Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
+    pbc : bool
+        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.pairs : numpy.ndarray of records, shape (n_pairs,)
+        Of each pair the fields `first` and `second`, indices of the atoms, int32, and `distance`,
+        float64, Å; in the order of frames, and in each frame in that of the groups. More than
+        1 GiB are in a nameless file.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of pairs in each frame. If damaged frames were left out it is of float64, and NaN
+        for these, which have no pairs.
+    results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+        Index of each frame's first pair, and of the end.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    SelectionError
+        A group holds no atoms.
+    UnsupportedError
+        A group updates itself, or the groups are of two Universes.
+    ValueError
+        A cutoff that is no length, or an unknown `exclude_same`. In the run, as `AnalysisError`: a
+        position that is NaN, or a cell that is impossible or lower than the cutoff.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> u = paceline.Universe(PSF, DCD)
+    >>> acidic = u.select_atoms("resname ASP GLU and name OE* OD*")
+    >>> basic = u.select_atoms("resname ARG LYS and name NH* NZ")
+    >>> bridges = NeighborList(acidic, basic, cutoff=4.0).run(stop=3)
+    >>> bridges.results.counts
+    array([61, 65, 68])
+    >>> bridges.count_by_residue()[:2]
+    [(21, 205, 3), (32, 35, 3)]
+    >>> bridges.count_by_type("resnames")[0]
+    ('ASP', 'ARG', 63)
+    """
+
+    def __init__(
+        self,
+        ag1: Any,
+        ag2: Any = None,
+        cutoff: float = 4.5,
+        *,
+        exclude_same: str | None = None,
+        pbc: bool = True,
+        verbose: bool = False,
+    ):
+        super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
+        self.cutoff, self.exclude_same = float(cutoff), exclude_same
+        if not (np.isfinite(self.cutoff) and self.cutoff > 0):
+            raise ValueError(f"cutoff must be a length above 0, in Å, not {cutoff!r}")
+        if exclude_same not in (None, "residue", "segment", "fragment"):
+            raise ValueError(
+                f"exclude_same must be 'residue', 'segment' or 'fragment', not {exclude_same!r}"
+            )
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters, for the record that is saved with the results."""
+        given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
+        return {**super().parameters(), **given}
+
+    def prepare(self) -> Ragged:
+        """Number the atoms of both groups, and what they may not share."""
+        groups = list(self._groups.values())
+        labels = None
+        if self.exclude_same is not None:
+            name = {"residue": "resindices", "segment": "segindices", "fragment": "fragindices"}
+            labels = [getattr(group, name[self.exclude_same]) for group in groups]
+        arguments = self._sizes, self.cutoff, self.pbc
+        return _NearPairs([group.indices for group in groups], labels, *arguments)
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Keep the pairs, and count them."""
+        offsets, pairs = value
+        if pairs.dtype != PAIR:  # no frame could be read
+            pairs = np.empty(0, PAIR)
+        counts = self.record_counts(offsets)
+        columns = {"frame": self.frames, "time (ps)": self.times, "pairs": counts}
+        self.results = Results(
+            table=Table(
+                columns, "time (ps)", {"pairs": "pairs"}, f"pairs within {self.cutoff:g} Å"
+            ),
+            provenance=self.record(),
+            pairs=pairs,
+            counts=counts,
+            offsets=offsets,
+            frames=self.frames,
+            times=self.times,
+        )
+
+    def count_by_type(self, attribute: str = "types") -> list[tuple[str, str, int]]:
+        """Count the pairs of all frames by an attribute of their atoms.
+
+        Parameters
+        ----------
+        attribute : str
+            That of an AtomGroup: "types", "names", "resnames", "elements", ….
+
+        Returns
+        -------
+        list of (str, str, int)
+            Values of the first and of the second atom, and the number of pairs; the most frequent
+            first, and of equals in alphabetical order. Of one group, the lesser value comes first.
+        """
+        values = getattr(self.atomgroup.universe.atoms, attribute)
+        kinds, numbers = np.unique(np.asarray(values).astype(str), return_inverse=True)
+        pairs, counts = self._unique(numbers.reshape(-1), per_frame=False)
+        found = [
+            (str(kinds[i]), str(kinds[j]), int(n)) for (i, j), n in zip(pairs, counts, strict=True)
+        ]
+        return sorted(found, key=lambda one: (-one[2], one[:2]))
+
+    def count_by_residue(self) -> list[tuple[int, int, int]]:
+        """Count the frames in which two residues have a pair: a fingerprint of their interactions.
+
+        Returns
+        -------
+        list of (int, int, int)
+            Indices of the residues (`resindices`) of the first and of the second atom, and the
+            number of frames; the most frequent first, and of equals the lowest. Of one group, the
+            lower index comes first.
+        """
+        numbers = self.atomgroup.universe.atoms.resindices
+        pairs, counts = self._unique(numbers, per_frame=True)
+        found = [(int(i), int(j), int(n)) for (i, j), n in zip(pairs, counts, strict=True)]
+        return sorted(found, key=lambda one: (-one[2], one[:2]))
+
+    def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Count pairs of numbers of the atoms; each once a frame, with `per_frame`."""
+        pairs, offsets = self.results.pairs, self.results.offsets
+        ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]]).astype(np.int64)
+        if len(self._groups) == 1:
+            ends.sort(axis=1)
+        n = int(numbers.max()) + 1
+        keys = ends[:, 0] * n + ends[:, 1]
+        if per_frame:
+            rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            known, keys = np.unique(keys, return_inverse=True)
+            once = np.unique(keys.reshape(-1) * len(offsets) + rows)
+            keys = known[once // len(offsets)]
+        keys, counts = np.unique(keys, return_counts=True)
+        return np.column_stack(np.divmod(keys, n)), counts
+
+
+#: A pair of atoms: their indices, and the distance between them, Å.
+PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
+
+
+class _NearPairs:
+    """Worker's half of `NeighborList`: indices and labels of the atoms of each group."""
+
+    returns_new = True
+
+    def __init__(
+        self,
+        indices: list[np.ndarray],
+        labels: list[np.ndarray] | None,
+        sizes: tuple[int, ...],
+        cutoff: float,
+        periodic: bool,
+    ):
+        # The first group's again if there is one.
+        self._indices = indices[0], indices[-1]
+        self._labels = None if labels is None else (labels[0], labels[-1])
+        self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
+        self._bound: _core.NearPairs | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bound": None}
+
+    def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        positions, columns = block.raw
+        if self._bound is None:
+            first = np.arange(self._sizes[0])
+            second = None
+            if len(self._sizes) == 2:
+                second = np.arange(self._sizes[0], sum(self._sizes))
+            self._bound = _core.NearPairs(columns, first, second, self._cutoff, self._periodic)
+        counts, found, refused = self._bound.find(positions, block.dimensions)
+        if refused is not None:
+            row, reason = refused
+            raise ValueError(f"frame {block.frames[row]}: {reason}")
+        i, j = found[:, :2].astype(np.intp).T
+        first, second = self._indices[0][i], self._indices[1][j]
+        kept = first != second
+        if self._labels is not None:
+            kept &= self._labels[0][i] != self._labels[1][j]
+        records = np.empty(np.count_nonzero(kept), PAIR)
+        records["first"], records["second"] = first[kept], second[kept]
+        records["distance"] = found[kept, 2]
+        rows = np.repeat(np.arange(len(block)), counts)
+        return np.bincount(rows[kept], minlength=len(block)), records
 
 
 def __getattr__(name: str) -> Any:
