@@ -275,7 +275,8 @@ impl Transforms {
     }
 }
 
-/// The smallest even product of 2, 3 and 5 that is no less than a length.
+/// The smallest product of 2, 3 and 5 that is no less than a length, and a multiple of 16: others
+/// take up to twice as long.
 fn transform_len(least: usize) -> usize {
     let is_fast = |len: &usize| {
         let mut rest = *len;
@@ -286,10 +287,9 @@ fn transform_len(least: usize) -> usize {
         }
         rest == 1
     };
-    (least.div_ceil(2)..)
-        .map(|half| 2 * half)
-        .find(|len| is_fast(&(len / 2)))
-        .unwrap_or(least)
+    (least.div_ceil(16)..)
+        .find(is_fast)
+        .map_or(least, |part| 16 * part)
 }
 
 /// Pairs of frames at each distance without those that have a gap; NaN where there is none.
@@ -474,7 +474,13 @@ mod tests {
 
     #[test]
     fn lengths_of_transforms_are_fast_and_long_enough() {
-        for (least, wanted) in [(1, 2), (2, 2), (14, 16), (20_000, 20_000), (20_001, 20_250)] {
+        for (least, wanted) in [
+            (1, 16),
+            (2, 16),
+            (18, 32),
+            (20_000, 20_000),
+            (20_001, 20_480),
+        ] {
             assert_eq!(transform_len(least), wanted);
         }
     }
