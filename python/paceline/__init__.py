@@ -11,6 +11,7 @@ from paceline._core import __version__
 if TYPE_CHECKING:
     from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase, RaggedTimeSeries, Reduce, TimeSeries
+    from paceline.analysis.correlation import Correlation
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnalysisBase",
+    "Correlation",
     "H5MDWriter",
     "RaggedTimeSeries",
     "Reduce",
@@ -46,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
+    "Correlation": "paceline.analysis.correlation",
     "H5MDWriter": "paceline.h5md_writer",
     "RaggedTimeSeries": "paceline.analysis.base",
     "Reduce": "paceline.analysis.base",

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import paceline
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.contacts import ContactMap, Contacts
 from paceline.analysis.density import DensityAnalysis
@@ -40,6 +41,11 @@ class Case(NamedTuple):
 def mean_distance(r, r0):
     """Mean of contacts' distances, Å."""
     return r.mean()
+
+
+def heights(block):
+    """Heights of every tenth atom, Å."""
+    return block.positions[:, ::10, 2]
 
 
 #: Of adenylate kinase; atoms overlap and are in no order.
@@ -104,6 +110,11 @@ ANALYSES = {
     "Gyration": Case(
         lambda u: Gyration(u.select_atoms("protein")[::-1], compound="residues"),
         lambda results: [results.rg, results.rg_components, results.shape_parameter],
+    ),
+    "Correlation": Case(
+        lambda u: paceline.Correlation(heights, u.select_atoms("name CB")),
+        lambda results: [results.timeseries, results.by_series],
+        equidistant=True,
     ),
     "DSSP": Case(
         lambda u: DSSP(u.select_atoms("resid 20-150")),

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase
-from paceline.errors import UnsupportedError
+from paceline.analysis.base import AnalysisBase, TimeSeries
+from paceline.analysis.interfaces import OverParts, PerFrame
+from paceline.analysis.results import Results, Table
+from paceline.block import Block
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
 
+#: Title of the times between frames.
+LAG = "lag time (ps)"
 #: Particles of a part, at most.
 PARTICLES = 64
 #: Parts that are wanted, so that all workers end together.
@@ -128,6 +133,12 @@ def part_size(n_frames: int, n_particles: int, value_bytes: int) -> int:
     return max(1, min(PARTICLES, held, math.ceil(n_particles / PARTS)))
 
 
+def results_bytes(n_frames: int, n_particles: int, value_bytes: int) -> int:
+    """Bytes of the results of `SeriesParts`."""
+    n_parts = -(-n_particles // part_size(n_frames, n_particles, value_bytes))
+    return 8 * n_frames * (n_particles + n_parts)
+
+
 def check_order(analysis: AnalysisBase) -> None:
     """Raise `UnsupportedError` where frames are not chosen at equal distances."""
     steps = np.unique(np.diff(analysis.frames))
@@ -176,4 +187,237 @@ def centers(block: Any, order: np.ndarray, weights: np.ndarray, firsts: np.ndarr
     return np.add.reduceat(weighted, firsts, axis=1)
 
 
-Function = Callable[[Any], Any]
+class Correlation(TimeSeries):
+    r"""Autocorrelation of any function of the frames.
+
+    $$C(\tau) = \left\langle \mathbf{f}(t) \cdot \mathbf{f}(t + \tau) \right\rangle_t$$
+
+    over all pairs of frames (t, t + τ), of the numbers as the function returns them: subtract their
+    mean in the function if fluctuations are wanted.
+
+    Parameters
+    ----------
+    function : callable
+        As for `TimeSeries`: takes a block and returns an array of numbers, of shape (n_frames,),
+        (n_frames, n_series), or (n_frames, n_series, n_dimensions) for vectors.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces".
+    fft : bool
+        Compute by Fourier transforms; False by the sums of the definition.
+    label : str, optional
+        Name in tables and figures; by default the function's.
+    unit : str, optional
+        Unit of the autocorrelation, for the same.
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames,)
+        Mean over the series. Frames that were left out as damaged count in no pair; where there is
+        no other pair, it is NaN.
+    results.by_series : numpy.ndarray of float64, shape (n_frames, n_series)
+        That of each series; in a nameless file if it takes more than 256 MiB.
+    results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
+        Times between frames, ps.
+
+    Raises
+    ------
+    TypeError
+        The function cannot be called.
+    UnsupportedError
+        Frames are not at equal distances in time, or the function returns other arrays.
+    ValueError
+        An unknown field or kind of block.
+
+    Examples
+    --------
+    The end-to-end vector of a chain:
+
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> def end_to_end(block):
+    ...     return (block.positions[:, -1] - block.positions[:, 0])[:, np.newaxis]
+    >>> paceline.Correlation(end_to_end, ca).run().results.timeseries[:3].round(1)
+    array([96.4, 96.1, 95.9])
+    """
+
+    stages = 2
+    over_parts = True
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        fft: bool = True,
+        label: str | None = None,
+        unit: str | None = None,
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        super().__init__(
+            function,
+            atomgroup,
+            fields=fields,
+            label=label,
+            unit=unit,
+            block=block,
+            verbose=verbose,
+        )
+        self.fft = fft
+
+    def parameters(self) -> dict[str, Any]:
+        """The function's name, the atoms, and the way of computing."""
+        return {**super().parameters(), "fft": self.fft}
+
+    def prepare(self) -> PerFrame:
+        """The function itself."""
+        check_order(self)
+        return super().prepare()
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Correlate some series at a time."""
+        if value.dtype.kind not in "biuf" or value.ndim > 3 or 0 in value.shape:
+            raise UnsupportedError(
+                f"{self.name}: expected real numbers of shape (n_frames,), (n_frames, n_series) or "
+                f"(n_frames, n_series, n_dimensions), found {value.dtype} of {value.shape}"
+            )
+        series = value.reshape(len(value), -1, value.shape[2] if value.ndim == 3 else 1)
+        self._delta_t, gaps = check_times(self)
+        return SeriesParts(series, "product", range(series.shape[2]), gaps, fft=self.fft)
+
+    def finish(self, value: Any) -> None:
+        """Take the mean."""
+        mean, label = value.mean(), self.label or self._function_name
+        title = f"autocorrelation of {label}" + (f" ({self.unit})" if self.unit else "")
+        columns = {LAG: self._delta_t, title: mean}
+        self.results = Results(
+            table=Table(columns, LAG, {title: label}, title),
+            provenance=self.record(),
+            timeseries=mean,
+            by_series=value.by_particle.T,
+            delta_t_values=self._delta_t,
+        )
+
+
+class VelocityAutocorrelation(AnalysisBase):
+    r"""Autocorrelation of the velocities of atoms, and its spectrum.
+
+    $$C(\tau) = \frac{1}{N} \sum_{i=1}^N
+              \left\langle \mathbf{v}_i(t) \cdot \mathbf{v}_i(t + \tau) \right\rangle_t, \quad
+      S(f) = \int_{-T}^{T} \left(1 - \frac{|\tau|}{T}\right) C(\tau)\,
+              e^{-2\pi\mathrm{i} f \tau}\, \mathrm{d}\tau$$
+
+    with the length $T$ of the trajectory. The weights of long times, of which there are few pairs
+    of frames, make the spectrum that of the velocities themselves (their periodogram): it is never
+    negative, and its integral over all frequencies, negative ones too, is $C(0)$.
+
+    Parameters
+    ----------
+    atomgroup : AtomGroup or Universe
+        The atoms; the trajectory must hold velocities.
+    fft : bool
+        Compute by Fourier transforms; False by the sums of the definition.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray of float64, shape (n_frames,)
+        Mean over the atoms, Å²/ps². Frames that were left out as damaged count in no pair.
+    results.by_atom : numpy.ndarray of float64, shape (n_frames, n_atoms)
+        That of each atom; in a nameless file if it takes more than 256 MiB.
+    results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
+        Times between frames, ps.
+    results.integral : numpy.ndarray of float64, shape (n_frames,)
+        Integral of the mean from 0 to each time, by trapezoids, over 3: where it levels off, it is
+        the diffusion coefficient (Green 1954, Kubo 1957), Å²/ps.
+    results.frequencies : numpy.ndarray of float64, shape (n_frames + 1,)
+        Frequencies, THz.
+    results.spectrum : numpy.ndarray of float64, shape (n_frames + 1,)
+        Spectrum, Å²/ps.
+
+    Raises
+    ------
+    MissingDataError
+        The trajectory holds no velocities.
+    SelectionError
+        The group has no atoms.
+    UnsupportedError
+        The group updates itself, frames are not at equal distances in time, or series and results
+        have no room in the temporary folder.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import GRO, TRR
+    >>> atoms = paceline.Universe(GRO, TRR).atoms[:100]
+    >>> velocities = VelocityAutocorrelation(atoms).run()
+    >>> velocities.results.timeseries[:2].round(1)
+    array([309.1,  -1.4])
+    """
+
+    stages = 2
+    over_parts = True
+    fields = ("velocities",)
+
+    def __init__(self, atomgroup: Any, *, fft: bool = True, verbose: bool = False):
+        super().__init__(atomgroup, verbose=verbose)
+        if len(self.atomgroup) == 0:
+            raise SelectionError("VelocityAutocorrelation: the group has no atoms")
+        self.fft = fft
+        self.row_bytes = 12 * len(self.atomgroup)
+
+    def parameters(self) -> dict[str, Any]:
+        """The atoms, and the way of computing."""
+        return {**super().parameters(), "fft": self.fft}
+
+    def stored_bytes(self, n_frames: int) -> int:
+        """Bytes of the series and of the results of so many frames."""
+        return super().stored_bytes(n_frames) + results_bytes(n_frames, len(self.atomgroup), 12)
+
+    def prepare(self) -> PerFrame:
+        """Collect velocities."""
+        check_order(self)
+        return _Velocities()
+
+    def next_stage(self, value: np.ndarray) -> OverParts:
+        """Correlate the velocities of some atoms at a time."""
+        self._delta_t, gaps = check_times(self)
+        return SeriesParts(value, "product", range(3), gaps, fft=self.fft)
+
+    def finish(self, value: SeriesParts) -> None:
+        """Take the mean, its integral and its spectrum."""
+        mean, n = value.mean(), len(self._delta_t)
+        dt = abs(self._delta_t[1]) if n > 1 else np.nan
+        steps = np.concatenate([[0.0], (mean[1:] + mean[:-1]) / 2])
+        weighted = mean * (1 - np.arange(n) / n)
+        even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
+        title = "velocity autocorrelation (Å²/ps²)"
+        self.results = Results(
+            table=Table({LAG: self._delta_t, title: mean}, LAG, {title: "velocities"}, title),
+            provenance=self.record(),
+            timeseries=mean,
+            by_atom=value.by_particle.T,
+            delta_t_values=self._delta_t,
+            integral=np.cumsum(steps) * (0.0 if n == 1 else dt) / 3,
+            frequencies=np.arange(n + 1) / (2 * n * dt),
+            spectrum=np.fft.rfft(even).real * dt,
+        )
+
+
+class _Velocities:
+    """Worker's half that collects velocities."""
+
+    returns_new = False
+
+    def compute(self, block: Block) -> np.ndarray:
+        """Return velocities, shape (n_frames, n_atoms, 3)."""
+        return block.velocities

@@ -7,11 +7,12 @@ import numpy as np
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.correlation import (
+    LAG,
     SeriesParts,
     centers,
     check_order,
     check_times,
-    part_size,
+    results_bytes,
 )
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.interfaces import OverParts, PerFrame
@@ -174,9 +175,9 @@ class EinsteinMSD(AnalysisBase):
 
     def stored_bytes(self, n_frames: int) -> int:
         """Bytes of the series and of the results of so many frames."""
-        size = part_size(n_frames, self.n_particles, self.row_bytes // self.n_particles)
-        n_rows = self.n_particles + -(-self.n_particles // size)
-        return super().stored_bytes(n_frames) + 8 * n_frames * n_rows
+        value_bytes = self.row_bytes // self.n_particles
+        of_results = results_bytes(n_frames, self.n_particles, value_bytes)
+        return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
         """Collect positions."""
@@ -192,9 +193,7 @@ class EinsteinMSD(AnalysisBase):
         """Take the means."""
         mean = value.mean()
         title = "MSD (Å²)"
-        table = Table(
-            {"lag time (ps)": self._delta_t, title: mean}, "lag time (ps)", {title: "MSD"}, title
-        )
+        table = Table({LAG: self._delta_t, title: mean}, LAG, {title: "MSD"}, title)
         self.results = Results(
             table=table,
             provenance=self.record(),
