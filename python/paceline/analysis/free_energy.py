@@ -1,6 +1,9 @@
 """Free-energy surfaces of two series in time."""
 
+import csv
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,11 @@ from paceline._core import __version__
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.uncertainty import mean_of_series
+from paceline.errors import UnsupportedError
+from paceline.trajectory.open import warn
 
+#: Columns that say which frame a row is.
+OF_FRAMES = ("frame", "time (ps)")
 #: Boltzmann's constant per mol (CODATA 2018, exact), kJ/(mol K).
 BOLTZMANN = 8.31446261815324e-3
 
@@ -142,3 +149,101 @@ def _table(
     title = "free energy (kJ/mol)"
     columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
     return Table(columns, names[0], {title: "free energy"}, title, image=image)
+
+
+def series_of_tables(
+    paths: Sequence[str | os.PathLike], x: str | None = None, y: str | None = None
+) -> list[tuple[str, np.ndarray]]:
+    """Find two series in saved tables, of the frames that both tables have.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        One table or two, as `Results.save` writes them: .csv, .tsv, or .npz.
+    x, y : str, optional
+        Titles of the series, of the first and of the last table, or how these begin; by default
+        the first series, and the second if there is one table.
+
+    Returns
+    -------
+    list of (str, numpy.ndarray)
+        Titles and values of both.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such series, or tables have no frames in common.
+    """
+    ends = [Path(paths[0]), Path(paths[-1])]
+    tables = [_read_columns(path) for path in ends]
+    alone = len(paths) == 1
+    titles = [
+        _title(columns, path, wanted, number)
+        for columns, path, wanted, number in zip(tables, ends, (x, y), (0, int(alone)), strict=True)
+    ]
+    values = [columns[title] for columns, title in zip(tables, titles, strict=True)]
+    if not alone:
+        for path, columns in zip(ends, tables, strict=True):
+            if "frame" not in columns:
+                raise UnsupportedError(f"{path} has no frames to compare with those of the other")
+        frames = [columns["frame"] for columns in tables]
+        both, *rows = np.intersect1d(frames[0], frames[1], return_indices=True)
+        if any(len(np.unique(one)) < len(one) for one in frames) or len(both) == 0:
+            raise UnsupportedError(f"{ends[0]} and {ends[1]} do not have the same frames, once")
+        if len(both) < max(map(len, frames)):
+            counts = f"{len(frames[0])} and {len(frames[1])}"
+            warn(f"{len(both)} frames are in both tables, of {counts}")
+        values = [one[row] for one, row in zip(values, rows, strict=True)]
+    return list(zip(titles, values, strict=True))
+
+
+def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
+    """Find a series by the beginning of its title, or by its number."""
+    titles = [title for title in columns if title not in OF_FRAMES]
+    if wanted is None:
+        if len(titles) <= number:
+            raise UnsupportedError(
+                f"{path} has one series, {', '.join(titles)}: give another table"
+            )
+        return titles[number]
+    found = [title for title in titles if title.startswith(wanted)]
+    if wanted in titles:
+        found = [wanted]
+    if len(found) != 1:
+        known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
+        several = f"has {len(found)} series" if found else "has no series"
+        raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
+    return found[0]
+
+
+def _read_columns(path: Path) -> dict[str, np.ndarray]:
+    """Read the columns of a saved table that are numbers; of arrays, those of projections first."""
+    ending = path.suffix.lower()
+    if ending == ".npz":
+        return _columns_of_arrays(path)
+    if ending not in (".csv", ".tsv"):
+        raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = (line for line in file if not line.startswith("#"))
+        titles, *rows = csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
+    found = {}
+    for title, cells in zip(titles, zip(*rows, strict=True), strict=True):
+        try:
+            found[title] = np.array(cells, dtype=np.float64)
+        except ValueError:
+            continue  # letters
+    return found
+
+
+def _columns_of_arrays(path: Path) -> dict[str, np.ndarray]:
+    found = {}
+    with np.load(path) as arrays:
+        names = sorted(arrays.files, key=lambda name: name != "projection")
+        for name in names:
+            values = arrays[name]
+            if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
+                continue
+            for k, column in enumerate(np.atleast_2d(values.T), start=1):
+                title = name if values.ndim == 1 else f"{name} {k}"
+                found["frame" if title == "frames" else title] = column.astype(np.float64)
+    return found

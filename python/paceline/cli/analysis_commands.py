@@ -1,12 +1,8 @@
 """Commands of analyses: rmsd, rmsf and rdf, and surface of their results."""
 
 import argparse
-import csv
-import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.options import (
@@ -70,9 +66,6 @@ examples:
   paceline surface pca.npz --plot surface.png     # of paceline pca --n-projected 2 -o pca.npz
   paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
 """
-
-#: Columns that say which frame a row is.
-OF_FRAMES = ("frame", "time (ps)")
 
 
 def run_analysis_command(args: argparse.Namespace) -> None:
@@ -417,82 +410,3 @@ def run_surface(args: argparse.Namespace) -> None:
     results.provenance["command"] = args.command_line
     results.provenance["tables"] = ", ".join(map(str, args.tables))
     save_results(args, results)
-
-
-def _series(args: argparse.Namespace) -> list[tuple[str, np.ndarray]]:
-    """Find titles and values of both series, of the frames that both tables have."""
-    paths = [args.tables[0], args.tables[-1]]
-    tables = [read_columns(path) for path in paths]
-    alone = len(args.tables) == 1
-    titles = [
-        _title(columns, path, wanted, number)
-        for columns, path, wanted, number in zip(
-            tables, paths, (args.x, args.y), (0, int(alone)), strict=True
-        )
-    ]
-    values = [columns[title] for columns, title in zip(tables, titles, strict=True)]
-    if not alone:
-        for path, columns in zip(paths, tables, strict=True):
-            if "frame" not in columns:
-                raise UnsupportedError(f"{path} has no frames to compare with those of the other")
-        frames = [columns["frame"] for columns in tables]
-        both, *rows = np.intersect1d(frames[0], frames[1], return_indices=True)
-        if any(len(np.unique(one)) < len(one) for one in frames) or len(both) == 0:
-            raise UnsupportedError(f"{paths[0]} and {paths[1]} do not have the same frames, once")
-        if len(both) < max(map(len, frames)):
-            counts = f"{len(frames[0])} and {len(frames[1])}"
-            print(f"paceline: {len(both)} frames are in both tables, of {counts}", file=sys.stderr)
-        values = [one[row] for one, row in zip(values, rows, strict=True)]
-    return list(zip(titles, values, strict=True))
-
-
-def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, number: int) -> str:
-    """Find a series by the beginning of its title, or by its number."""
-    titles = [title for title in columns if title not in OF_FRAMES]
-    if wanted is None:
-        if len(titles) <= number:
-            raise UnsupportedError(
-                f"{path} has one series, {', '.join(titles)}: give another table"
-            )
-        return titles[number]
-    found = [title for title in titles if title.startswith(wanted)]
-    if wanted in titles:
-        found = [wanted]
-    if len(found) != 1:
-        known = ", ".join(titles[:20]) + ", …" * (len(titles) > 20)
-        several = f"has {len(found)} series" if found else "has no series"
-        raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
-    return found[0]
-
-
-def read_columns(path: Path) -> dict[str, np.ndarray]:
-    """Read the columns of a saved table that are numbers; of arrays, those of projections first."""
-    ending = path.suffix.lower()
-    if ending == ".npz":
-        return _columns_of_arrays(path)
-    if ending not in (".csv", ".tsv"):
-        raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = (line for line in file if not line.startswith("#"))
-        titles, *rows = csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
-    found = {}
-    for title, cells in zip(titles, zip(*rows, strict=True), strict=True):
-        try:
-            found[title] = np.array(cells, dtype=np.float64)
-        except ValueError:
-            continue  # letters
-    return found
-
-
-def _columns_of_arrays(path: Path) -> dict[str, np.ndarray]:
-    found = {}
-    with np.load(path) as arrays:
-        names = sorted(arrays.files, key=lambda name: name != "projection")
-        for name in names:
-            values = arrays[name]
-            if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
-                continue
-            for k, column in enumerate(np.atleast_2d(values.T), start=1):
-                title = name if values.ndim == 1 else f"{name} {k}"
-                found["frame" if title == "frames" else title] = column.astype(np.float64)
-    return found
