@@ -234,6 +234,7 @@ def test_commands(systems, tmp_path, run, monkeypatch):
     assert text[-1] == (tmp_path / "o" / "means.csv").read_text(encoding="utf-8").splitlines()[-1]
 
 
+@pytest.mark.full
 def test_a_single_group_is_named_by_its_folder(systems, tmp_path, run, monkeypatch):
     monkeypatch.chdir(systems)
     (tmp_path / "b.toml").write_text('[gyration]\nselect = "name CA"\n', encoding="utf-8")

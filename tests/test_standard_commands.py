@@ -130,7 +130,14 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
+#: Whose classes have tests of their own.
+LONG = {"angles", "distance-map", "distances --between minimum"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.full] if name in LONG else []) for name in ASKED],
+)
 def test_selections_reach_the_class(name, adk_xtc, tmp_path, run):
     arguments, make = ASKED[name]
     command, *more = name.split()
@@ -158,7 +165,7 @@ def test_all_pairs_are_arrays(adk_xtc, tmp_path, run):
     np.testing.assert_array_equal(found, wanted.results.distances)
 
 
-@pytest.mark.parametrize("ending", ["dx", "mrc"])
+@pytest.mark.parametrize("ending", ["dx", pytest.param("mrc", marks=pytest.mark.full)])
 def test_a_density_is_written_for_other_programs(ending, adk_xtc, tmp_path, run):
     path = tmp_path / f"grid.{ending}"
     given = ["--select", "name CA", "--delta", 4, "--end", 3, "-o", path]
