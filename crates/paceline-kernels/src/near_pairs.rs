@@ -5,6 +5,8 @@
 //! for rounding; of the larger group only those are looked at whose box is near any of these. What
 //! may be near is then measured as MDAnalysis measures it.
 
+use std::ops::Range;
+
 use super::cell::{ApplyPbc, Cell, SLACK, is_placeholder, nearest_in, nearest_of_27, square};
 use super::qcp::Matrix3;
 use super::rdf::are_searched_by_cells;
@@ -12,8 +14,12 @@ use super::rows::{Frames, cell_or_none};
 use super::transform::Refused;
 use paceline_formats::error::{self, Error};
 
-/// Boxes, at most: so many, or so many for each atom that is sorted into them.
-const BOXES: (usize, usize) = (8192, 32);
+/// Boxes, at most, for each atom that is sorted into them: where about as many are searched …
+const BOXES: usize = 16;
+/// … and where many more are, most of which are near none.
+const BOXES_OF_FEW: usize = 32;
+/// Atoms that are many more, by this factor.
+const MANY: usize = 2;
 /// Positions so many cells away are put into the cell before their box is found.
 const FEW_CELLS: f32 = 16.0;
 /// Marks boxes without atoms nearby.
@@ -428,7 +434,8 @@ impl Search {
             [columns[1], columns[0]]
         };
         let at = |columns: &[u32], place: u32| frame[columns[place as usize] as usize];
-        self.boxes.fill(measure, few, |place| at(of_few, place))?;
+        let is_sparse = many.len() >= MANY * few.len();
+        (self.boxes).fill(measure, few, is_sparse, |place| at(of_few, place))?;
         self.boxes
             .near(many, |place| at(of_many, place), &mut self.near)?;
         for &place in &self.near {
@@ -482,6 +489,7 @@ impl Boxes {
         &mut self,
         measure: &Measure,
         places: &[u32],
+        is_sparse: bool,
         at: impl Fn(u32) -> Point,
     ) -> Result<(), String> {
         self.pbc.clone_from(&measure.pbc);
@@ -496,7 +504,8 @@ impl Boxes {
             extent[1] = std::array::from_fn(|k| extent[1][k].max(x[k]));
             points.push(x);
         }
-        self.lay_out(measure, points.len(), extent, largest);
+        let per_atom = if is_sparse { BOXES_OF_FEW } else { BOXES };
+        self.lay_out(measure, points.len(), per_atom, extent, largest);
         self.keys.clear();
         let n_boxes = self.n.iter().product::<i64>() as usize;
         self.begins.clear();
@@ -525,7 +534,14 @@ impl Boxes {
     }
 
     /// Choose the boxes.
-    fn lay_out(&mut self, measure: &Measure, n_atoms: usize, extent: [Point; 2], largest: f32) {
+    fn lay_out(
+        &mut self,
+        measure: &Measure,
+        n_atoms: usize,
+        per_atom: usize,
+        extent: [Point; 2],
+        largest: f32,
+    ) {
         let rounded = 1e-5 + 8.0 * f64::from(f32::EPSILON);
         let most = |vectors: &Matrix3| {
             vectors
@@ -567,7 +583,7 @@ impl Boxes {
             b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt(),
             c[2],
         ];
-        let limit = BOXES.0.max(BOXES.1 * n_atoms) as f64;
+        let limit = (per_atom * n_atoms).clamp(64, 1 << 22) as f64;
         let mut n = heights.map(|height| (height / reach).floor().clamp(1.0, 1e6));
         while n.iter().product::<f64>() > limit {
             let most = n.into_iter().fold(0.0, f64::max);
@@ -608,8 +624,8 @@ impl Boxes {
         let x: [f64; 3] = std::array::from_fn(|k| f64::from(x[k]) - self.origin[k]);
         std::array::from_fn(|k| {
             let [u, v, w] = self.inverse[k];
-            // What is no number counts as 0.
-            ((u * x[0] + v * x[1] + w * x[2]).floor() as i64).clamp(0, self.n[k] - 1)
+            // What is below the edge counts to the box there, and so does what is no number.
+            ((u * x[0] + v * x[1] + w * x[2]) as i64).clamp(0, self.n[k] - 1)
         })
     }
 
@@ -629,7 +645,7 @@ impl Boxes {
             return Ok(());
         }
         let covers_all = (0..3).all(|k| 2 * self.reach[k] + 1 >= self.n[k]);
-        if places.len() < 2 * self.places.len() || covers_all {
+        if places.len() < MANY * self.places.len() || covers_all {
             near.extend_from_slice(places);
             return places
                 .iter()
@@ -637,14 +653,24 @@ impl Boxes {
         }
         self.mark();
         let rough = Rough::new(self);
-        for &place in places {
-            let x = finite(at(place))?;
-            let is_near = match rough.index(x) {
-                Some(index) => self.marks[index] != FAR,
-                None => rough.is_periodic,
-            };
-            if is_near {
-                near.push(place);
+        let mut found = Indices::default();
+        for some in places.chunks(LANES) {
+            for (k, &place) in some.iter().enumerate() {
+                for (axis, x) in found.positions.iter_mut().zip(at(place)) {
+                    axis[k] = x;
+                }
+            }
+            rough.find(&mut found);
+            for ((&place, &cells), index) in some.iter().zip(&found.cells).zip(&found.indices) {
+                let is_near = if cells < FEW_CELLS {
+                    self.marks[(index.to_bits() & LOW_BITS) as usize] != FAR
+                } else {
+                    finite(at(place))?;
+                    rough.is_periodic
+                };
+                if is_near {
+                    near.push(place);
+                }
             }
         }
         Ok(())
@@ -697,6 +723,26 @@ impl Boxes {
             ),
             None => (0, place),
         };
+        let mut compare = |some: Range<u32>, x: Point| {
+            let some = some.start as usize..some.end as usize;
+            for (point, &place) in self.points[some.clone()].iter().zip(&self.places[some]) {
+                let [x, y, z] = std::array::from_fn(|k| point[k] - x[k]);
+                if x * x + y * y + z * z <= self.most {
+                    found(place);
+                }
+            }
+        };
+        let at = [i, j, k];
+        if (0..3).all(|k| at[k] >= self.reach[k] && at[k] + self.reach[k] < self.n[k]) {
+            let width = 2 * self.reach[0] as usize + 1;
+            for k in k - self.reach[2]..=k + self.reach[2] {
+                for j in j - self.reach[1]..=j + self.reach[1] {
+                    let first = self.index([i - self.reach[0], j, k]);
+                    compare(self.begins[first]..self.begins[first + width], x);
+                }
+            }
+            return Ok(());
+        }
         for k in k - self.reach[2]..=k + self.reach[2] {
             for j in j - self.reach[1]..=j + self.reach[1] {
                 if self.pbc.is_none() && !(self.holds(1, j) && self.holds(2, k)) {
@@ -720,15 +766,7 @@ impl Boxes {
                     if some.is_empty() {
                         continue;
                     }
-                    let shifted = self.shifted(x, [a, b, c]);
-                    let some = some.start as usize..some.end as usize;
-                    for (point, &place) in self.points[some.clone()].iter().zip(&self.places[some])
-                    {
-                        let [x, y, z] = std::array::from_fn(|k| point[k] - shifted[k]);
-                        if x * x + y * y + z * z <= self.most {
-                            found(place);
-                        }
-                    }
+                    compare(some, self.shifted(x, [a, b, c]));
                 }
             }
         }
@@ -748,12 +786,30 @@ impl Boxes {
     }
 }
 
-/// Finds the box of a position in single precision, whichever image of the cell it is in.
+/// Positions whose boxes are found together.
+const LANES: usize = 16;
+/// Added to a number, this rounds it to a whole one, of magnitudes below 2²².
+const TO_WHOLE: f32 = 12_582_912.0;
+/// Added to a whole number below 2²³, this leaves it in the low bits.
+const TO_BITS: f32 = 8_388_608.0;
+const LOW_BITS: u32 = 0x7f_ffff;
+
+/// Positions, how many cells away they are at most, and the indices of their boxes.
+#[derive(Default)]
+struct Indices {
+    positions: [[f32; LANES]; 3],
+    /// At least [`FEW_CELLS`] where an index is not known, or there is no box.
+    cells: [f32; LANES],
+    /// In the low bits.
+    indices: [f32; LANES],
+}
+
+/// Finds the boxes of positions in single precision, whichever image of the cell they are in.
 struct Rough {
     is_periodic: bool,
+    /// Turns positions into numbers of vectors.
     inverse: [Point; 3],
     origin: Point,
-    n: [i32; 3],
     sizes: Point,
 }
 
@@ -762,35 +818,42 @@ impl Rough {
         let sizes: [f64; 3] = boxes.n.map(|n| n as f64);
         Rough {
             is_periodic: boxes.pbc.is_some(),
-            // In cells, rather than boxes.
             inverse: std::array::from_fn(|k| boxes.inverse[k].map(|x| (x / sizes[k]) as f32)),
             origin: boxes.origin.map(|x| x as f32),
-            n: boxes.n.map(|n| n as i32),
             sizes: sizes.map(|n| n as f32),
         }
     }
 
-    /// None where there is no such box, or single precision does not tell it.
-    #[inline(always)]
-    fn index(&self, x: Point) -> Option<usize> {
-        let x: Point = std::array::from_fn(|k| x[k] - self.origin[k]);
-        let mut at = [0_i32; 3];
-        for (k, at) in at.iter_mut().enumerate() {
-            let [u, v, w] = self.inverse[k];
-            let mut cells = u * x[0] + v * x[1] + w * x[2];
-            if self.is_periodic {
-                if !(-FEW_CELLS..FEW_CELLS).contains(&cells) {
-                    return None;
-                }
-                let whole = cells as i32;
-                cells -= whole as f32;
-                cells += if cells < 0.0 { 1.0 } else { 0.0 };
-            } else if !(0.0..1.0).contains(&cells) {
-                return None;
-            }
-            *at = ((cells * self.sizes[k]) as i32).min(self.n[k] - 1);
+    /// Without branches, so that a compiler computes several at once.
+    fn find(&self, of: &mut Indices) {
+        let [ox, oy, oz] = self.origin;
+        let [nx, ny, _] = self.sizes;
+        for lane in 0..LANES {
+            let [x, y, z] = of.positions.each_ref().map(|axis| axis[lane]);
+            let (x, y, z) = (x - ox, y - oy, z - oz);
+            let mut farthest = 0.0;
+            let [i, j, k] = [0, 1, 2].map(|k: usize| {
+                let [u, v, w] = self.inverse[k];
+                let cells = u * x + v * y + w * z;
+                let within = if self.is_periodic {
+                    farthest += cells.abs();
+                    let rest = cells - ((cells + TO_WHOLE) - TO_WHOLE);
+                    if rest < 0.0 { rest + 1.0 } else { rest }
+                } else {
+                    // Beyond the boxes there is none.
+                    let is_within = (0.0..1.0).contains(&cells);
+                    farthest += if is_within { 0.0 } else { FEW_CELLS };
+                    if is_within { cells } else { 0.0 }
+                };
+                // Half less, rounded to the nearest, is the whole number below.
+                let index = (within * self.sizes[k] - 0.5 + TO_WHOLE) - TO_WHOLE;
+                let last = self.sizes[k] - 1.0;
+                let index = if index < last { index } else { last };
+                if index > 0.0 { index } else { 0.0 }
+            });
+            of.cells[lane] = farthest;
+            of.indices[lane] = TO_BITS + (i + nx * (j + ny * k));
         }
-        Some((at[0] + self.n[0] * (at[1] + self.n[1] * at[2])) as usize)
     }
 }
 
