@@ -93,7 +93,8 @@ def test_ranks_of_a_host_share_large_results(how, adk):
     assert found == (0, f"{how}\n", "")
 
 
-@pytest.mark.parametrize("how", [pytest.param("first rank", marks=pytest.mark.full), "every rank"])
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["first rank", "every rank"])
 def test_work_that_mdanalysis_does(how, adk, tmp_path, monkeypatch):
     files = tmp_path / "files.pickle"
     files.write_bytes(pickle.dumps([shipped.protein(tmp_path), shipped.strands(tmp_path)]))

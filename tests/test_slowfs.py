@@ -128,7 +128,12 @@ def samples_around(size, start, end):
 
 
 @needs_mpi
-def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(folder, adk, tmp_path):
+@pytest.mark.parametrize(
+    "numbers", [(2, 8), pytest.param((2, 4, 8, 16), marks=pytest.mark.full)], ids=str
+)
+def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(
+    numbers, folder, adk, tmp_path
+):
     """At any number of ranks the first one alone knows all of the file."""
     universe = MDAnalysis.Universe(*adk)
     atoms = universe.select_atoms("name CA")
@@ -142,7 +147,7 @@ def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(fold
     extents = open_file(trajectory).extents(np.arange(512, dtype=np.uint64))
     starts, ends = extents[0].tolist(), (extents[0] + extents[1]).tolist()
     of_first = set()
-    for n_ranks in (2, 4, 8, 16):
+    for n_ranks in numbers:
         with SlowFileSystem(folder) as slow:
             arguments = "-m", "paceline.mpi", SCRIPTS / "reads.py", topology, trajectory
             status, out, err = mpirun(n_ranks, *arguments, **slow.environment())

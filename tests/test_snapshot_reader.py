@@ -136,7 +136,7 @@ def _written(folder):
 
 
 @pytest.mark.parametrize(
-    "n_ranks", [1, 4, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 6))]
+    "n_ranks", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2, 6))]
 )
 def test_atoms_of_every_format_come_to_their_owners(n_ranks, binaries):
     found = mpirun(n_ranks, SCRIPTS / "snapshot_reading.py", *binaries)
