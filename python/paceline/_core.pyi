@@ -40,6 +40,7 @@ __all__ = [
     "Voxels",
     "__version__",
     "accumulate_rows",
+    "allow_wide",
     "amber_factor",
     "cell_vectors",
     "centers",
