@@ -88,7 +88,7 @@ class Replicas:
     >>> adk = [Battery(asked, paceline.Universe(PSF, path)) for path in (DCD, DCD2)]
     >>> replicas = Replicas({"adk": adk}).run(step=10)
     >>> print(replicas.means["gyration"]["Rg (Å)"]["adk"])
-    18.3 ± 1.5 (95 % between 2 replicas)
+    18.08 ± 0.71 (95 % between 2 replicas)
     """
 
     def __init__(self, groups: Mapping[str, Sequence["Battery"]]):
