@@ -1,7 +1,8 @@
-"""Secondary structure, surfaces, radial distribution functions, densities, dielectric constants."""
+"""Secondary structure, hydrogen bonds, surfaces, distributions, densities, displacements."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from benchmarks.agreement.case import (
 from benchmarks.agreement.systems import System
 from benchmarks.bench_analyses import group, whole
 from benchmarks.programs import DIGITS as ALL_DIGITS
+from benchmarks.programs import mask
 
 #: Of a surface, frames.
 N_FRAMES = 3
@@ -39,9 +41,12 @@ def cases() -> Iterator[Case]:
     yield from _secondary_structure()
     yield from _surfaces()
     yield from _radial()
+    yield from _radial_of_sites()
     yield from _grid()
     yield from _axes()
     yield from _dielectric()
+    yield from _hydrogen_bonds()
+    yield from _displacements()
 
 
 def _secondary_structure() -> Iterator[Case]:
@@ -264,6 +269,20 @@ def _radial() -> Iterator[Case]:
     )
 
 
+def _radial_of_sites() -> Iterator[Case]:
+    def pair(universe: Any) -> list[tuple[Any, Any]]:
+        return [(universe.select_atoms("protein and name CA")[:5], universe.select_atoms(WATER))]
+
+    arguments = ("rdf", "InterRDF_s", lambda results: results.rdf[0], whole, pair, 20, (1.0, 9.0))
+    yield Case(
+        "RDF of water about each of five Cα",
+        "",
+        ours(*arguments),
+        {MDANALYSIS: Peer(theirs(*arguments), 1e-9)},
+        systems=CELLS,
+    )
+
+
 def _grid() -> Iterator[Case]:
     def center(system: System) -> np.ndarray:
         system.theirs.trajectory[0]
@@ -372,4 +391,80 @@ def _dielectric() -> Iterator[Case]:
             GROMACS: Peer(gromacs, 0.02, DIGITS),
         },
         systems=("tryptophan zipper",),
+    )
+
+
+def _hydrogen_bonds() -> Iterator[Case]:
+    """Bonds of the backbone, as the number in each frame."""
+
+    def donors(universe: Any) -> Any:
+        """Residues with one hydrogen at N: neither proline nor the first of a chain."""
+        residues = universe.select_atoms(PROTEIN).residues
+        counts = [len(one.atoms.select_atoms("name H HN")) for one in residues]
+        return residues[np.array(counts) == 1].atoms
+
+    def parts(universe: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = donors(universe)
+        acceptors = universe.select_atoms("protein and name O")
+        hydrogens = found.select_atoms("name H HN")
+        return found.select_atoms("name N").indices, hydrogens.indices, acceptors.indices
+
+    def selections(universe: Any) -> dict[str, str]:
+        names = ("donors_sel", "hydrogens_sel", "acceptors_sel")
+        atoms = (" ".join(map(str, one)) for one in parts(universe))
+        return {name: f"index {one}" for name, one in zip(names, atoms, strict=True)}
+
+    def counts(package: str, system: System, **options: Any) -> np.ndarray:
+        universe = system.ours if package == "paceline" else system.theirs
+        module = import_module(f"{package}.analysis.hydrogenbonds")
+        made = module.HydrogenBondAnalysis(universe, **selections(universe), **options).run()
+        frames = made.results.hbonds[:, 0].astype(int)
+        return np.bincount(frames, minlength=len(universe.trajectory))
+
+    def cpptraj(system: System) -> np.ndarray:
+        donor, hydrogen, acceptor = (mask(one) for one in parts(system.theirs))
+        masks = f"donormask {donor} donorhmask {hydrogen} acceptormask {acceptor}"
+        path = system.folder / "bonds.dat"
+        system.cpptraj_files(f"hbond H {masks} dist 3.0 angle 150 image out {path}")
+        return np.loadtxt(path, ndmin=2)[:, 1]
+
+    def gromacs(system: System) -> np.ndarray:
+        atoms = {"atoms": np.sort(np.concatenate(parts(system.theirs)))}
+        words = ("-num", "out.xvg", "-nonitacc")
+        return system.gmx("hbond", *words, groups=atoms, given="0 0\n")[:, 1]
+
+    yield Case(
+        "hydrogen bonds of the backbone, 3 Å and 150°",
+        "",
+        partial(counts, "paceline"),
+        {MDANALYSIS: Peer(partial(counts, "MDAnalysis"), 0), CPPTRAJ: Peer(cpptraj, 0)},
+    )
+    yield Case(
+        "hydrogen bonds of the backbone, as GROMACS counts (3.5 Å, 30°)",
+        "",
+        partial(counts, "paceline", criterion="gromacs"),
+        {GROMACS: Peer(gromacs, 0)},
+        # Without a cell GROMACS has one that is too large for its grid.
+        systems=CELLS,
+    )
+
+
+def _displacements() -> Iterator[Case]:
+    arguments = ("msd", "EinsteinMSD", lambda results: results.timeseries, whole)
+    options = {"select": "protein and name CA", "fft": False}
+
+    def gromacs(system: System) -> np.ndarray:
+        words = ("-sel", "atoms", "-trestart", 1, "-o", "out.xvg", "-normpbc")
+        atoms = {"atoms": system.atoms(options["select"])}
+        return 100 * system.gmx("msd", *words, groups=atoms)[:, 1]
+
+    yield Case(
+        "mean squared displacement of Cα",
+        "Å²",
+        ours(*arguments, **options),
+        {
+            MDANALYSIS: Peer(theirs(*arguments, **options), 1e-4, SINGLE),
+            GROMACS: Peer(gromacs, 1e-2, DIGITS),
+        },
+        systems=("adk",),
     )

@@ -1,4 +1,4 @@
-"""RMSD, fluctuations, average structures and principal components."""
+"""RMSD, also between all frames, fluctuations, average structures and principal components."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,7 +25,9 @@ from benchmarks.agreement.case import (
 )
 from benchmarks.agreement.systems import System
 from benchmarks.bench_analyses import group, whole
+from benchmarks.programs import DIGITS as ALL_DIGITS
 
+BY_DEFINITION = "both, by definition"
 BACKBONE, CB = "protein and backbone", "protein and name CB"
 #: Eigenvalues that are compared.
 N_COMPONENTS = 5
@@ -35,6 +37,7 @@ NEAR_ZERO = "single precision: near 0 it is the root of a rounded difference"
 def cases() -> Iterator[Case]:
     yield from _rmsd()
     yield from _rmsf()
+    yield from _matrices()
     yield from _structures()
     yield from _components()
 
@@ -258,6 +261,57 @@ def _rmsf() -> Iterator[Case]:
             MDTRAJ: Peer(partial(mdtraj_s, None, 2), 1e-5, SINGLE),
             CPPTRAJ: Peer(cpptraj(*steps), 4e-6),
         },
+    )
+
+
+def _matrices() -> Iterator[Case]:
+    def get(results: Any) -> np.ndarray:
+        return results.dist_matrix
+
+    def mdtraj_s(system: System) -> np.ndarray:
+        import mdtraj
+
+        frames = system.mdtraj.atom_slice(system.atoms(CA))
+        found = [mdtraj.rmsd(frames, frames, k) for k in range(len(frames))]
+        return 10 * np.array(found) * (1 - np.eye(len(frames)))
+
+    def cpptraj(words: str) -> Numbers:
+        def numbers(system: System) -> np.ndarray:
+            path = system.folder / "matrix.dat"
+            system.cpptraj_files(
+                f"rms2d {system.mask(CA)} {words} out {path} square2d {ALL_DIGITS}"
+            )
+            return np.loadtxt(path)[:, 1:]
+
+        return numbers
+
+    arguments = ("diffusionmap", "DistanceMatrix", get, whole)
+    yield Case(
+        "RMSD of Cα between all frames",
+        "Å",
+        ours(*arguments, select=CA, superposition=True),
+        {
+            MDTRAJ: Peer(mdtraj_s, 2e-3, SINGLE),
+            CPPTRAJ: Peer(cpptraj(""), 1e-4),
+            f"{MDANALYSIS}, DistanceMatrix": Peer(
+                theirs(*arguments, select=CA),
+                10,
+                "does not superpose, nor does DistanceMatrix without superposition=True",
+                BY_DEFINITION,
+                0.5,
+            ),
+        },
+        systems=WHOLE,
+    )
+    yield Case(
+        "RMSD of Cα between all frames, not superposed",
+        "Å",
+        ours(*arguments, select=CA),
+        {
+            MDANALYSIS: Peer(theirs(*arguments, select=CA), 1e-5, SINGLE),
+            CPPTRAJ: Peer(cpptraj("nofit"), 1e-4),
+        },
+        systems=WHOLE,
     )
 
 
