@@ -91,9 +91,9 @@ class DistanceMatrix(AnalysisBase):
     >>> u = paceline.Universe(PSF, DCD)
     >>> matrix = DistanceMatrix(u, select="name CA", superposition=True).run(step=40)
     >>> matrix.results.dist_matrix.round(2)
-    array([[0.  , 4.58, 6.66],
-           [4.58, 0.  , 3.17],
-           [6.66, 3.17, 0.  ]])
+    array([[0.  , 3.95, 6.68],
+           [3.95, 0.  , 3.3 ],
+           [6.68, 3.3 , 0.  ]])
     """
 
     SHARED_RESULTS = ("dist_matrix",)
