@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 
 import paceline
 from paceline import checkpoint
+from paceline.analysis import diffusionmap as ours
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
@@ -145,6 +146,27 @@ def test_any_number_of_frames(n_frames, condensed, ca, superposed):
     if condensed:
         wanted = squareform(wanted) if n_frames > 1 else np.empty(0)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_table_and_figure(ca, superposed, tmp_path, monkeypatch):
+    results = DistanceMatrix(ca, superposition=True).run().results
+    frame = results.to_dataframe()
+    title = "mean RMSD from the other frames (Å)"
+    assert list(frame) == ["frame", "time (ps)", title]
+    np.testing.assert_allclose(frame[title], superposed.sum(axis=1) / 97)
+    for drawn, n in ((1000, 98), (40, 33)):
+        monkeypatch.setattr(ours, "DRAWN", drawn)
+        results = DistanceMatrix(ca, superposition=True).run().results
+        mesh = results.plot().collections[0]
+        assert mesh.get_array().shape == (n, n)
+    ax = DistanceMatrix(ca).run(frames=[5, 1, 9]).results.plot()
+    assert ax.get_xlabel() == "frame in the order of the run"
+    results.save_figure(tmp_path / "matrix.png")
+    other = DistanceMatrix(ca, metric=largest_move).run(stop=3).results
+    assert "mean distance from the other frames" in other.to_dataframe()
+    one = DistanceMatrix(ca, condensed=True).run(stop=3).results
+    with pytest.raises(UnsupportedError, match="make no table"):
+        one.plot()
 
 
 def test_large_ones_are_in_a_file(ca, superposed, monkeypatch):

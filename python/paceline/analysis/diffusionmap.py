@@ -15,6 +15,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
+from paceline.analysis.table import Image, Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
@@ -24,6 +25,10 @@ from paceline.transform.base import choose_atoms, relative_weights
 TILE, SMALLEST_TILE = 256, 32
 #: Positions of the frames along an edge, at most, bytes.
 TILE_BYTES = 8 * 2**20
+#: Frames along an edge of a figure, at most.
+DRAWN = 1000
+#: Rows of a matrix whose means are computed at a time.
+ROWS = 256
 
 Metric = Callable[..., float]
 
@@ -174,7 +179,12 @@ class DistanceMatrix(AnalysisBase):
     def finish(self, value: "Tiles") -> None:
         """Take the matrix."""
         self._calculated = True
+        table = None
+        if not self.condensed:
+            name, unit = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
+            table = _table(value.matrix, self.frames, self.times, name, unit)
         self.results = Results(
+            table=table,
             provenance=self.record(),
             dist_matrix=value.matrix,
             frames=self.frames,
@@ -325,6 +335,36 @@ def tile_size(n_frames: int, frame_bytes: int) -> int:
     few = SMALLEST_TILE * math.ceil(n_frames / (8 * SMALLEST_TILE))
     held = TILE_BYTES // frame_bytes // SMALLEST_TILE * SMALLEST_TILE
     return max(SMALLEST_TILE, min(TILE, few, held))
+
+
+def _table(
+    matrix: np.ndarray, frames: np.ndarray, times: np.ndarray, name: str, unit: str
+) -> Table:
+    """Make a row of each frame, with its mean distance, and an image of all pairs."""
+    n = len(matrix)
+    means = np.empty(n)
+    for first in range(0, n, ROWS):
+        rows = matrix[first : first + ROWS].astype(np.float64)
+        known = np.isfinite(rows).sum(axis=1) - 1
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means[first : first + ROWS] = np.nansum(rows, axis=1) / np.where(known > 0, known, 0)
+    title = f"mean {name} from the other frames{unit}"
+    columns = {"frame": frames, "time (ps)": times, title: means}
+    some = slice(None, None, -(-n // DRAWN))
+    places, axis = times[some], "time (ps)"
+    if not (np.diff(places) > 0).all():
+        places, axis = np.arange(n)[some].astype(float), "frame in the order of the run"
+    edges = _edges(places)
+    image = Image(np.asarray(matrix[some, some]), edges, edges, axis, axis, f"{name}{unit}")
+    return Table(columns, "time (ps)", {title: f"mean {name}"}, title, image=image)
+
+
+def _edges(places: np.ndarray) -> np.ndarray:
+    """Find the edges between places, and beyond the first and the last."""
+    if len(places) == 1:
+        return places[0] + np.array([-0.5, 0.5])
+    middles = (places[1:] + places[:-1]) / 2
+    return np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
 
 
 def _left_out(frames: np.ndarray) -> np.ndarray:
