@@ -9,7 +9,8 @@ import numpy as np
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
-from paceline.analysis.results import Results, Table
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.schedule.parts import allocate_results
