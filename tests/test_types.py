@@ -25,7 +25,7 @@ reveal_type(rmsd.results)  # paceline.analysis.results.Results
 reveal_type(rmsd.damaged)  # list[tuple[int, str]]
 reveal_type(rmsd.timings)  # paceline.performance.timings.Timings
 series = paceline.TimeSeries(radii, u.atoms, unit="Å").run()
-reveal_type(series)  # paceline.analysis.base.TimeSeries
+reveal_type(series)  # paceline.analysis.functions.TimeSeries
 with paceline.register() as registration:
     reveal_type(registration)  # paceline.registration.Registration
 """

@@ -10,8 +10,9 @@ from paceline._core import __version__
 
 if TYPE_CHECKING:
     from paceline.advice import advise
-    from paceline.analysis.base import AnalysisBase, RaggedTimeSeries, Reduce, TimeSeries
+    from paceline.analysis.base import AnalysisBase
     from paceline.analysis.correlation import Correlation
+    from paceline.analysis.functions import RaggedTimeSeries, Reduce, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.convert import Write
     from paceline.h5md_writer import H5MDWriter
@@ -50,9 +51,9 @@ _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "Correlation": "paceline.analysis.correlation",
     "H5MDWriter": "paceline.h5md_writer",
-    "RaggedTimeSeries": "paceline.analysis.base",
-    "Reduce": "paceline.analysis.base",
-    "TimeSeries": "paceline.analysis.base",
+    "RaggedTimeSeries": "paceline.analysis.functions",
+    "Reduce": "paceline.analysis.functions",
+    "TimeSeries": "paceline.analysis.functions",
     "Universe": "paceline.universe",
     "Write": "paceline.convert",
     "advise": "paceline.advice",

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.base import AnalysisBase, TimeSeries
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.functions import TimeSeries
 from paceline.analysis.interfaces import OverParts, PerFrame
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table

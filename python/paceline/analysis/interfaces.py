@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from paceline.block import Block
-from paceline.performance.timings import Timings
 
 if TYPE_CHECKING:
+    from paceline.performance.timings import Timings
     from paceline.transform.base import Transform
 
 
@@ -119,7 +119,7 @@ class Analysis(Protocol):
     frames: np.ndarray
     times: np.ndarray
     damaged: list[tuple[int, str]]
-    timings: Timings
+    timings: "Timings"
     provenance: dict[str, Any]
 
     @property

@@ -1,0 +1,393 @@
+"""Analyses by any function of a block: of series in time, of one result, of records per frame."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.interfaces import PerFrame, Ragged, Reduction
+from paceline.analysis.results import Results
+from paceline.analysis.table import Table
+from paceline.block import AtomAttributes, Block, field_bits
+from paceline.errors import UnsupportedError
+
+
+class _FunctionAnalysis(AnalysisBase):
+    """Analysis by a function of a block, which sees all attributes of the atoms."""
+
+    function: Callable[[Block], Any]
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        fields: Sequence[str],
+        block: str,
+        verbose: bool,
+    ):
+        super().__init__(atomgroup, verbose=verbose)
+        field_bits(fields)
+        self.fields = fields
+        if not callable(function):
+            raise TypeError(f"expected a function of a block, found {type(function).__name__}")
+        if block not in ("paceline", "mdtraj"):
+            raise ValueError(f"expected block to be 'paceline' or 'mdtraj', found {block!r}")
+        if block == "mdtraj" and tuple(fields) != ("positions",):
+            raise UnsupportedError(
+                f"trajectories of MDTraj hold positions alone, and {', '.join(fields)} are asked "
+                "for: use paceline's own blocks"
+            )
+        self.function, self.block = function, block
+
+    @property
+    def attributes(self) -> Mapping[str, np.ndarray]:
+        """Attributes of the atoms and of their residues, where the topology has them."""
+        if self.block == "mdtraj":
+            return {}  # its topology has them
+        residues, rows = np.unique(self.atomgroup.resindices, return_inverse=True)
+        of_residues = self.atomgroup.universe.residues[residues]
+        return AtomAttributes(
+            _attributes_of(self.atomgroup, {"masses": float, "charges": float, "names": str}),
+            rows,
+            _attributes_of(
+                of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
+            ),
+        )
+
+    @property
+    def _of_block(self) -> Callable[[Block], Any]:
+        """The function, as one of paceline's blocks."""
+        if self.block == "paceline":
+            return self.function
+        from paceline.mdtraj import WithTrajectory
+
+        return WithTrajectory(self.function, self.atomgroup)
+
+    @property
+    def _function_name(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    @property
+    def name(self) -> str:
+        """Name in error messages, with the function's."""
+        return f"{super().name} of {self._function_name}"
+
+    def parameters(self) -> dict[str, Any]:
+        """The function's name and the atoms."""
+        return {"function": self._function_name, **super().parameters()}
+
+
+def _attributes_of(group: Any, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
+    """Attributes that a topology has, in types that are small to send."""
+    values = {name: getattr(group, name, None) for name in kinds}
+    return {
+        name: np.asarray(value, dtype=kinds[name])
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+class TimeSeries(_FunctionAnalysis):
+    """Apply any function to blocks of frames.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
+        `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
+        axis is the block's frames. Blocks are cut anywhere: a row must depend on its frame alone.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces". Only these are
+        decoded.
+    label : str, optional
+        Name of the series in tables and figures; by default the function's.
+    unit : str, optional
+        Its unit, for the same.
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.timeseries : numpy.ndarray, shape (n_frames, …)
+        Rows that the function returned. Rows of damaged frames that were left out are NaN;
+        integers become float64 for that.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    TypeError
+        The function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+    ValueError
+        An unknown field or kind of block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> def end_to_end(block):
+    ...     return np.linalg.norm(block.positions[:, -1] - block.positions[:, 0], axis=1)
+    >>> paceline.TimeSeries(end_to_end, ca).run().results.timeseries.shape
+    (98,)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        label: str | None = None,
+        unit: str | None = None,
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        super().__init__(function, atomgroup, fields, block, verbose)
+        self.label, self.unit = label, unit
+
+    def prepare(self) -> PerFrame:
+        """The function itself."""
+        return _Function(self._of_block)
+
+    def finish(self, value: np.ndarray) -> None:
+        """Keep the rows, with frames and times."""
+        table = None
+        if value.ndim == 1:
+            label = self.label or self._function_name
+            title = f"{label} ({self.unit})" if self.unit else label
+            column = title if self.label or self.unit else "value"
+            columns = {"frame": self.frames, "time (ps)": self.times, column: value}
+            table = Table(columns, "time (ps)", {column: label}, title)
+        self.results = Results(
+            table=table,
+            provenance=self.record(),
+            timeseries=value,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
+class Reduce(_FunctionAnalysis):
+    """Reduce all frames to one value by two functions.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (`paceline.block.Block`) and returns a partial result, any object that can be
+        pickled: a sum and a count, say, never a mean.
+    merge : callable
+        Takes the partial results of neighbouring frames, earlier ones first, and returns that of
+        all of them. It may change and return its first argument.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces".
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.value : object
+        The partial result of all frames. The order of merging does not depend on the workers, so
+        it has the same bits on any backend.
+
+    Raises
+    ------
+    TypeError
+        A function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+    ValueError
+        An unknown field or kind of block, or no frame is left.
+
+    Examples
+    --------
+    The mean positions of atoms:
+
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> def total(block):
+    ...     return len(block), block.positions.sum(axis=0, dtype=float)
+    >>> def add(left, right):
+    ...     return left[0] + right[0], left[1] + right[1]
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> count, positions = paceline.Reduce(total, add, ca).run().results.value
+    >>> (positions / count).round(2)[0]
+    array([13.16,  7.09, -7.48])
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        merge: Callable[[Any, Any], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        super().__init__(function, atomgroup, fields, block, verbose)
+        if not callable(merge):
+            raise TypeError(f"expected a function that merges, found {type(merge).__name__}")
+        self.merge = merge
+
+    def prepare(self) -> Reduction:
+        """Both functions."""
+        return _FunctionAndMerge(self._of_block, self.merge)
+
+    def finish(self, value: Any) -> None:
+        """Keep the merged partial result."""
+        self.results = Results(provenance=self.record(), value=value)
+
+
+class RaggedTimeSeries(_FunctionAnalysis):
+    """Apply a function that gives any number of records per frame, such as pairs of atoms.
+
+    Up to 1 GiB of records are in memory, more in a nameless file in the folder of temporary files
+    (TMPDIR), which needs room for them twice.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a block (`paceline.block.Block`) and returns two arrays: the number of records of
+        each of the block's frames, integers; and the records of all these frames, one after
+        another, along the first axis. They may be rows of numbers or structured, and are of one
+        shape and type in each block, also where there are none. Blocks are cut anywhere, and hold
+        no damaged frames: the records of a frame must depend on it alone.
+    atomgroup : AtomGroup or Universe
+        Atoms whose positions the function sees, in this order.
+    fields : sequence of str
+        Fields that the function needs: "positions", "velocities", "forces".
+    label : str, optional
+        Name of the records in tables and figures of their number; by default "records".
+    block : {"paceline", "mdtraj"}
+        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    results.records : numpy.ndarray, shape (n_records, …)
+        Records of all frames, in the order of frames.
+    results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
+        Index of each frame's first record, and of the end: those of frame `k` of the run are
+        `records[offsets[k]:offsets[k + 1]]`.
+    results.counts : numpy.ndarray of int64, shape (n_frames,)
+        Number of records of each frame. If damaged frames were left out it is of float64, and NaN
+        for these, which have no records.
+    results.frames : numpy.ndarray of int64, shape (n_frames,)
+        Frame numbers.
+    results.times : numpy.ndarray of float64, shape (n_frames,)
+        Their times, ps.
+
+    Raises
+    ------
+    TypeError
+        The function cannot be called.
+    UnsupportedError
+        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+    ValueError
+        An unknown field or kind of block. In the run, as `AnalysisError`: what the function returns
+        is no such pair.
+    OSError
+        In the run: the folder of temporary files has no room for the records.
+
+    Examples
+    --------
+    Atoms farther than 26 Å from the center, and how far they are:
+
+    >>> import numpy as np
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> def far(block):
+    ...     center = block.positions.mean(axis=1, keepdims=True)
+    ...     distances = np.linalg.norm(block.positions - center, axis=2)
+    ...     rows, atoms = np.nonzero(distances > 26)
+    ...     counts = np.bincount(rows, minlength=len(block))
+    ...     return counts, np.column_stack([atoms, distances[rows, atoms]])
+    >>> ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
+    >>> results = paceline.RaggedTimeSeries(far, ca).run().results
+    >>> results.counts[:3], results.records.shape
+    (array([0, 0, 0]), (1112, 2))
+    >>> results.records[results.offsets[20] : results.offsets[21]].round(1)
+    array([[140. ,  26.7],
+           [141. ,  27.3],
+           [149. ,  26.5]])
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Block], Any],
+        atomgroup: Any,
+        *,
+        fields: Sequence[str] = ("positions",),
+        label: str = "records",
+        block: str = "paceline",
+        verbose: bool = False,
+    ):
+        super().__init__(function, atomgroup, fields, block, verbose)
+        self.label = label
+
+    def prepare(self) -> Ragged:
+        """The function itself."""
+        return _RecordFunction(self._of_block)
+
+    def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
+        """Keep the records, with frames and times."""
+        offsets, records = value
+        counts = self.record_counts(offsets)
+        columns = {"frame": self.frames, "time (ps)": self.times, self.label: counts}
+        self.results = Results(
+            table=Table(columns, "time (ps)", {self.label: self.label}, self.label),
+            provenance=self.record(),
+            records=records,
+            offsets=offsets,
+            counts=counts,
+            frames=self.frames,
+            times=self.times,
+        )
+
+
+class _Function:
+    """Worker's half of `TimeSeries`."""
+
+    def __init__(self, function: Callable[[Block], Any]):
+        self._function = function
+
+    def compute(self, block: Block) -> Any:
+        return self._function(block)
+
+
+class _FunctionAndMerge(_Function):
+    """Worker's half of `Reduce`."""
+
+    def __init__(self, function: Callable[[Block], Any], merge: Callable[[Any, Any], Any]):
+        super().__init__(function)
+        self._merge = merge
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self._merge(left, right)
+
+
+class _RecordFunction:
+    """Worker's half of `RaggedTimeSeries`."""
+
+    def __init__(self, function: Callable[[Block], Any]):
+        self._function = function
+
+    def compute_records(self, block: Block) -> Any:
+        return self._function(block)
