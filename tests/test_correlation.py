@@ -67,6 +67,7 @@ def test_frames_that_were_left_out_count_in_no_pair(fft, damaged):
     np.testing.assert_allclose(found.by_series, expected, atol=1e-8)
 
 
+@pytest.mark.full
 def test_bits_are_the_same_everywhere(everywhere, ca):
     wanted = paceline.Correlation(heights, ca).run(backend="serial").results
     found = paceline.Correlation(heights, ca).run(**everywhere, block_frames=32).results

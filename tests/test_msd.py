@@ -4,13 +4,16 @@ import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysis.analysis import msd
+from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
 from paceline import checkpoint
+from paceline.analysis import correlation
 from paceline.analysis.msd import EinsteinMSD
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
+from paceline.transform import nojump
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def alone(ca):
     return EinsteinMSD(ca).run(backend="serial").results
 
 
-def made(tmp_path, positions, dt=2.0):
+def made(tmp_path, positions, dt=2.0, cells=None):
     """A Universe of these positions, in a TRR file."""
     n_atoms = positions.shape[1]
     resindex = np.arange(n_atoms) // 2
@@ -39,6 +42,8 @@ def made(tmp_path, positions, dt=2.0):
     with MDAnalysis.Writer(str(path), n_atoms) as writer:
         for k, frame in enumerate(positions):
             one.atoms.positions = frame
+            if cells is not None:
+                one.dimensions = cells[k]
             one.trajectory.ts.time = dt * k
             writer.write(one.atoms)
     return paceline.Universe(str(topology), str(path))
@@ -112,6 +117,7 @@ def test_frames_that_were_left_out_count_in_no_pair(fft, damaged, adk_xtc):
             assert lag > 90
 
 
+@pytest.mark.full  # test_analyses runs it as well
 def test_bits_are_the_same_everywhere(everywhere, ca, alone):
     found = EinsteinMSD(ca).run(**everywhere, block_frames=32).results
     for name in ("timeseries", "msds_by_particle"):
@@ -182,6 +188,78 @@ def test_diffusion_of_random_walks(tmp_path):
     assert np.isnan(alone.diffusion_coefficient().error)
     with pytest.raises(ValueError, match="two or more times"):
         alone.diffusion_coefficient(start=3, stop=5)
+
+
+def jumping(tmp_path, gaps=()):
+    """Walks in leaning cells that vary, put back into the cell after each step; and the walks."""
+    t = np.arange(60)[:, None]
+    lengths = [30, 33, 28] + 2 * np.sin(0.1 * t + [0, 1, 2])
+    angles = [75, 100, 62] + 3 * np.cos(0.07 * t + [2, 1, 0])
+    cells = np.hstack([lengths, angles]).astype(np.float32)
+    steps = np.random.default_rng(3).normal(0, 2.5, (60, 6, 3))
+    inside = np.empty(steps.shape, np.float32)
+    free = np.empty(steps.shape)
+    for k, cell in enumerate(cells):
+        vectors = triclinic_vectors(cell).astype(float)
+        to = (inside[k - 1] if k else 0) + steps[k]
+        inside[k] = to - np.floor(to @ np.linalg.inv(vectors)) @ vectors
+        moved = inside[k] - (inside[k - 1] if k else inside[k]).astype(float)
+        crossed = np.rint(moved @ np.linalg.inv(vectors))
+        free[k] = (free[k - 1] if k else inside[k]) + moved - crossed @ vectors
+    cells[list(gaps), :3] = 0
+    return made(tmp_path, inside, cells=cells), free
+
+
+def mean_square(free, rows):
+    """Mean squared displacements by their definition, of some rows."""
+    found = []
+    for lag in range(len(free)):
+        pairs = [(k, k + lag) for k in rows if k + lag in rows]
+        moved = [((free[b] - free[a]) ** 2).sum(axis=1).mean() for a, b in pairs]
+        found.append(np.mean(moved) if moved else np.nan)
+    return found
+
+
+def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
+    universe, free = jumping(tmp_path)
+    expected = mean_square(free, range(60))
+    for options in ({}, {"backend": "processes", "n_workers": 2}, {"block_frames": 1}):
+        found = EinsteinMSD(universe, unwrap="tor").run(**options).results.timeseries
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    lattice = EinsteinMSD(universe, unwrap="lattice").run().results.timeseries
+    assert np.abs(lattice - expected).max() > 20  # Å²: the cells' own changes
+    moved = EinsteinMSD(universe).run(transforms=[nojump()]).results.timeseries
+    np.testing.assert_allclose(lattice, moved, rtol=1e-4, atol=1e-3)
+
+
+def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
+    gaps = [7, 20, 21]
+    universe, _ = jumping(tmp_path, gaps)
+    with pytest.raises(AnalysisError, match="frame 7 has no cell, which unwrap= needs"):
+        EinsteinMSD(universe, unwrap="tor").run()
+    kept = np.setdiff1d(np.arange(60), gaps)
+    frames = [universe.trajectory[k].positions.astype(float) for k in kept]
+    cells = [universe.trajectory[k].triclinic_dimensions.astype(float) for k in kept]
+    series, vectors = np.zeros((60, 6, 3)), np.zeros((60, 3, 3))
+    series[kept], vectors[kept] = frames, cells
+    for scheme in ("tor", "lattice"):
+        found = correlation.unwrapped(series, vectors, np.array(gaps), scheme)
+        again = correlation.unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
+        np.testing.assert_array_equal(found[kept], again)
+        assert np.isnan(found[gaps]).all()
+
+
+def test_centers_of_molecules_do_not_jump(tmp_path):
+    universe, _ = jumping(tmp_path)
+    found = EinsteinMSD(universe, compound="residues", unwrap="lattice").run().results
+    series = [
+        universe.residues.atoms.center_of_mass(compound="residues") for _ in universe.trajectory
+    ]
+    vectors = np.array([ts.triclinic_dimensions for ts in universe.trajectory])
+    free = correlation.unwrapped(np.array(series), vectors, np.array([], int), "lattice")
+    np.testing.assert_allclose(found.timeseries, mean_square(free, range(60)), rtol=1e-4, atol=1e-3)
+    with pytest.raises(ValueError, match="unwrap must be 'tor', 'lattice' or None, not 'both'"):
+        EinsteinMSD(universe, unwrap="both")
 
 
 def test_table_has_units(alone):

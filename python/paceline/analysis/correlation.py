@@ -45,6 +45,9 @@ class SeriesParts:
         Rows of frames that were left out.
     fft : bool
         Compute by the fast Fourier transform.
+    unwrap : {"tor", "lattice"}, optional
+        Undo jumps across the cell first, see `unwrapped`: the last three particles are the vectors
+        of the cells.
 
     Attributes
     ----------
@@ -60,13 +63,17 @@ class SeriesParts:
         gaps: np.ndarray,
         *,
         fft: bool,
+        unwrap: str | None = None,
     ):
-        self._series = series
+        self._cells = None if unwrap is None else series[:, -3:]
+        self._series = series = series if unwrap is None else series[:, :-3]
         n_frames, n_particles, width = series.shape
         self._size = part_size(n_frames, n_particles, width * series.itemsize)
         self.n_parts = -(-n_particles // self._size)
         self.worker = _Correlated(
-            correlated, n_frames, width, np.array(axes, dtype=np.int64), gaps, fft=fft
+            *(correlated, n_frames, width, np.array(axes, dtype=np.int64), gaps),
+            fft=fft,
+            unwrap=unwrap,
         )
         self.by_particle = allocate_results((n_particles, n_frames), np.dtype(np.float64))
         self._sums = allocate_results((self.n_parts, n_frames), np.dtype(np.float64))
@@ -76,8 +83,9 @@ class SeriesParts:
         return slice(first, min(first + self._size, len(self.by_particle)))
 
     def arguments(self, number: int) -> tuple[Any, ...]:
-        """Size of a part, and the series of its particles."""
-        return self._size, self._series[:, self._particles(number)]
+        """Size of a part, the series of its particles, and the cells if they are needed."""
+        series = self._series[:, self._particles(number)]
+        return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
         """Put the function of some particles in its place, and their sum."""
@@ -102,20 +110,89 @@ class SeriesParts:
 class _Correlated:
     """Worker's half: a function of the time between frames, of some particles."""
 
-    def __init__(self, *arguments: Any, fft: bool):
-        self._arguments, self._fft = arguments, fft
+    def __init__(self, *arguments: Any, fft: bool, unwrap: str | None = None):
+        self._arguments, self._fft, self._unwrap = arguments, fft, unwrap
         self._kernel: _core.Correlation | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_kernel": None}
 
-    def compute(self, size: int, series: np.ndarray) -> tuple[np.ndarray, ...]:
+    def compute(
+        self, size: int, series: np.ndarray, cells: np.ndarray | None = None
+    ) -> tuple[np.ndarray, ...]:
         """Return the function of each particle, as many as a whole part has, and their sum."""
+        if cells is not None and self._unwrap is not None:
+            *_, gaps = self._arguments
+            series = unwrapped(series, cells, gaps, self._unwrap)
         if self._kernel is None:
             self._kernel = _core.Correlation(*self._arguments, fft=self._fft)
         dtype: Any = np.float32 if series.dtype == np.float32 else np.float64
         rows, total = self._kernel.compute(np.ascontiguousarray(series, dtype=dtype))
         return _filled(rows, size), total
+
+
+def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
+    """Undo jumps across the cell, from the first frame on, over frames that were left out.
+
+    "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
+    MDAnalysis's `NoJump`. "tor" adds for each crossing the cell at that time, and so adds up the
+    shortest steps (von Bülow, Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101).
+
+    Parameters
+    ----------
+    series : numpy.ndarray, shape (n_frames, n_particles, 3)
+        Positions, Å.
+    cells : numpy.ndarray, shape (n_frames, 3, 3)
+        Vectors of the cells in rows, Å: a along x, b in the plane of x and y.
+    gaps : numpy.ndarray of int64
+        Rows of frames that were left out.
+    scheme : {"tor", "lattice"}
+        Cells that are added.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (n_frames, n_particles, 3)
+        Å.
+
+    Examples
+    --------
+    >>> jumping = np.array([[[9.0, 0, 0]], [[1.0, 0, 0]]])
+    >>> cells = np.array([np.eye(3) * 10, np.eye(3) * 11])
+    >>> unwrapped(jumping, cells, np.array([], int), "lattice")[:, 0, 0]
+    array([ 9., 12.])
+    """
+    rows = np.setdiff1d(np.arange(len(series)), gaps)
+    positions, cells = series[rows].astype(np.float64), cells[rows].astype(np.float64)
+    if scheme == "lattice":
+        crossed = np.rint(np.diff(_fractions(positions, cells), axis=0)).cumsum(axis=0)
+        shifts = -_sums(crossed, cells[1:])
+    else:
+        crossed = np.rint(_fractions(np.diff(positions, axis=0), cells[1:]))
+        shifts = -_sums(crossed, cells[1:]).cumsum(axis=0)
+    found = np.full(series.shape, np.nan)
+    found[rows[:1]] = positions[:1]
+    found[rows[1:]] = positions[1:] + shifts
+    return found
+
+
+def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Positions in units of the cells' vectors."""
+    # In this order on every machine, as a product of matrices would not be.
+    (ax, bx, by), (cx, cy, cz) = (
+        cells[:, [0, 1, 1], [0, 0, 1]].T[..., None],
+        cells[:, 2].T[..., None],
+    )
+    w = positions[..., 2] / cz
+    v = (positions[..., 1] - w * cy) / by
+    u = (positions[..., 0] - w * cx - v * bx) / ax
+    return np.stack([u, v, w], axis=-1)
+
+
+def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Add up numbers of the cells' vectors."""
+    a, b, c = cells[:, None].transpose(2, 0, 1, 3)
+    u, v, w = numbers.transpose(2, 0, 1)[..., None]
+    return u * a + v * b + w * c
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.correlation import (
@@ -59,10 +60,10 @@ class EinsteinMSD(AnalysisBase):
     $$\mathrm{MSD}(\tau) = \frac{1}{N} \sum_{i=1}^N
               \left\langle \left|\mathbf{x}_i(t + \tau) - \mathbf{x}_i(t)\right|^2 \right\rangle_t$$
 
-    over all pairs of frames (t, t + τ). Positions must be unwrapped, so that no atom jumps from one
-    side of the cell to the other. With `fft` they are computed by Fourier transforms (Calandrini et
-    al. 2011, Collection SFN 12, 201), of positions that count from those of the first frame: equal
-    to the sums of the definition within 10⁻¹⁰ of the largest value.
+    over all pairs of frames (t, t + τ). Positions must not jump from one side of the cell to the
+    other: see `unwrap`, or `paceline.transform.nojump`. With `fft` they are computed by Fourier
+    transforms (Calandrini et al. 2011, Collection SFN 12, 201), of positions that count from those
+    of the first frame: equal to the sums of the definition within 10⁻¹⁰ of the largest value.
 
     Parameters
     ----------
@@ -80,6 +81,12 @@ class EinsteinMSD(AnalysisBase):
     compound : {"atoms", "residues", "segments", "fragments"}
         Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
         be whole in each frame.
+    unwrap : {"tor", "lattice"}, optional
+        Undo jumps of the particles across the cell first, from frame to frame of the run: a
+        particle must move by less than half a cell between two of them. "tor" adds up shortest
+        steps, right for diffusion also where the cell varies (von Bülow, Bullerjahn & Hummer 2020,
+        J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
+        MDAnalysis's `NoJump`. By default positions are taken as they are.
     verbose : bool
         Show progress.
 
@@ -108,7 +115,9 @@ class EinsteinMSD(AnalysisBase):
         The group updates itself, frames are not at equal distances in time, series and results have
         no room in the temporary folder, or the topology has no molecules.
     ValueError
-        An unknown `msd_type` or `compound`.
+        An unknown `msd_type`, `compound` or `unwrap`.
+    AnalysisError
+        In the run: a frame has no cell, and `unwrap` needs one.
 
     Examples
     --------
@@ -134,6 +143,7 @@ class EinsteinMSD(AnalysisBase):
         non_linear: bool = False,
         *,
         compound: str = "atoms",
+        unwrap: str | None = None,
         verbose: bool = False,
     ):
         atoms = choose_atoms(u, select, "select")
@@ -144,19 +154,24 @@ class EinsteinMSD(AnalysisBase):
             raise ValueError(
                 f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"
             )
+        if unwrap not in (None, "tor", "lattice"):
+            raise ValueError(f"unwrap must be 'tor', 'lattice' or None, not {unwrap!r}")
         if non_linear:
             raise UnsupportedError(
                 "frames at unequal distances in time are not supported: "
                 "MDAnalysis.analysis.msd.EinsteinMSD takes them with non_linear=True"
             )
         self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, False
-        self.compound = compound
+        self.compound, self.unwrap = compound, unwrap
         self._axes = AXES[msd_type.lower()]
         self.dim_fac = len(self._axes)
         self.ag = atoms
         self._centers = None if compound == "atoms" else _compounds(atoms, compound)
         self.n_particles = len(atoms) if self._centers is None else len(self._centers[2])
-        self.row_bytes = (12 if self._centers is None else 24) * self.n_particles
+        self._value_bytes = 12 if self._centers is None else 24
+        # With the vectors of the cell.
+        n_rows = self.n_particles + (0 if unwrap is None else 3)
+        self.row_bytes = self._value_bytes * n_rows
 
     @classmethod
     def like(cls, theirs: Any) -> Self:
@@ -171,23 +186,25 @@ class EinsteinMSD(AnalysisBase):
             "msd_type": self.msd_type,
             "fft": self.fft,
             "compound": self.compound,
+            "unwrap": self.unwrap,
         }
 
     def stored_bytes(self, n_frames: int) -> int:
         """Bytes of the series and of the results of so many frames."""
-        value_bytes = self.row_bytes // self.n_particles
-        of_results = results_bytes(n_frames, self.n_particles, value_bytes)
+        of_results = results_bytes(n_frames, self.n_particles, self._value_bytes)
         return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
         """Collect positions."""
         check_order(self)
-        return _Particles(self._centers)
+        return _Particles(self._centers, with_cells=self.unwrap is not None)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the series of some particles at a time."""
         self._delta_t, gaps = check_times(self)
-        return SeriesParts(value, "displacement", self._axes, gaps, fft=self.fft)
+        return SeriesParts(
+            *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
+        )
 
     def finish(self, value: SeriesParts) -> None:
         """Take the means."""
@@ -271,12 +288,21 @@ class _Particles:
 
     returns_new = False
 
-    def __init__(self, of_compounds: tuple[np.ndarray, np.ndarray, np.ndarray] | None):
-        self._compounds = of_compounds
+    def __init__(
+        self, of_compounds: tuple[np.ndarray, np.ndarray, np.ndarray] | None, *, with_cells: bool
+    ):
+        self._compounds, self._with_cells = of_compounds, with_cells
 
     def compute(self, block: Block) -> np.ndarray:
-        """Return positions, shape (n_frames, n_particles, 3)."""
-        return block.positions if self._compounds is None else centers(block, *self._compounds)
+        """Return positions, shape (n_frames, n_particles, 3); then the vectors of the cells."""
+        found = block.positions if self._compounds is None else centers(block, *self._compounds)
+        if not self._with_cells:
+            return found
+        vectors = _core.cell_vectors(block.dimensions)
+        lacking = ~vectors.any(axis=(1, 2)) & ~np.isnan(block.dimensions).any(axis=1)
+        if lacking.any():
+            raise ValueError(f"frame {block.frames[lacking][0]} has no cell, which unwrap= needs")
+        return np.concatenate([found, vectors.astype(found.dtype)], axis=1)
 
 
 def _compounds(atoms: Any, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
