@@ -26,6 +26,8 @@ MANY_POINTS, WINDOWS = 2000, 100
 LARGE, MOST_POINTS = 20_000, 200_000
 #: Series of a figure, at most, whose means are in its legend.
 NAMED = 4
+#: States in a row of a legend.
+STATES_IN_A_ROW = 3
 #: Letters of a legend that find room in their usual size.
 LONG = 36
 
@@ -204,7 +206,9 @@ def _draw_states(x: np.ndarray, x_label: str, states: States, ax: Any) -> Any:
         bbox_to_anchor=(0, 1),
         frameon=False,
         borderaxespad=0,
-        ncols=len(names),
+        ncols=STATES_IN_A_ROW,
+        columnspacing=1.0,
+        handlelength=1.2,
     )
     return ax
 
