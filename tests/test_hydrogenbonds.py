@@ -349,6 +349,15 @@ def test_selections_may_be_changed(universe):
     assert len(one.run(stop=5).results.hbonds) > 0
 
 
+@pytest.mark.parametrize(
+    ("acceptors", "word"),
+    [("prop x > 5", "x"), ("prop x>5", "x"), ("prop abs z<=5", "z"), ("prop 5>y", "y")],
+)
+def test_selections_by_coordinates_are_refused(acceptors, word, universe):
+    with pytest.raises(UnsupportedError, match=rf"acceptors_sel .* by '{word}': .*False"):
+        HydrogenBondAnalysis(universe, acceptors_sel=f"name O and ({acceptors})")
+
+
 def test_bad_input_is_named(universe, adk_in_water):
     with pytest.raises(UnsupportedError, match=r"acceptors_sel .* by 'around': .*False"):
         HydrogenBondAnalysis(universe, acceptors_sel="name O and (around 3 resid 5)")

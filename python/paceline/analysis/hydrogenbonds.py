@@ -1,5 +1,6 @@
 """Hydrogen bonds, with the parameters and results of MDAnalysis.analysis.hydrogenbonds."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -174,7 +175,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         if not self.update_selections:
             return
         for name in ("donors_sel", "hydrogens_sel", "acceptors_sel"):
-            words = (getattr(self, name) or "").replace("(", " ").replace(")", " ").split()
+            # "prop x<5" is as good as "prop x < 5".
+            words = re.split(r"[\s()<>=!]+", getattr(self, name) or "")
             if changing := CHANGING.intersection(words):
                 raise UnsupportedError(
                     f"HydrogenBondAnalysis: {name} chooses other atoms in each frame, by "
