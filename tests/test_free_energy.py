@@ -129,3 +129,31 @@ def test_tables_that_make_no_surface(arguments, words, tables, run, monkeypatch)
     status, _, err = run("surface", *arguments)
     assert status == 2
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a row of titles and rows of numbers"),
+        ("a,b\n", "a row of titles and rows of numbers"),
+        ("a,b\n1,2\n3\n", "row 2 has 1 cells, and there are 2 titles"),
+    ],
+)
+def test_tables_that_are_cut(text, words, tmp_path, run):
+    path = tmp_path / "cut.csv"
+    path.write_text(text, encoding="utf-8")
+    status, _, err = run("surface", path)
+    assert status == 2
+    assert f"{path}: " in err
+    assert words in err
+
+
+@pytest.mark.parametrize("option", ["-o", "--plot"])
+def test_a_table_is_not_replaced_by_its_surface(option, tables, tmp_path, run):
+    table = tmp_path / ("table.csv" if option == "-o" else "table.svg")
+    table.write_bytes((tables[0] / "gyration.tsv").read_bytes())
+    before = table.read_bytes()
+    status, _, err = run("surface", table, option, table, "--overwrite")
+    assert status == 2
+    assert "one file for two purposes" in err
+    assert table.read_bytes() == before

@@ -225,7 +225,14 @@ def _read_columns(path: Path) -> dict[str, np.ndarray]:
         raise UnsupportedError(f"{path}: expected .csv, .tsv or .npz, not {ending!r}")
     with open(path, encoding="utf-8", newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
-        titles, *rows = csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
+        titles, *rows = [*csv.reader(lines, delimiter="," if ending == ".csv" else "\t")] or [[]]
+    if not rows:
+        raise UnsupportedError(f"{path}: expected a row of titles and rows of numbers, found none")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(titles):
+            raise UnsupportedError(
+                f"{path}: row {number} has {len(row)} cells, and there are {len(titles)} titles"
+            )
     found = {}
     for title, cells in zip(titles, zip(*rows, strict=True), strict=True):
         try:

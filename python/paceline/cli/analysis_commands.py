@@ -395,7 +395,8 @@ def run_surface(args: argparse.Namespace) -> None:
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one table or two, and one number of bins or two")
-    check_distinct(args.output, args.plot)
+    for table in args.tables:
+        check_distinct(table, args.output, args.plot)
     check_outputs(args, args.output)
     (x_label, x), (y_label, y) = series_of_tables(args.tables, args.x, args.y)
     bounds = None if args.range is None else (args.range[:2], args.range[2:])
