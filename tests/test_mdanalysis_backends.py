@@ -132,8 +132,8 @@ def alone(system, strands, tmp_path_factory):
 @pytest.mark.parametrize(
     "kind",
     [
-        "serial",
         "processes",
+        pytest.param("serial", marks=pytest.mark.full),
         pytest.param("threads", marks=pytest.mark.full),
         pytest.param("dask", marks=pytest.mark.full),
     ],

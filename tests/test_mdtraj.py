@@ -58,7 +58,7 @@ def loaded_by_mdtraj(name):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.full),
         pytest.param({"stride": 2}, marks=pytest.mark.full),
         pytest.param({"chunk": 3}, marks=pytest.mark.full),
         {"chunk": 3, "stride": 2},

@@ -67,6 +67,7 @@ def test_types_of_results_are_revealed(check):
         assert expected in note, (line, note)
 
 
+@pytest.mark.full
 def test_mistakes_in_calls_are_found(check):
     checked = check(MISTAKES)
     assert 'script.py:5: error: Argument "block_frames"' in checked.stdout
