@@ -252,6 +252,9 @@ def test_a_single_group_is_named_by_its_folder(systems, tmp_path, run, monkeypat
         (["wt/1/md.xtc", "--group", "none/*.xtc"], "no file matches this pattern"),
         (["wt/1/md.xtc", "--group", "wt/2/md.xtc", "--names", "a", "../b"], "that of a folder"),
         (["mutant/1/md.xtc", "--replicas"], "atoms"),
+        (["wt/1/md.xtc", "wt/*/md.xtc", "--replicas"], "wt/1/md.xtc: given as two replicas"),
+        (["wt/1/md.xtc", "--replicas", "--names", "index.html"], "a file of results has this"),
+        (["wt/1/md.xtc", "--replicas", "--names", "gyration.svg"], "a file of results has this"),
     ],
 )
 def test_groups_that_make_no_sense(arguments, words, systems, run, monkeypatch, tmp_path):

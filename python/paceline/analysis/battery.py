@@ -414,6 +414,14 @@ def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
             replicas += [[name] for name in files_named(one)]
         else:
             replicas.append([name for part in one for name in files_named(part)])
+    known: set[tuple[str, ...]] = set()
+    for files in replicas:
+        if (places := tuple(map(os.path.realpath, files))) in known:
+            raise UnsupportedError(
+                f"{' '.join(files)}: given as two replicas of a group, whose means would seem to "
+                "agree: give each once"
+            )
+        known.add(places)
     return replicas
 
 

@@ -77,7 +77,7 @@ class Replicas:
     Raises
     ------
     UnsupportedError
-        There are no replicas, or a name that no folder can have.
+        There are no replicas, or a name that no folder can have, or that a file of results has.
 
     Examples
     --------
@@ -98,6 +98,9 @@ class Replicas:
             if Path(name).name != name or name in ("", ".", ".."):
                 raise UnsupportedError(f"group {name!r}: the name is that of a folder")
         self.groups = {name: list(batteries) for name, batteries in groups.items()}
+        for name in self.groups:
+            if name in self._shared_files:
+                raise UnsupportedError(f"group {name!r}: a file of results has this name")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> Self:
@@ -311,15 +314,20 @@ class Replicas:
             Names of tables, figures and arrays.
         """
         folder = Path(folder)
-        names = ["index.html", "timings.html", "battery.toml", *TABLES]
-        for name in self.names:
-            names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
         own = [
             folder / group / f"{k}" / f"{name}{ending}"
             for group, k, name in self.analyses
             for ending in (".csv", ".npz")
         ]
-        return [*(folder / name for name in names), *own]
+        return [*(folder / name for name in self._shared_files), *own]
+
+    @property
+    def _shared_files(self) -> list[str]:
+        """Names of the files that `save` may write of all groups together."""
+        names = ["index.html", "timings.html", "battery.toml", *TABLES]
+        for name in self.names:
+            names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
+        return names
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Write tables, figures, and a page of all results.
