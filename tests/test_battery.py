@@ -170,6 +170,20 @@ def test_every_name_can_be_described(name, adk_in_water):
         assert set(atoms) <= set(universe.select_atoms("protein and resid 1-41").indices)
 
 
+def test_arrays_that_no_table_holds_are_saved(universe, tmp_path):
+    asked = {
+        "hbonds": {"select": "protein and resid 1-40"},
+        "near": {"analysis": "distances.NeighborList", "ag1": "name CA", "cutoff": 5.0},
+        "matrix": {"analysis": "diffusionmap.DistanceMatrix", "select": "name CA"},
+    }
+    battery = Battery(asked, universe).run(stop=3)
+    battery.save(tmp_path)
+    for name, array in (("hbonds", "hbonds"), ("near", "pairs"), ("matrix", "dist_matrix")):
+        wanted = battery.analyses[name].results[array]
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npz")[array], wanted)
+        assert (tmp_path / f"{name}.csv").exists()
+
+
 def test_commands(file, adk_xtc, tmp_path, run):
     folder = tmp_path / "out"
     status, out, err = run("battery", *adk_xtc, "-o", folder, "-e", "20")

@@ -345,6 +345,7 @@ def test_selections_may_be_changed(universe):
     assert set(universe.atoms[found[:, 2].astype(int)].names) == {"HN"}
     one.donors_sel = "name NZ"
     assert one.run(stop=5).results.hbonds.shape == (0, 6)
+    assert one.count_by_type().shape == (0, 3)
     one.hydrogens_sel = one.acceptors_sel = None
     assert len(one.run(stop=5).results.hbonds) > 0
 

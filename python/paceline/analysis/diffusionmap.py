@@ -356,7 +356,7 @@ def _table(
         places, axis = np.arange(n)[some].astype(float), "frame in the order of the run"
     edges = _edges(places)
     image = Image(np.asarray(matrix[some, some]), edges, edges, axis, axis, f"{name}{unit}")
-    return Table(columns, "time (ps)", {title: f"mean {name}"}, title, image=image)
+    return Table(columns, "time (ps)", {title: f"mean {name}"}, title, image=image, partial=True)
 
 
 def _edges(places: np.ndarray) -> np.ndarray:

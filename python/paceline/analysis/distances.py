@@ -656,10 +656,9 @@ class NeighborList(_OfGroups):
             pairs = np.empty(0, PAIR)
         counts = self.record_counts(offsets)
         columns = {"frame": self.frames, "time (ps)": self.times, "pairs": counts}
+        label = f"pairs within {self.cutoff:g} Å"
         self.results = Results(
-            table=Table(
-                columns, "time (ps)", {"pairs": "pairs"}, f"pairs within {self.cutoff:g} Å"
-            ),
+            table=Table(columns, "time (ps)", {"pairs": "pairs"}, label, partial=True),
             provenance=self.record(),
             pairs=pairs,
             counts=counts,

@@ -405,7 +405,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         name = "hydrogen bonds"
         columns = {"frame": self.frames, "time (ps)": self.times, name: counts}
         self.results = Results(
-            table=Table(columns, "time (ps)", {name: name}, name),
+            table=Table(columns, "time (ps)", {name: name}, name, partial=True),
             provenance=self.record(),
             hbonds=hbonds,
             counts=counts,
@@ -441,7 +441,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         total = np.zeros(len(kinds), dtype=np.int64)
         np.add.at(total, number.reshape(-1), counts)
         rows = zip(kinds, total, strict=True)
-        return np.array([[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows])
+        counted = [[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows]
+        return np.array(counted, dtype=str).reshape(-1, 3)
 
     def count_by_ids(self) -> np.ndarray:
         """Count the frames of each bond, of the same donor, hydrogen and acceptor.
