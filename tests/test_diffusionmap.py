@@ -313,6 +313,21 @@ def test_diffusion_map(adk):
     assert len(DiffusionMap(universe, select="name CA").run(step=20).eigenvalues) == 5
 
 
+def test_diffusion_map_of_other_frames(ca):
+    found = DiffusionMap(ca).run(step=20)
+    assert len(found.run(step=33).eigenvalues) == 3
+    matrix = DistanceMatrix(ca).run(step=20)
+    with pytest.raises(UnsupportedError, match="give frames and other options to its run"):
+        DiffusionMap(matrix).run(step=33)
+    assert len(DiffusionMap(matrix).run().eigenvalues) == 5
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, np.nan])
+def test_diffusion_map_of_no_scale(epsilon, ca):
+    with pytest.raises(ValueError, match="epsilon must be above 0"):
+        DiffusionMap(ca, epsilon=epsilon)
+
+
 def test_diffusion_map_of_nothing(damaged):
     with pytest.raises(ValueError, match="U is not a Universe"):
         DiffusionMap([1, 2])

@@ -400,7 +400,7 @@ class DiffusionMap:
     Raises
     ------
     ValueError
-        `u` is none of these, or distances are NaN.
+        `u` is none of these, `epsilon` is not above 0, or distances are NaN.
 
     Examples
     --------
@@ -418,6 +418,9 @@ class DiffusionMap:
     eigenvectors: np.ndarray
 
     def __init__(self, u: Any, epsilon: float = 1, **kwargs: Any):
+        if not (np.isfinite(epsilon) and epsilon > 0):
+            raise ValueError(f"epsilon must be above 0, in Å², not {epsilon!r}")
+        self._is_given = isinstance(u, DistanceMatrix)
         if isinstance(u, DistanceMatrix):
             self._dist_matrix = u
         elif hasattr(u, "select_atoms"):
@@ -436,7 +439,7 @@ class DiffusionMap:
         step: int | None = None,
         **options: Any,
     ) -> Self:
-        """Find the eigenvectors; compute the distances first, where they are not there.
+        """Find the eigenvectors; compute the distances first, unless a given matrix has them.
 
         Parameters
         ----------
@@ -449,9 +452,19 @@ class DiffusionMap:
         -------
         DiffusionMap
             This one.
+
+        Raises
+        ------
+        UnsupportedError
+            Frames or options, for a matrix that was given and has run.
         """
-        if not self._dist_matrix._calculated:
+        if not (self._is_given and self._dist_matrix._calculated):
             self._dist_matrix.run(start=start, stop=stop, step=step, **options)
+        elif (start, stop, step) != (None, None, None) or options:
+            raise UnsupportedError(
+                "DiffusionMap: the DistanceMatrix has run already, and its frames are taken: give "
+                "frames and other options to its run"
+            )
         distances = self._dist_matrix.results.dist_matrix
         if distances.ndim == 1:
             from scipy.spatial.distance import squareform
