@@ -297,6 +297,19 @@ def test_times_that_are_not_equidistant(tmp_path):
         EinsteinMSD(uneven).run()
 
 
+def test_times_that_are_all_the_same(tmp_path):
+    universe = made(tmp_path, np.random.default_rng(1).normal(size=(5, 2, 3)))
+    path = tmp_path / "timeless.trr"
+    with MDAnalysis.Writer(str(path), 2) as writer:
+        for _ in universe.trajectory:
+            universe.trajectory.ts.time = 0.0
+            writer.write(universe.atoms)
+    with pytest.raises(UnsupportedError, match=r"all are at 0.0 ps: give .* dt=2"):
+        EinsteinMSD(paceline.Universe(universe.filename, str(path))).run()
+    timed = paceline.Universe(universe.filename, str(path), dt=2)
+    assert EinsteinMSD(timed).run().results.delta_t_values.tolist() == [0, 2, 4, 6, 8]
+
+
 def test_one_frame(ca):
     found = EinsteinMSD(ca).run(stop=1).results
     assert found.timeseries.tolist() == [0.0]

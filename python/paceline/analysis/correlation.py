@@ -244,6 +244,11 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     dt = (known[-1] - known[0]) / (rows[-1] - rows[0])
     off = np.abs(known - (known[0] + dt * (rows - rows[0])))
     wrong = off > UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()
+    if np.ptp(known) == 0:
+        raise UnsupportedError(
+            f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
+            "time between two, as paceline.Universe(…, dt=2)"
+        )
     if dt == 0 or wrong.any():
         row = rows[np.argmax(wrong)]
         raise UnsupportedError(
