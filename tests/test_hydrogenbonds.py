@@ -12,7 +12,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 
 import paceline
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError
 
 CELLS = {
     "rectangular": (25, 30, 35, 90, 90, 90),
@@ -359,6 +359,21 @@ def test_selections_by_coordinates_are_refused(acceptors, word, universe):
         HydrogenBondAnalysis(universe, acceptors_sel=f"name O and ({acceptors})")
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"d_a_cutoff": -1}, "d_a_cutoff must be a length above 0, in Å, not -1"),
+        ({"d_h_cutoff": np.nan}, "d_h_cutoff must be a length above 0, in Å, not nan"),
+        ({"d_h_a_angle_cutoff": 200}, "from 0 to 180 degrees, not 200"),
+        ({"d_a_cutoff": 3.5, "criterion": "gromacs"}, "'gromacs' has limits of its own"),
+        ({"d_h_a_angle_cutoff": 30, "criterion": "wernet_nilsson"}, "has limits of its own"),
+    ],
+)
+def test_limits_that_make_no_sense(limits, words, universe):
+    with pytest.raises(ValueError, match=words):
+        HydrogenBondAnalysis(universe, **limits).run(stop=1)
+
+
 def test_bad_input_is_named(universe, adk_in_water):
     with pytest.raises(UnsupportedError, match=r"acceptors_sel .* by 'around': .*False"):
         HydrogenBondAnalysis(universe, acceptors_sel="name O and (around 3 resid 5)")
@@ -377,5 +392,3 @@ def test_bad_input_is_named(universe, adk_in_water):
         HydrogenBondAnalysis(
             paceline.Universe(*adk_in_water), hydrogens_sel="name HW1", acceptors_sel="name OW"
         )
-    with pytest.raises(AnalysisError, match="expected distances above 0"):
-        HydrogenBondAnalysis(universe, d_a_cutoff=-1).run()

@@ -25,6 +25,8 @@ CRITERIA = {
     "gromacs": (3.5, 30.0),
     "wernet_nilsson": (3.3, 0.00044),
 }
+#: Limits of MDAnalysis's criterion, if none are given: Å and degrees.
+D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
 #: Words of selections that choose other atoms in each frame.
 CHANGING = frozenset(
     ("around", "sphlayer", "sphzone", "isolayer", "cyzone", "cylayer", "point", "x", "y", "z")
@@ -68,7 +70,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         only in the present one. Selections that choose other atoms in each frame are refused:
         MDAnalysis's class updates them.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
-        The cutoffs above are those of "mdanalysis" alone.
+        The cutoffs above are those of "mdanalysis" alone, and refused with another one.
     verbose : bool
         Show progress.
 
@@ -92,8 +94,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     MDAnalysis.exceptions.NoDataError
         The topology has no bonds where these are needed, or no charges or masses to guess by.
     ValueError
-        Cutoffs that are no lengths, or an unknown criterion. In the run, as `AnalysisError`: a
-        position that is NaN, a cell that is impossible or lower than the cutoff.
+        An unknown criterion. In the run: cutoffs that are no lengths or angles, or that the
+        criterion does not take; as `AnalysisError`, a position that is NaN, a cell that is
+        impossible or lower than the cutoff.
 
     Examples
     --------
@@ -117,8 +120,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         acceptors_sel: str | None = None,
         between: Sequence[Any] | None = None,
         d_h_cutoff: float = 1.2,
-        d_a_cutoff: float = 3.0,
-        d_h_a_angle_cutoff: float = 150,
+        d_a_cutoff: float = D_A_CUTOFF,
+        d_h_a_angle_cutoff: float = D_H_A_ANGLE_CUTOFF,
         update_selections: bool = True,
         *,
         criterion: str = "mdanalysis",
@@ -365,8 +368,27 @@ class HydrogenBondAnalysis(AnalysisBase):
                     f"HydrogenBondAnalysis: there are no {name}: choose them by {name}_sel"
                 )
 
+    def _check_limits(self) -> None:
+        """Raise `ValueError` for limits that make no sense, or that the criterion does not take."""
+        for name in ("d_h_cutoff", "d_a_cutoff"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(
+                    f"{name} must be a length above 0, in Å, not {getattr(self, name)!r}"
+                )
+        if not 0 <= self.d_h_a_angle <= 180:
+            raise ValueError(
+                f"d_h_a_angle_cutoff must be from 0 to 180 degrees, not {self.d_h_a_angle!r}"
+            )
+        given = self.d_a_cutoff, self.d_h_a_angle
+        if self.criterion != "mdanalysis" and given != (D_A_CUTOFF, D_H_A_ANGLE_CUTOFF):
+            raise ValueError(
+                f"criterion={self.criterion!r} has limits of its own: leave d_a_cutoff and "
+                "d_h_a_angle_cutoff out, or take criterion='mdanalysis'"
+            )
+
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""
+        self._check_limits()
         self._check_atoms()
         indices = self.indices
         donors, hydrogens, acceptors = (
