@@ -1,5 +1,7 @@
 """Mean squared displacements and diffusion coefficients."""
 
+from pathlib import Path
+
 import MDAnalysis
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import paceline
 from paceline import checkpoint
 from paceline.analysis import correlation
 from paceline.analysis.msd import EinsteinMSD
-from paceline.errors import AnalysisError, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.schedule import parts
 from paceline.schedule.worker import Worker
 from paceline.transform import nojump
@@ -247,6 +249,19 @@ def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
         again = correlation.unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
         np.testing.assert_array_equal(found[kept], again)
         assert np.isnan(found[gaps]).all()
+
+
+def test_frames_that_were_left_out_are_named(adk_in_water, tmp_path):
+    topology, trajectory = adk_in_water
+    data = bytearray(Path(trajectory).read_bytes())
+    offset = MDAnalysis.Universe(topology, trajectory).trajectory._xdr.offsets[4]
+    data[offset + 92 : offset + 108] = b"\xff" * 16
+    path = tmp_path / "damaged.xtc"
+    path.write_bytes(data)
+    water = paceline.Universe(topology, str(path)).select_atoms("name OW")[:10]
+    words = r"1 frame left out, the first is 4; unwrap='tor' went on from the frame before"
+    with pytest.warns(PacelineWarning, match=words):
+        EinsteinMSD(water, unwrap="tor").run(on_error="skip")
 
 
 def test_centers_of_molecules_do_not_jump(tmp_path):

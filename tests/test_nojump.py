@@ -173,7 +173,7 @@ def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
     gaps = [0, 1, *range(15, 40), 60, 64, 149]
     atoms = without_cells(walk, tmp_path, gaps)
     options = {"backend": "serial", "on_error": "skip", "block_frames": block_frames}
-    with pytest.warns(PacelineWarning, match=r"30 frames were left out, the first is 0; nojump"):
+    with pytest.warns(PacelineWarning, match=r"30 frames left out, the first is 0; nojump"):
         found = followed(atoms, **options)
     assert np.flatnonzero(np.isnan(found).all(axis=(1, 2))).tolist() == gaps
     kept = np.setdiff1d(np.arange(N_FRAMES), gaps)

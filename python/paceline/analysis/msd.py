@@ -21,6 +21,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.block import Block
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import many
+from paceline.trajectory.open import warn
 from paceline.transform.base import choose_atoms
 
 #: Axes of each type of MSD.
@@ -86,7 +88,8 @@ class EinsteinMSD(AnalysisBase):
         particle must move by less than half a cell between two of them. "tor" adds up shortest
         steps, right for diffusion also where the cell varies (von Bülow, Bullerjahn & Hummer 2020,
         J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
-        MDAnalysis's `NoJump`. By default positions are taken as they are.
+        MDAnalysis's `NoJump`. By default positions are taken as they are. A warning names frames
+        that were left out between.
     verbose : bool
         Show progress.
 
@@ -202,6 +205,12 @@ class EinsteinMSD(AnalysisBase):
     def next_stage(self, value: np.ndarray) -> OverParts:
         """Correlate the series of some particles at a time."""
         self._delta_t, gaps = check_times(self)
+        if self.unwrap is not None and len(gaps):
+            warn(
+                f"{self.name}: {many(len(gaps), 'frame')} left out, the first is "
+                f"{self.frames[gaps[0]]}; unwrap={self.unwrap!r} went on from the frame before, as "
+                "if no particle had moved by more than half the cell meanwhile"
+            )
         return SeriesParts(
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=self.unwrap
         )

@@ -15,7 +15,7 @@ import numpy as np
 from paceline.analysis.interfaces import Analysis, Receiver
 from paceline.block import Block
 from paceline.errors import MissingDataError, UnsupportedError
-from paceline.performance.number_format import amount
+from paceline.performance.number_format import amount, many
 from paceline.performance.timings import Timings
 from paceline.schedule.collect import Collected, DamagedFrames, check_room
 from paceline.schedule.parts import PartsRun
@@ -254,7 +254,7 @@ class TrajectoryRun:
         if following._damaged:
             numbers = sorted(frame for frame, _ in following._damaged)
             warn(
-                f"{self.trajectory.provenance()['trajectory']}: {len(numbers)} frames were left "
+                f"{self.trajectory.provenance()['trajectory']}: {many(len(numbers), 'frame')} left "
                 f"out, the first is {numbers[0]}; nojump went on from the frame before, as if no "
                 "atom had moved by more than half the cell meanwhile"
             )
