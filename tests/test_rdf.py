@@ -297,8 +297,12 @@ def test_sites_of_a_protein_in_water(adk_in_water):
 def test_sites_sum_up_to_the_coordination_number(adk_in_water):
     universe = paceline.Universe(*adk_in_water)
     first, second = universe.select_atoms("name NZ"), universe.select_atoms("name OW")
-    sites = InterRDF_s(universe, [(first, second)], 40, (0.0, 4.01)).run(stop=3)
-    every = InterRDF(first, second, 40, (0.0, 4.01)).run(stop=3)
+    sites = InterRDF_s(universe, [(first, second)], 40, (0.0, 4.01))
+    every = InterRDF(first, second, 40, (0.0, 4.01))
+    for analysis in (sites, every):
+        with pytest.raises(AttributeError, match="run the analysis first"):
+            analysis.get_cdf()
+        analysis.run(stop=3)
     np.testing.assert_allclose(sites.get_cdf()[0].sum(axis=1).mean(axis=0), every.get_cdf())
 
 

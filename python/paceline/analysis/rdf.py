@@ -541,8 +541,9 @@ class InterRDF_s(AnalysisBase):
         AttributeError
             The analysis was not run.
         """
+        counts = self.results.count
         n = self._n_counted or math.nan
-        self.results.cdf = [np.cumsum(one, axis=2) / n for one in self.results.count]
+        self.results.cdf = [np.cumsum(one, axis=2) / n for one in counts]
         return self.results.cdf
 
     @property
